@@ -8,12 +8,9 @@
 //! a [guard](crate::rcu) has an [`RcuRef`] to it. While an `RcuArc` exists, [`RcuRef::try_upgrade`]
 //! returns another one.
 //!
-//! Two types of field hold a counted reference inside a value that readers find:
-//!
-//! - [`AtomicRcuArc`] may be emptied and filled at any time. Readers load it under a guard and may
-//!   find it empty.
-//! - [`ReleasableArc`] stays filled while its owner is in use, so that a holder of the owner needs
-//!   no guard. The owner gives it up in its own `release`, or transfers it to another owner before.
+//! An [`AtomicRcuArc`] is a field that holds a counted reference inside a value that readers find.
+//! It may be emptied and filled at any time. Readers load it under a guard and may find it empty.
+//! Threads that keep it filled need no guard.
 //!
 //! # The count
 //! | transition | change | by |
@@ -23,16 +20,13 @@
 //! | has references | `n` to `n` | a holder of an `RcuArc` |
 //! | drop | `n` to `n - 1` | a holder of an `RcuArc` |
 //! | take if last | 1 to 0, only from 1 | the thread that has just emptied the counted field |
-//! | take if last but | 2 to 0, only from 2 | the same thread, which holds the other reference |
 //!
 //! # Rules
 //! 1. The thread that makes the count zero ends the value: it calls `release`, then retires the
 //!    memory. No transition leads up from zero, so this happens once.
 //! 2. The value of an `RcuRef` was counted at some moment after its guard was pinned. So it was
-//!    retired after that moment, and stays allocated while the guard lives. For an
-//!    [`AtomicRcuArc`], the field's own count existed when the pointer was loaded. The
-//!    [`ReleasableArc`]s of a value are given up after the value's own count is zero: by that
-//!    value, or by the owner that they were transferred to.
+//!    retired after that moment, and stays allocated while the guard lives. The count of an
+//!    [`AtomicRcuArc`] itself existed when the pointer was loaded.
 //! 3. `release` runs unpinned and may wait, for example for a device.
 //!
 //! If a `release` drops the last reference to another value, and so on, the stack does not grow.
@@ -43,10 +37,9 @@
 //! | --- | --- | --- | --- |
 //! | `count` | the transitions | the transitions | see below |
 //! | `AtomicRcuArc` | any thread | readers | `AcqRel` swap, `Acquire` load |
-//! | `ReleasableArc` | its owner, once | its owner | `Relaxed`: readers do not load the field |
 //!
 //! The `Release` of each drop pairs with the `Acquire` of the fence after the last drop, of an
-//! upgrade and of both takes. A clone is `Relaxed`. "Has references" is `AcqRel`.
+//! upgrade and of the take. A clone is `Relaxed`. "Has references" is `AcqRel`.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -275,6 +268,16 @@ impl<T: Release> AtomicRcuArc<T> {
         NonNull::new(self.0.load(Ordering::Acquire)).map(|at| RcuRef(at, PhantomData))
     }
 
+    /// Returns the value that the field holds, without a guard.
+    ///
+    /// # Safety
+    /// Until the borrow ends, the field keeps the value, or the caller is pinned.
+    #[inline]
+    pub unsafe fn load_kept(&self) -> Option<RcuRef<'_, T>> {
+        // Acquire: as in `load`.
+        NonNull::new(self.0.load(Ordering::Acquire)).map(|at| RcuRef(at, PhantomData))
+    }
+
     /// Stores another reference and returns the old one.
     pub fn set(&self, value: Option<RcuArc<T>>) -> Option<RcuArc<T>> {
         // AcqRel: Release publishes the new value, and pairs with the Acquire in `load`. Acquire
@@ -306,25 +309,6 @@ impl<T: Release> AtomicRcuArc<T> {
         }
         self.refill(taken);
         None
-    }
-
-    /// Empties the field if it and `mine` hold the only references, and drops both. Returns `mine`
-    /// if there are more. `mine` refers to the value that the field holds.
-    pub fn take_if_last_but(&self, mine: RcuArc<T>) -> Result<FinalRef<T>, RcuArc<T>> {
-        // As in `take_if_last`.
-        if !mine.counted().seems_to_have(2) {
-            return Err(mine);
-        }
-        let Some(taken) = self.take() else { return Err(mine) };
-        // The transition "take if last but". Acquire: as in `take_if_last`.
-        let count = taken.counted().references();
-        if taken.ptr_eq(&mine) && count.compare_exchange(2, 0, Ordering::Acquire, Ordering::Relaxed).is_ok() {
-            // The exchange dropped the count of `mine` with that of `taken`.
-            let _ = ManuallyDrop::new(mine);
-            return Ok(FinalRef(ManuallyDrop::new(taken).0, PhantomData));
-        }
-        self.refill(taken);
-        Err(mine)
     }
 
     /// Puts a taken reference back.
@@ -365,62 +349,9 @@ impl<T: Release> FinalRef<T> {
 
 impl<T: Release> Drop for FinalRef<T> {
     fn drop(&mut self) {
-        // SAFETY: `take_if_last` or `take_if_last_but` made the count zero and left the end to this
+        // SAFETY: `take_if_last` made the count zero and left the end to this
         // drop.
         unsafe { end(self.0) };
-    }
-}
-
-/// A counted reference that its owner holds while the owner itself is in use.
-pub struct ReleasableArc<T: Release>(AtomicRcuArc<T>, NonNull<Inner<T>>);
-
-// SAFETY: as for `RcuArc`.
-unsafe impl<T: Release> Send for ReleasableArc<T> {}
-// SAFETY: as for `RcuArc`.
-unsafe impl<T: Release> Sync for ReleasableArc<T> {}
-
-impl<T: Release> ReleasableArc<T> {
-    /// Creates the field with a reference to `value`.
-    pub fn new(value: RcuArc<T>) -> Self {
-        let at = value.0;
-        Self(AtomicRcuArc::new(Some(value)), at)
-    }
-
-    /// Returns the value.
-    #[inline]
-    pub fn get(&self) -> RcuRef<'_, T> {
-        RcuRef(self.1, PhantomData)
-    }
-
-    /// Drops the reference. Readers that are pinned may still use [`get`](Self::get).
-    ///
-    /// # Safety
-    ///
-    /// From now on only readers that are pinned already reach this field. That holds if the owner
-    /// has no counted reference and no reader can find it. It also holds if the owner does not lead
-    /// to this field any more. No other thread releases the field at the same time.
-    pub unsafe fn release(&self) {
-        drop(self.empty());
-    }
-
-    /// Moves the reference to a new field for another owner, without a write of the count. Returns
-    /// `None` if it has been released or transferred before.
-    ///
-    /// # Safety
-    /// As [`release`](Self::release), except that holders of the owner may still use this field.
-    /// They may do so while the new field keeps the reference, or under a guard pinned before the
-    /// new field gave it up.
-    pub unsafe fn transfer(&self) -> Option<Self> {
-        self.empty().map(Self::new)
-    }
-
-    fn empty(&self) -> Option<RcuArc<T>> {
-        // Relaxed, both: no other thread empties the field at the same time, and readers do not
-        // load it. An exchange would be a locked instruction.
-        let raw = self.0.0.load(Ordering::Relaxed);
-        self.0.0.store(ptr::null_mut(), Ordering::Relaxed);
-        // SAFETY: the field owned the count and has just been emptied.
-        unsafe { RcuArc::from_raw(raw) }
     }
 }
 

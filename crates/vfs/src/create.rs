@@ -120,8 +120,7 @@ impl Session {
         locked.hide();
         let new = sb.fs().create(dir, Some(name), &new.node(kind))?;
         let inode = sb.icache.insert(sb.fs(), new);
-        let dentry = sb.bind(locked.key(), name, inode)?;
-        locked.bound();
+        let dentry = sb.bind_made(locked, name, inode)?;
         Ok(Location { mount: parent.mount.clone(), dentry })
     }
 

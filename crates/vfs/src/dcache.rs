@@ -14,27 +14,30 @@
 //! asks, and the others wait for its answer. All of them hold the directory's `rwsem`, shared at
 //! least.
 //!
-//! A name that is not in the cache may exist. A negative dentry says that it does not. It does not
-//! keep its directory in use. So a removed directory goes with its last user, and no thread finds
-//! its negative dentries again, because no other dentry ever has the directory's number.
+//! A name that is not in the cache may exist. Only a negative dentry says that it does not.
 //!
 //! # The lock of a name
-//! Each entry has the lock of its name. So a name that is not in the cache is looked up before it
-//! is locked, and two names never share a lock. Its states:
+//! A dentry in the cache has the lock of its name, in its [`DentryState`]. So a name that is not in
+//! the cache is looked up before it is locked, and two names never share a lock. The holder changes
+//! the binding in one of these ways, and unlocks the name with that:
 //!
-//! | from | to | by |
+//! | change | the dentry of the name | by |
 //! | --- | --- | --- |
-//! | `FREE` | `HELD` | a thread that locks the name and has a reference to its dentry |
-//! | `HELD` | `AWAITED` | a thread that waits, with the mutex of the wait queue |
-//! | `HELD`, `AWAITED` | `FREE` | the holder, if it leaves the name as it was |
-//! | `HELD`, `AWAITED` | `GONE` | the holder, if it binds the name again: the new entry is free |
+//! | it is made | becomes positive in its place | [`LockedName::bind`] |
+//! | it is removed | if unused becomes negative in its place, | [`LockedName::bind_nothing`] |
+//! | | else leaves the cache for a negative one | |
+//! | a rename | moves to another name, whose dentry leaves the cache | [`LockedName::rename`] |
+//! | an exchange | each of two moves to the other name | [`LockedName::exchange`] |
 //!
-//! An entry whose name is locked stays in the table. The cache reclaims only entries whose dentry
-//! has no other reference, and only the holder of the lock removes or replaces the entry. So the
-//! entry of a lock stays in the table as long as the holder keeps the dentry in use or has
-//! [ended](LockedName::take_last) it. No thread sleeps for ever. A waiting thread sets the state to
-//! `AWAITED` under the mutex of the wait queue, and releases the mutex only by sleeping. A holder
-//! that finds `AWAITED` when it unlocks takes the mutex before it wakes all.
+//! A dentry whose name is locked stays in the cache, since the cache evicts only dentries without
+//! another reference, and only the holder of the lock removes or replaces it. A dentry that moves
+//! is taken out of the cache, gets its new key, and is put in again. Its old name has another
+//! dentry by then, or is not known. Its new name has the dentry that it replaces, which is hidden.
+//! So a thread that looks under the bucket's lock never misses a name that is being changed.
+//!
+//! No thread sleeps for ever. A waiting thread asks the holder in the state under the mutex of the
+//! wait queue, and releases the mutex only by sleeping. A holder that is asked takes the mutex
+//! before it wakes all: when it unlocks the name, and when it changes the name of the dentry.
 //!
 //! An operation that is going to fail in any case, for example because the file exists, locks
 //! nothing. It first compares the binding of the name with the one that it expects ([`Expect`]).
@@ -48,29 +51,31 @@
 //!
 //! | field | written by | read by | orderings |
 //! |---|---|---|---|
-//! | the table | the holder of the bucket | all threads | those of `hash_table` |
-//! | `Entry::lock` | all threads | all threads | AcqRel: orders one holder after another |
-//! | `Entry::hidden` | the lock's holder | all threads | [`DcacheEntry::is_current`] |
+//! | the table | the holder of the bucket | all threads | those of `rcu_hash_map` |
+//! | the state of a dentry | all threads | all threads | those of `dentry_state` |
+//! | its inode | the holder of its name | all threads | AcqRel / Acquire, and the state |
+//! | its key, spelling, parent | the holder of its name | all threads | Relaxed; the state |
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use extern4_sync::lock_order::{Ordered, Rank, Ranked};
-use extern4_sync::primitive::{AtomicBool, AtomicU32, Ordering};
 use extern4_sync::rcu::{Guard, pin};
 use extern4_sync::rcu_arc::{AtomicRcuArc, FinalRef, RcuArc, RcuRef};
-use extern4_sync::rcu_hash_map::{Found, RcuHashMap, Unlinked};
+use extern4_sync::rcu_hash_map::{Bucket, Found, RcuHashMap, Unlinked};
 use extern4_sync::thread_counter::IdAllocator;
 
 use crate::dentry::Dentry;
+use crate::dentry_state::{DentryState, LockError, SeenState};
 use crate::errno::{Errno, Result};
 use crate::icache::InodeCache;
 use crate::inode::Inode;
 use crate::key_locks::{KeyGuard, KeyLocks};
 use crate::lock::WaitQueues;
-use crate::name::{Name, Scanned, in_directory, new_seed, spread};
+use crate::name::{Scanned, in_directory, new_seed, spread};
 
 pub(crate) struct DentryCache {
-    table: RcuHashMap<Entry>,
+    table: RcuHashMap<AtomicRcuArc<Dentry>>,
     /// Where the inode of an evicted dentry is.
     inodes: Arc<InodeCache>,
     lookups: KeyLocks,
@@ -79,69 +84,34 @@ pub(crate) struct DentryCache {
     ids: IdAllocator,
 }
 
-/// Bytes of a dentry, with a name of usual length, its entry and the links of the table.
-const DENTRY_BYTES: u64 = (size_of::<Entry>() + Dentry::BYTES) as u64 + 80;
+/// Bytes of a dentry, with its count and the links of the table.
+const DENTRY_BYTES: u64 = size_of::<Dentry>() as u64 + 96;
 
-/// A name in a directory, with its dentry.
-pub(crate) struct Entry {
-    parent: u64,
-    /// The dentry's own number, which is part of the key of the next name. A search for that can go
-    /// on before the dentry is in the processor's cache.
-    id: u64,
-    dentry: AtomicRcuArc<Dentry>,
-    hidden: AtomicBool,
-    lock: AtomicU32,
-    key: Name,
-}
-
-impl Entry {
-    /// Asks the holder of the name's lock to wake the caller. Returns false if the lock is free.
-    fn ask(&self) -> bool {
-        // Relaxed: the caller reads nothing that depends on it.
-        let asked = self.lock.compare_exchange(HELD, AWAITED, Ordering::Relaxed, Ordering::Relaxed);
-        matches!(asked, Ok(_) | Err(AWAITED))
-    }
-}
-
-/// States of the lock of a name.
-const FREE: u32 = 0;
-const HELD: u32 = 1;
-const AWAITED: u32 = 2;
-const GONE: u32 = 3;
-
-/// An entry of the cache, as a reader finds it.
+/// The binding of a name at one moment, as a reader found it.
 #[derive(Clone, Copy)]
-pub(crate) struct DcacheEntry<'g>(Found<'g, Entry>);
+pub(crate) struct DcacheEntry<'g> {
+    pub(crate) dentry: RcuRef<'g, Dentry>,
+    /// The inode that the name was bound to.
+    pub(crate) inode: Option<&'g Inode>,
+    pub(crate) seen: SeenState,
+}
 
 impl<'g> DcacheEntry<'g> {
-    /// Returns the dentry of the name; `None` while the name is being changed.
+    /// Returns the binding of a dentry, if its state is still as the caller saw it before it
+    /// compared the key.
     #[inline]
-    pub(crate) fn dentry(self, guard: &'g Guard) -> Option<RcuRef<'g, Dentry>> {
-        let entry = self.0.value();
-        // Acquire: pairs with the Release of `hidden`. The thread that hid the name and bound it
-        // again has published the new entry, which the next search finds.
-        if entry.hidden.load(Ordering::Acquire) {
-            return None;
-        }
-        // Empty once the cache has begun to remove the entry.
-        entry.dentry.load(guard)
+    fn new(dentry: RcuRef<'g, Dentry>, seen: SeenState) -> Option<Self> {
+        let inode = dentry.get().inode();
+        (seen.is_cached() && dentry.get().state.is_still(seen)).then_some(Self { dentry, inode, seen })
     }
 
-    /// Returns the dentry's number.
-    #[inline]
-    pub(crate) fn id(self) -> u64 {
-        self.0.value().id
-    }
-
-    /// Returns whether the name is still bound to this dentry.
+    /// Returns whether the name is still bound to this dentry, and the dentry to this inode.
     ///
     /// A reader that reads attributes and then finds this true has read them at a moment when the
-    /// name was bound to the inode. A change hides the name or removes it from the table, by a
-    /// Release store, before it changes attributes. A reader of a changed attribute has read it
-    /// with Acquire, so it sees that store here.
+    /// name was bound to the inode. A change hides the name before it changes attributes.
     #[inline]
     pub(crate) fn is_current(self) -> bool {
-        self.0.is_live() && !self.0.value().hidden.load(Ordering::Acquire)
+        self.dentry.get().state.is_still(self.seen)
     }
 }
 
@@ -165,10 +135,6 @@ impl Key<'_> {
         }
         place(self) < place(&other)
     }
-
-    fn is(&self, entry: &Entry) -> bool {
-        entry.parent == self.parent.id() && entry.key.is_scanned(&self.name)
-    }
 }
 
 /// The right to change the binding of a name. Unless the holder has changed it, the name becomes
@@ -176,10 +142,8 @@ impl Key<'_> {
 pub(crate) struct LockedName<'a> {
     cache: &'a DentryCache,
     key: Key<'a>,
-    /// `None` once the holder has taken it.
+    /// `None` once the name has another dentry.
     dentry: Option<RcuArc<Dentry>>,
-    /// Whether the entry with the lock has left the table.
-    is_bound: bool,
     _ranked: Ranked,
 }
 
@@ -187,12 +151,12 @@ impl<'a> LockedName<'a> {
     /// Returns the right to a name that the caller has locked, and whose dentry is `dentry`.
     #[inline(always)]
     pub(crate) fn new(cache: &'a DentryCache, key: Key<'a>, dentry: RcuArc<Dentry>, ranked: Ranked) -> Self {
-        Self { cache, key, dentry: Some(dentry), is_bound: false, _ranked: ranked }
+        Self { cache, key, dentry: Some(dentry), _ranked: ranked }
     }
 
     /// Returns the dentry of the name.
     pub(crate) fn dentry(&self) -> &RcuArc<Dentry> {
-        self.dentry.as_ref().expect("it is there until it is taken")
+        self.dentry.as_ref().expect("it is there until the name has another")
     }
 
     /// Returns the directory and the name.
@@ -202,41 +166,93 @@ impl<'a> LockedName<'a> {
 
     /// Hides the name: no lookup finds it until it has a new binding or is unlocked.
     pub(crate) fn hide(&self) {
-        // Release: see `DcacheEntry::is_current`.
-        self.cache.with_entry(self.key, |entry| entry.hidden.store(true, Ordering::Release));
+        self.dentry().state.hide();
     }
 
-    /// Ends the dentry if the caller has its only reference, so that no thread can get another. The
-    /// caller must then bind the name, which is hidden, to another dentry, also after an error.
-    pub(crate) fn take_last(&mut self) -> Option<FinalRef<Dentry>> {
-        let mine = self.dentry.take()?;
-        let taken = self.cache.with_entry(self.key, |entry| entry.dentry.take_if_last_but(mine))?;
-        taken.map_err(|mine| self.dentry = Some(mine)).ok()
+    /// Binds the name, which is hidden and bound to nothing, to an inode. `spelling` is what paths
+    /// show.
+    pub(crate) fn bind(mut self, spelling: &[u8], inode: RcuArc<Inode>) -> RcuArc<Dentry> {
+        let dentry = self.take();
+        dentry.bind(self.key.parent, (self.key.name.bytes, spelling), inode);
+        self.cache.wake_if(dentry.state.unlock_changed(), self.key);
+        dentry
     }
 
-    /// Takes the dentry of the name, to bind another name to it. The caller must then bind this
-    /// name to another dentry, also after an error, and before it drops the one that it took. The
-    /// cache reclaims an unused entry, and with it the lock for which other threads wait.
-    pub(crate) fn take(&mut self) -> RcuArc<Dentry> {
+    /// Binds the name, which is hidden, to nothing: the cache remembers that it does not exist.
+    /// Returns the old dentry if it keeps its inode, because it is in use or stands for a
+    /// directory.
+    pub(crate) fn bind_nothing(mut self) -> Option<RcuArc<Dentry>> {
+        if Dentry::unbind(self.dentry()) {
+            let dentry = self.take();
+            self.cache.wake_if(dentry.state.unlock_changed(), self.key);
+            return None;
+        }
+        self.dentry().mark_gone();
+        let negative = self.cache.new_negative(self.key, DentryState::cached());
+        Some(self.replace(negative))
+    }
+
+    /// Moves the dentry to the name `to`, which is hidden, too. Returns the dentry that this name
+    /// was bound to. The old name does not exist from now on if `leaves_nothing`; if not, the cache
+    /// does not know it.
+    pub(crate) fn rename(
+        mut self,
+        to: LockedName<'_>,
+        spelling: &[u8],
+        leaves_nothing: bool,
+    ) -> RcuArc<Dentry> {
+        let (cache, to_key) = (self.cache, to.key);
+        let negative = leaves_nothing.then(|| cache.new_negative(self.key, DentryState::cached()));
+        // The old name first: no thread finds both.
+        let moved = self.take_out(negative);
+        cache.move_to(&moved, self.key, to_key, spelling);
+        let old = to.replace(moved.clone());
+        cache.wake_if(moved.state.unlock(), to_key);
+        old
+    }
+
+    /// Exchanges the dentries of two names, which are hidden. Each gets the spelling that comes
+    /// with its new name.
+    pub(crate) fn exchange(mut self, spelling: &[u8], mut other: LockedName<'_>, other_spelling: &[u8]) {
+        let (cache, key, other_key) = (self.cache, self.key, other.key);
+        // Keeps the other name in the cache, locked and hidden, until this one's dentry is there.
+        let keeper = cache.new_negative(other_key, DentryState::hidden());
+        let theirs = other.take_out(Some(keeper.clone()));
+        other.dentry = Some(keeper);
+        cache.move_to(&theirs, other_key, key, spelling);
+        let mine = self.take_out(Some(theirs.clone()));
+        cache.wake_if(theirs.state.unlock(), key);
+        cache.move_to(&mine, key, other_key, other_spelling);
+        other.replace(mine.clone());
+        cache.wake_if(mine.state.unlock(), other_key);
+    }
+
+    /// Binds the name to another dentry. Returns the old one, which has left the cache.
+    fn replace(mut self, new: RcuArc<Dentry>) -> RcuArc<Dentry> {
+        let old = self.take_out(Some(new));
+        self.cache.wake_if(old.state.unlock_removed(), self.key);
+        old
+    }
+
+    /// Takes the dentry, which stays locked and hidden, out of the cache, and puts another one in
+    /// its place.
+    fn take_out(&mut self, new: Option<RcuArc<Dentry>>) -> RcuArc<Dentry> {
+        match new {
+            Some(new) => self.cache.put(self.key, new),
+            None => self.cache.remove(self.key),
+        }
+        self.take()
+    }
+
+    fn take(&mut self) -> RcuArc<Dentry> {
         self.dentry.take().expect("it is taken once")
-    }
-
-    /// Ends the lock after the caller has bound the name to another dentry, which unlocked it.
-    /// Returns the old dentry unless the caller has taken it.
-    pub(crate) fn bound(mut self) -> Option<RcuArc<Dentry>> {
-        self.is_bound = true;
-        self.dentry.take()
     }
 }
 
 impl Drop for LockedName<'_> {
     fn drop(&mut self) {
-        if !self.is_bound {
-            self.cache.with_entry(self.key, |entry| {
-                // Release: see `DcacheEntry::is_current`.
-                entry.hidden.store(false, Ordering::Release);
-                self.cache.unlock(entry, self.key, FREE);
-            });
+        if let Some(dentry) = &self.dentry {
+            self.cache.wake_if(dentry.state.unlock(), self.key);
         }
     }
 }
@@ -325,44 +341,71 @@ impl DentryCache {
         self.seed
     }
 
-    /// Returns the entry and the dentry of a name as of some moment of this call; `None` says
-    /// nothing about the name. Takes no lock and does not wait. `name` was scanned with the seed.
+    /// Returns the binding of a name at some moment of this call; `None` says nothing about the
+    /// name. Takes no lock and does not wait. `name` was scanned with the seed.
     #[inline(always)]
     pub(crate) fn see<'g>(
         &'g self,
         parent: u64,
         name: &Scanned<'_>,
         guard: &'g Guard,
-    ) -> Option<(DcacheEntry<'g>, RcuRef<'g, Dentry>)> {
-        let is = |entry: &Entry| entry.parent == parent && entry.key.is_scanned(name);
-        let entry = DcacheEntry(self.table.find(in_directory(parent, name.hash), guard, is)?);
-        Some((entry, entry.dentry(guard)?))
+    ) -> Option<DcacheEntry<'g>> {
+        self.probe(parent, name, guard).filter(|entry| !entry.seen.is_hidden())
+    }
+
+    /// Like [`see`](Self::see), and finds hidden names, too.
+    #[inline(always)]
+    fn probe<'g>(&'g self, parent: u64, name: &Scanned<'_>, guard: &'g Guard) -> Option<DcacheEntry<'g>> {
+        let seen = Cell::new(None);
+        let hash = in_directory(parent, name.hash);
+        let found = self.table.find(hash, guard, |entry| has_key(entry, (parent, name), guard, &seen))?;
+        DcacheEntry::new(found.value().load(guard)?, seen.get()?)
+    }
+
+    /// Like [`probe`](Self::probe), in a locked bucket.
+    fn probe_locked<'g>(
+        bucket: &Bucket<'g, AtomicRcuArc<Dentry>>,
+        key: Key<'_>,
+        guard: &'g Guard,
+    ) -> Option<(Found<'g, AtomicRcuArc<Dentry>>, Option<SeenState>)> {
+        let seen = Cell::new(None);
+        let found =
+            bucket.find(key.hash(), |entry| has_key(entry, (key.parent.id(), &key.name), guard, &seen))?;
+        Some((found, seen.get()))
     }
 
     /// Like [`see`](Self::see), and takes a reference to the dentry.
     pub(crate) fn find(&self, key: Key<'_>) -> Option<RcuArc<Dentry>> {
-        let guard = pin();
-        let entry = self.table.find(key.hash(), &guard, |entry| key.is(entry))?;
-        DcacheEntry(entry).dentry(&guard)?.try_upgrade()
+        let (held, is_current) = {
+            let guard = pin();
+            let entry = self.see(key.parent.id(), &key.name, &guard)?;
+            // The state after the reference: see `Dentry::unbind`.
+            (entry.dentry.try_upgrade()?, entry.is_current())
+        };
+        is_current.then_some(held)
     }
 
     /// Like [`find`](Self::find), under the lock of the bucket: a name that it does not find is not
     /// in the cache. Without the lock, another thread could have just inserted it.
     pub(crate) fn find_locked(&self, key: Key<'_>) -> CachedName {
-        // Dropped after the bucket's lock.
-        let held;
-        let guard = pin();
-        let bucket = self.table.lock(key.hash(), &guard);
-        let Some(found) = bucket.find(key.hash(), |entry| key.is(entry)) else { return CachedName::Unknown };
-        let entry = found.value();
-        held = entry.dentry.load(&guard).and_then(RcuRef::try_upgrade);
-        // Read last. An entry without a dentry stays in the table only while the name is hidden,
-        // because eviction takes the dentry under the bucket's lock. Acquire: as in
-        // `DcacheEntry::dentry`.
-        if entry.hidden.load(Ordering::Acquire) {
-            return CachedName::Hidden;
+        let (held, is_visible) = {
+            let guard = pin();
+            let bucket = self.table.lock(key.hash(), &guard);
+            let Some((found, seen)) = Self::probe_locked(&bucket, key, &guard) else {
+                return CachedName::Unknown;
+            };
+            let held = found.value().load(&guard).and_then(RcuRef::try_upgrade);
+            // The state after the reference: see `Dentry::unbind`.
+            let is_visible = |held: &RcuArc<Dentry>| {
+                seen.is_some_and(|seen| !seen.is_hidden() && held.state.is_still(seen))
+            };
+            let is_visible = held.as_ref().is_some_and(is_visible);
+            (held, is_visible)
+        };
+        match held {
+            Some(dentry) if is_visible => CachedName::Known(dentry),
+            _ => CachedName::Hidden,
         }
-        held.map_or(CachedName::Hidden, CachedName::Known)
     }
 
     /// Keeps other threads from asking the file system for the same name.
@@ -400,85 +443,74 @@ impl DentryCache {
         let _ranked = Ranked::take(Rank::Name);
         let queue = self.waiting.queue(key.hash());
         let mut waiting = queue.enter();
-        // Acquire: pairs with the Release of the thread that shows the name again.
-        while self.with_entry(key, |entry| entry.hidden.load(Ordering::Acquire) && entry.ask()) == Some(true)
-        {
+        let asks =
+            |entry: DcacheEntry<'_>| entry.seen.is_hidden() && entry.dentry.get().state.ask(entry.seen);
+        while self.probe(key.parent.id(), &key.name, &pin()).is_some_and(asks) {
             waiting = queue.sleep(waiting);
         }
     }
 
     /// Tries to lock a name once. With `asks`, it asks the holder to wake the caller, which holds
-    /// the mutex of the wait queue. A name that it locks is as expected, because an entry keeps its
-    /// dentry.
+    /// the mutex of the wait queue.
     fn try_lock_name(&self, key: Key<'_>, expect: Expect, asks: bool) -> Result<Attempt> {
         loop {
             let guard = pin();
-            let found = self.table.find(key.hash(), &guard, |entry| key.is(entry));
-            let Some(entry) = found.map(Found::value) else { return Ok(Attempt::Unknown) };
-            let Some(seen) = entry.dentry.load(&guard) else { return Ok(Attempt::Unknown) };
-            // Acquire: as in `DcacheEntry::dentry`. While it is hidden, a thread holds the lock.
-            let hidden = entry.hidden.load(Ordering::Acquire);
-            if !hidden {
-                expect.check(seen.get().inode())?;
-            }
-            // Held from before the lock is taken, so that an entry with a lock is not reclaimed.
-            let Some(dentry) = seen.try_upgrade() else { return Ok(Attempt::Unknown) };
-            let locked = match hidden {
-                true => Err(HELD),
-                // Acquire: pairs with the Release in `unlock`.
-                false => entry.lock.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed),
+            let Some(entry) = self.probe(key.parent.id(), &key.name, &guard) else {
+                return Ok(Attempt::Unknown);
             };
-            match locked {
-                Ok(_) => return Ok(Attempt::Locked(dentry)),
-                Err(GONE) => {}
-                Err(_) if asks && !entry.ask() => {}
-                Err(_) => return Ok(Attempt::Busy(dentry)),
+            if !entry.seen.is_hidden() {
+                expect.check(entry.inode)?;
+            }
+            // Held from before the lock is taken, so that a dentry with a lock is not evicted.
+            let Some(dentry) = entry.dentry.try_upgrade() else { return Ok(Attempt::Unknown) };
+            match dentry.state.try_lock(entry.seen) {
+                Ok(()) => return Ok(Attempt::Locked(dentry)),
+                Err(LockError::Held) if !asks || dentry.state.ask(entry.seen) => {
+                    return Ok(Attempt::Busy(dentry));
+                }
+                Err(_) => {}
             }
         }
     }
 
-    /// Releases a lock and wakes the threads that wait for it.
-    fn unlock(&self, entry: &Entry, key: Key<'_>, next: u32) {
-        // Release: pairs with the Acquire of the next holder.
-        if entry.lock.swap(next, Ordering::Release) == AWAITED {
+    /// Wakes the threads that wait for a name.
+    fn wake_if(&self, is_awaited: bool, key: Key<'_>) {
+        if is_awaited {
             self.waiting.queue(key.hash()).wake_all();
         }
     }
 
-    fn with_entry<R>(&self, key: Key<'_>, then: impl FnOnce(&Entry) -> R) -> Option<R> {
-        let guard = pin();
-        self.table.find(key.hash(), &guard, |entry| key.is(entry)).map(|found| then(found.value()))
+    /// Returns a new dentry that is not in the cache yet. `spelling` is what paths show.
+    pub(crate) fn new_dentry(&self, key: Key<'_>, spelling: &[u8], inode: RcuArc<Inode>) -> RcuArc<Dentry> {
+        let texts = (key.name.bytes, spelling);
+        RcuArc::new(Dentry::new(DentryState::cached(), self.new_id(), key.parent, texts, Some(inode)))
     }
 
-    /// Binds a name to nothing, and returns the negative dentry: the cache remembers that the name
-    /// does not exist.
-    pub(crate) fn bind_nothing(&self, key: Key<'_>) -> RcuArc<Dentry> {
-        let dentry = RcuArc::new(Dentry::negative(self.new_id()));
-        self.put(key, dentry.clone());
-        dentry
+    fn new_negative(&self, key: Key<'_>, state: DentryState) -> RcuArc<Dentry> {
+        let texts = (key.name.bytes, key.name.bytes);
+        RcuArc::new(Dentry::new(state, self.new_id(), key.parent, texts, None))
     }
 
-    /// Binds a name to a dentry. If the name is in the cache, the caller has it locked; the new
-    /// entry replaces the old one, and is not locked.
+    /// Binds a name that is not in the cache to nothing, and returns the negative dentry: the cache
+    /// remembers that the name does not exist.
+    pub(crate) fn put_nothing(&self, key: Key<'_>) -> RcuArc<Dentry> {
+        let negative = self.new_negative(key, DentryState::cached());
+        self.put(key, negative.clone());
+        negative
+    }
+
+    /// Puts the dentry of a name into the cache. If the name is in the cache, the caller has it
+    /// locked and hidden, and its dentry leaves.
     pub(crate) fn put(&self, key: Key<'_>, dentry: RcuArc<Dentry>) {
-        let entry = Entry {
-            parent: key.parent.id(),
-            id: dentry.id(),
-            key: Name::new(key.name.bytes),
-            hidden: AtomicBool::new(false),
-            lock: AtomicU32::new(FREE),
-            dentry: AtomicRcuArc::new(Some(dentry)),
-        };
-        let new = Unlinked::new(key.hash(), entry);
+        let new = Unlinked::new(key.hash(), AtomicRcuArc::new(Some(dentry)));
         let guard = pin();
         let mut bucket = self.table.lock(key.hash(), &guard);
-        let (_, old) = bucket.replace(new, |entry| key.is(entry));
-        let replaced = old.and_then(|old| old.value().dentry.take());
+        let is_it = |entry: &AtomicRcuArc<Dentry>| {
+            has_key(entry, (key.parent.id(), &key.name), &guard, &Cell::new(None))
+        };
+        let (_, old) = bucket.replace(new, is_it);
         drop(bucket);
-        let is_more = old.is_none();
-        if let Some(old) = old {
-            self.unlock(old.value(), key, GONE);
-        }
+        let (is_more, replaced) = (old.is_none(), old.and_then(|old| old.value().take()));
         drop(guard);
         drop(replaced);
         if is_more {
@@ -498,22 +530,25 @@ impl DentryCache {
         }
     }
 
-    /// Removes the entry of a name. Locks: the name.
-    pub(crate) fn remove(&self, key: Key<'_>) {
+    /// Removes a name from the cache. Locks: the name, hidden.
+    fn remove(&self, key: Key<'_>) {
         let guard = pin();
         let mut bucket = self.table.lock(key.hash(), &guard);
-        let found = bucket.find(key.hash(), |entry| key.is(entry));
-        let removed = found.and_then(|found| {
+        let removed = Self::probe_locked(&bucket, key, &guard).and_then(|(found, _)| {
             bucket.remove(found);
-            self.inodes.account().sub(DENTRY_BYTES);
-            found.value().dentry.take()
+            found.value().take()
         });
         drop(bucket);
-        if let Some(found) = found {
-            self.unlock(found.value(), key, GONE);
-        }
         drop(guard);
-        drop(removed);
+        if removed.is_some() {
+            self.inodes.account().sub(DENTRY_BYTES);
+        }
+    }
+
+    /// Gives a dentry that has left the cache another name. Locks: both names, hidden.
+    fn move_to(&self, dentry: &Dentry, from: Key<'_>, to: Key<'_>, spelling: &[u8]) {
+        let is_awaited = dentry.move_to(to.parent, to.name.bytes, spelling);
+        self.wake_if(is_awaited, from);
     }
 
     /// Drops every unused dentry.
@@ -539,9 +574,10 @@ impl DentryCache {
 
 impl Dropped {
     /// Takes an unused dentry: it has no caller, no child and no mount.
-    fn evict(&mut self, entry: &Entry) -> bool {
-        let last = entry.dentry.take_if_last();
+    fn evict(&mut self, entry: &AtomicRcuArc<Dentry>) -> bool {
+        let last = entry.take_if_last();
         let evicted = last.is_some();
+        last.iter().for_each(|last| last.get().state.evict());
         self.0.extend(last);
         evicted
     }
@@ -559,4 +595,18 @@ impl Dropped {
         }
         evicted
     }
+}
+
+/// Returns whether the dentry of an entry has this key, and puts the state that it had before into
+/// `seen`.
+#[inline]
+fn has_key(
+    entry: &AtomicRcuArc<Dentry>,
+    (parent, name): (u64, &Scanned<'_>),
+    guard: &Guard,
+    seen: &Cell<Option<SeenState>>,
+) -> bool {
+    let Some(dentry) = entry.load(guard) else { return false };
+    seen.set(Some(dentry.get().state.load()));
+    dentry.get().has_key(parent, name, guard)
 }

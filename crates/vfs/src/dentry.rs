@@ -3,76 +3,83 @@
 //! `dcache` makes and binds dentries, the walks step along them, and a `Location` holds one in use.
 //!
 //! A dentry binds a name in a directory to an inode, or to nothing: a negative dentry remembers
-//! that the name is not there. This inode never changes; another dentry takes its place in the
-//! cache instead. A rename changes parent and name together: the place of a dentry is one RCU
-//! pointer.
+//! that the name is not there. The cache finds it by its key, which the dentry itself holds: the
+//! number of the directory's dentry, and the name. Both binding and key may change, but only while
+//! the name is hidden ([`DentryState`], `dcache`):
+//!
+//! - A negative dentry becomes positive when its name is made. A positive one becomes negative when
+//!   its name is removed and it has no other user. One that is in use, or stands for a directory,
+//!   keeps its inode, and another dentry takes its place in the cache. So a dentry in use never
+//!   loses its inode, and stands for one directory at most.
+//! - A rename gives a dentry another parent and another name.
 //!
 //! A positive dentry in use keeps its parent in use. So the path up to the root exists as long as
-//! one dentry of it is used. When its last reference goes, it releases parent and inode at once.
-//! RCU readers may go on reading all three.
+//! one dentry of it is used. When its last reference goes, it releases parent and inode at once;
+//! RCU readers may go on reading all three. A negative dentry does not keep its directory, so that
+//! a removed directory goes with its last user. No walk finds the negative dentries of such a
+//! directory again, because no other dentry ever has its number.
 
-#![expect(unsafe_code, reason = "gives up leases, which readers may still look through")]
+#![expect(unsafe_code, reason = "reads the inode of a dentry in use without a guard")]
 
 use std::fmt;
 
-use extern4_sync::primitive::{AtomicBool, AtomicU32, Ordering};
-use extern4_sync::rcu::{Guard, Rcu, pin};
-use extern4_sync::rcu_arc::{RcuArc, RcuRef, ReleasableArc, Release};
+use extern4_sync::primitive::{AtomicU64, Ordering, thread};
+use extern4_sync::rcu::{Guard, pin};
+use extern4_sync::rcu_arc::{AtomicRcuArc, RcuArc, RcuRef, Release};
 
+use crate::dentry_state::DentryState;
 use crate::inode::Inode;
-use crate::name::Name;
+use crate::name::{DentryName, Scanned};
 
 /// A directory entry. The fields that path walks read come first.
 #[repr(C)]
 pub(crate) struct Dentry {
+    pub(crate) state: DentryState,
     id: u64,
-    inode: Option<ReleasableArc<Inode>>,
-    /// Mounts on this dentry, in whatever namespace: a hint whether to look into the mount table.
-    pub(crate) mounts: AtomicU32,
-    /// Whether the name was removed.
-    gone: AtomicBool,
-    place: Rcu<Place>,
-}
-
-/// The position of a dentry in the tree. The root and negative dentries have no parent.
-struct Place {
-    parent: Option<ReleasableArc<Dentry>>,
-    name: Name,
+    inode: AtomicRcuArc<Inode>,
+    /// The number of the directory's dentry.
+    parent_id: AtomicU64,
+    name: DentryName,
+    /// The directory's dentry; none in the root and in a negative dentry.
+    parent: AtomicRcuArc<Dentry>,
 }
 
 impl Dentry {
-    /// Memory of a dentry with its place.
-    pub(crate) const BYTES: usize = size_of::<Self>() + size_of::<Place>();
-
     pub(crate) fn root(id: u64, inode: RcuArc<Inode>) -> Self {
-        Self::build(id, Some(inode), Place { parent: None, name: Name::new(b"") })
+        Self {
+            state: DentryState::uncached(),
+            id,
+            inode: AtomicRcuArc::new(Some(inode)),
+            parent_id: AtomicU64::new(id),
+            name: DentryName::new(b"", b""),
+            parent: AtomicRcuArc::new(None),
+        }
     }
 
-    pub(crate) fn new(id: u64, parent: &RcuArc<Dentry>, name: &[u8], inode: RcuArc<Inode>) -> Self {
-        Self::build(id, Some(inode), Place::new(parent, name))
-    }
-
-    /// Returns a negative dentry. Only the cache knows its directory and its name.
-    pub(crate) fn negative(id: u64) -> Self {
-        Self::build(id, None, Place { parent: None, name: Name::new(b"") })
+    /// Returns the dentry of a name in `parent`, whose spelling is `spelling`.
+    pub(crate) fn new(
+        state: DentryState,
+        id: u64,
+        parent: &RcuArc<Dentry>,
+        (key, spelling): (&[u8], &[u8]),
+        inode: Option<RcuArc<Inode>>,
+    ) -> Self {
+        Self {
+            state,
+            id,
+            parent_id: AtomicU64::new(parent.id),
+            name: DentryName::new(key, spelling),
+            parent: AtomicRcuArc::new(inode.is_some().then(|| parent.clone())),
+            inode: AtomicRcuArc::new(inode),
+        }
     }
 
     /// Returns a dentry that no name leads to. Its path ends in the number of the inode.
     pub(crate) fn nameless(id: u64, parent: &RcuArc<Dentry>, inode: RcuArc<Inode>) -> Self {
-        let name = format!("#{}", inode.ino());
-        let dentry = Self::new(id, parent, name.as_bytes(), inode);
-        dentry.mark_gone();
+        let name = format!("#{}", inode.ino()).into_bytes();
+        let dentry = Self::new(DentryState::uncached(), id, parent, (&name, &name), Some(inode));
+        dentry.state.mark_gone();
         dentry
-    }
-
-    fn build(id: u64, inode: Option<RcuArc<Inode>>, place: Place) -> Self {
-        Self {
-            id,
-            inode: inode.map(ReleasableArc::new),
-            mounts: AtomicU32::new(0),
-            gone: AtomicBool::new(false),
-            place: Rcu::new(place),
-        }
     }
 
     /// Returns the number of the dentry, which no other dentry of its file system ever has.
@@ -84,84 +91,134 @@ impl Dentry {
     /// Returns the inode; `None` in a negative dentry.
     #[inline]
     pub(crate) fn inode(&self) -> Option<&Inode> {
-        self.inode.as_ref().map(|lease| lease.get().get())
+        self.see_inode().map(RcuRef::get)
+    }
+
+    #[inline]
+    fn see_inode(&self) -> Option<RcuRef<'_, Inode>> {
+        // SAFETY: an RCU reader is pinned. A user with a reference has found the name visible after
+        // it took that, or keeps it from changing, so the dentry keeps its inode (`unbind`).
+        unsafe { self.inode.load_kept() }
     }
 
     /// Returns a reference to the inode, unless the dentry is no longer in use.
     pub(crate) fn hold_inode(&self) -> Option<RcuArc<Inode>> {
-        self.inode.as_ref()?.get().try_upgrade()
+        self.see_inode()?.try_upgrade()
     }
 
-    /// Returns the directory that it is in, for an RCU reader.
+    /// Returns whether its key is the name `name` in the directory of dentry `parent`.
     #[inline]
-    pub(crate) fn see_parent<'g>(&'g self, guard: &'g Guard) -> Option<RcuRef<'g, Dentry>> {
-        self.place.load(guard).parent.as_ref().map(ReleasableArc::get)
+    pub(crate) fn has_key(&self, parent: u64, name: &Scanned<'_>, guard: &Guard) -> bool {
+        // Relaxed: the caller asks the state whether it has changed.
+        self.parent_id.load(Ordering::Relaxed) == parent && self.name.is(name, guard)
     }
 
-    pub(crate) fn parent(&self) -> Option<RcuArc<Dentry>> {
-        self.place().0
-    }
-
-    /// Returns parent and name, of one moment. The caller keeps the dentry in use.
-    pub(crate) fn place(&self) -> (Option<RcuArc<Dentry>>, Name) {
+    /// Returns the directory that it is in, with its inode, for an RCU reader.
+    pub(crate) fn see_parent<'g>(&'g self, guard: &'g Guard) -> Option<(RcuRef<'g, Dentry>, &'g Inode)> {
         loop {
-            let guard = pin();
-            let place = self.place.load(&guard);
-            match &place.parent {
-                None => return (None, place.name.clone()),
-                // If the parent is no longer in use, the dentry has just been moved, and the loop
-                // finds its new place.
-                Some(lease) => {
-                    if let Some(parent) = lease.get().try_upgrade() {
-                        return (Some(parent), place.name.clone());
-                    }
-                }
+            let parent = self.parent.load(guard)?;
+            // A parent without an inode is no longer in use, so the dentry has just been moved.
+            if let Some(inode) = parent.get().inode() {
+                return Some((parent, inode));
             }
         }
     }
 
-    /// Moves the dentry to another place. Locks: its name, and the new one.
-    pub(crate) fn move_to(&self, parent: &RcuArc<Dentry>, name: &[u8]) {
+    /// Returns the directory that it is in. The caller keeps the dentry in use.
+    pub(crate) fn parent(&self) -> Option<RcuArc<Dentry>> {
         let guard = pin();
-        let lease =
-            self.place.load(&guard).parent.as_ref().filter(|lease| lease.get().ptr_eq(parent.as_rcu_ref()));
-        let place = match lease {
-            None => Place::new(parent, name),
-            // SAFETY: the caller has the name of the dentry locked, so no other thread moves it,
-            // and it is in use.
-            Some(lease) => Place { parent: unsafe { lease.transfer() }, name: Name::new(name) },
-        };
-        let old = self.place.swap(place, &guard);
-        if let Some(inode) = self.inode().filter(|inode| inode.is_dir()) {
-            inode.move_alias(self.id, parent.id(), name);
+        loop {
+            // As in `see_parent`.
+            if let Some(parent) = self.parent.load(&guard)?.try_upgrade() {
+                return Some(parent);
+            }
         }
-        if let Some(lease) = &old.parent {
-            // SAFETY: the place it stands in has just been replaced, so only readers pinned before
-            // can reach it.
-            unsafe { lease.release() };
+    }
+
+    /// Returns parent and spelling, of one moment. The caller keeps the dentry in use.
+    pub(crate) fn place(&self) -> (Option<RcuArc<Dentry>>, Box<[u8]>) {
+        loop {
+            let guard = pin();
+            let seen = self.state.load();
+            let parent = self.parent.load(&guard);
+            let held = parent.and_then(RcuRef::try_upgrade);
+            let spelling = self.name.spelling(&guard);
+            // A parent that is no longer in use has just been left.
+            let is_held = held.is_some() == parent.is_some();
+            if is_held && !seen.is_moving() && self.state.is_unmoved(seen) {
+                return (held, spelling);
+            }
+            drop(guard);
+            thread::yield_now();
+        }
+    }
+
+    /// Gives the dentry another name. Returns whether threads wait for the old one. Locks: both
+    /// names, hidden; the cache does not lead to the dentry.
+    pub(crate) fn move_to(&self, parent: &RcuArc<Dentry>, key: &[u8], spelling: &[u8]) -> bool {
+        let guard = pin();
+        let is_awaited = self.state.begin_move();
+        self.name.set(key, spelling, &guard);
+        let from = self.parent_id.load(Ordering::Relaxed);
+        self.parent_id.store(parent.id, Ordering::Relaxed);
+        // The directory that it leaves does not end here: the caller works in it.
+        if from != parent.id && self.inode().is_some() {
+            drop(self.parent.set(Some(parent.clone())));
+        }
+        self.state.end_move();
+        if let Some(inode) = self.inode().filter(|inode| inode.is_dir()) {
+            inode.move_alias(self.id, parent.id, spelling);
+        }
+        is_awaited
+    }
+
+    /// Binds the name of a negative dentry to an inode. Locks: the name, hidden.
+    pub(crate) fn bind(
+        &self,
+        parent: &RcuArc<Dentry>,
+        (key, spelling): (&[u8], &[u8]),
+        inode: RcuArc<Inode>,
+    ) {
+        self.name.respell(key, spelling, &pin());
+        self.parent.set(Some(parent.clone()));
+        self.inode.set(Some(inode));
+    }
+
+    /// Binds the name to nothing. Returns false, and does nothing, if the dentry is in use by other
+    /// threads or stands for a directory. Locks: the name, hidden. The caller keeps the inode and
+    /// the parent in use.
+    pub(crate) fn unbind(this: &RcuArc<Self>) -> bool {
+        // A thread that takes a reference after this sees that the name is hidden
+        // (`has_references`), and drops the reference.
+        let is_free = this.inode().is_some_and(|inode| !inode.is_dir()) && Self::is_unshared(this);
+        if is_free {
+            drop(this.inode.take());
+            drop(this.parent.take());
+        }
+        is_free
+    }
+
+    /// Returns whether only the cache and the caller use it.
+    pub(crate) fn is_unshared(this: &RcuArc<Self>) -> bool {
+        this.has_references(2)
+    }
+
+    /// Returns whether the name has been removed.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.state.load().is_gone()
+    }
+
+    pub(crate) fn mark_gone(&self) {
+        self.state.mark_gone();
+        if let Some(inode) = self.inode() {
+            inode.forget_alias(self.id);
         }
     }
 
     /// Returns whether something is mounted on it, in any namespace.
     #[inline]
     pub(crate) fn is_mountpoint(&self) -> bool {
-        // Relaxed: a thread that mounts on a directory holds its `rwsem`, and so does one that asks
-        // this before it removes the directory.
-        self.mounts.load(Ordering::Relaxed) > 0
-    }
-
-    /// Returns whether the name has been removed.
-    pub(crate) fn is_gone(&self) -> bool {
-        // Acquire: pairs with the Release in `mark_gone`.
-        self.gone.load(Ordering::Acquire)
-    }
-
-    pub(crate) fn mark_gone(&self) {
-        // Release: a thread that sees the mark sees the removal that came before it.
-        self.gone.store(true, Ordering::Release);
-        if let Some(inode) = self.inode() {
-            inode.forget_alias(self.id);
-        }
+        self.state.load().is_mountpoint()
     }
 }
 
@@ -177,24 +234,12 @@ pub(crate) fn is_ancestor(above: &RcuArc<Dentry>, below: &RcuArc<Dentry>) -> boo
     false
 }
 
-impl Place {
-    fn new(parent: &RcuArc<Dentry>, name: &[u8]) -> Self {
-        Self { parent: Some(ReleasableArc::new(parent.clone())), name: Name::new(name) }
-    }
-}
-
 impl Release for Dentry {
     fn release(&self) {
-        if let Some(lease) = &self.inode {
-            lease.get().forget_alias(self.id);
-            // SAFETY: this dentry has no references any more, and the cache's links to it are
-            // empty.
-            unsafe { lease.release() };
+        if let Some(inode) = self.inode.take() {
+            inode.forget_alias(self.id);
         }
-        if let Some(lease) = &self.place.load(&pin()).parent {
-            // SAFETY: as above; a dentry without references is not moved.
-            unsafe { lease.release() };
-        }
+        drop(self.parent.take());
     }
 }
 

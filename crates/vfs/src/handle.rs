@@ -81,7 +81,7 @@ impl SuperBlock {
     fn child(&self, parent: &RcuArc<Dentry>, child: RcuArc<Inode>) -> Result<RcuArc<Dentry>> {
         // If the cache knows the directory's name already, no listing is needed.
         if let Some(name) = child.name_in(parent.id()) {
-            let known = name.with_bytes(|name| self.lookup(parent, name))?;
+            let known = self.lookup(parent, &name)?;
             if known.inode().is_some_and(|inode| inode.ino() == child.ino()) {
                 return Ok(known);
             }

@@ -45,7 +45,6 @@ use crate::errno::Result;
 use crate::fs::FileSystem;
 use crate::inode_attrs::{CONTENTS_BYTES, Copied, InodeAttrs, STEADY_BYTES, Writer};
 use crate::lock::{self, Mutex, MutexGuard};
-use crate::name::Name;
 use crate::permission_cache::{AclState, PermBits, PermissionCache};
 
 /// An inode that a file system has read or made.
@@ -117,7 +116,7 @@ pub(crate) struct Served {
 pub(crate) struct Alias {
     pub(crate) dentry: u64,
     pub(crate) parent: u64,
-    pub(crate) name: Name,
+    pub(crate) name: Box<[u8]>,
 }
 
 impl Inode {
@@ -348,7 +347,7 @@ impl Inode {
     pub(crate) fn move_alias(&self, dentry: u64, parent: u64, name: &[u8]) {
         let mut claimed = lock::lock(&self.alias);
         if claimed.as_ref().is_some_and(|alias| alias.dentry == dentry) {
-            *claimed = Some(Alias { dentry, parent, name: Name::new(name) });
+            *claimed = Some(Alias { dentry, parent, name: name.into() });
         }
     }
 
@@ -365,7 +364,7 @@ impl Inode {
 
     /// Returns the name of the directory's dentry in use, if that is in the directory of dentry
     /// `parent`.
-    pub(crate) fn name_in(&self, parent: u64) -> Option<Name> {
+    pub(crate) fn name_in(&self, parent: u64) -> Option<Box<[u8]>> {
         let claimed = lock::lock(&self.alias);
         claimed.as_ref().filter(|alias| alias.parent == parent).map(|alias| alias.name.clone())
     }

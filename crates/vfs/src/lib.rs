@@ -39,6 +39,7 @@ mod create;
 pub mod cred;
 mod dcache;
 mod dentry;
+mod dentry_state;
 pub mod dir_batch;
 pub mod errno;
 pub mod file;

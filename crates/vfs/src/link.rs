@@ -8,7 +8,7 @@
 use std::ptr;
 
 use extern4_sync::rcu::pin;
-use extern4_sync::rcu_arc::{FinalRef, RcuArc};
+use extern4_sync::rcu_arc::RcuArc;
 
 use crate::attr::FileType;
 use crate::clock;
@@ -76,8 +76,7 @@ impl Session {
             sb.fs().link(inode, to, clock::now(), sb.space_rights(&self.cred))?;
             sb.links_changed(&kept);
             kept.clear_linkable();
-            sb.enter(locked.key(), name, kept)?;
-            locked.bound();
+            sb.bind_made(locked, name, kept)?;
             Ok(())
         })
     }
@@ -116,7 +115,7 @@ impl Session {
         parent: &PathRef<'_>,
         name: &[u8],
         slash: bool,
-    ) -> Result<(Removed, RcuArc<Inode>)> {
+    ) -> Result<(Option<RcuArc<Dentry>>, RcuArc<Inode>)> {
         let canonical = sb.name_to_change(parent.inode(), name)?;
         let locked = sb.lock_name(sb.dcache.key(&parent.dentry, &canonical), name, Expect::Positive)?;
         let victim = locked.dentry();
@@ -153,7 +152,12 @@ impl Session {
 
     /// Removes an empty directory, and returns its dentry. Locks: the `rwsem` of the directory
     /// above.
-    fn rmdir_locked(&self, sb: &SuperBlock, parent: &PathRef<'_>, name: &[u8]) -> Result<RcuArc<Dentry>> {
+    fn rmdir_locked(
+        &self,
+        sb: &SuperBlock,
+        parent: &PathRef<'_>,
+        name: &[u8],
+    ) -> Result<Option<RcuArc<Dentry>>> {
         let canonical = sb.name_to_change(parent.inode(), name)?;
         let locked = sb.lock_name(sb.dcache.key(&parent.dentry, &canonical), name, Expect::Positive)?;
         let victim = locked.dentry();
@@ -171,10 +175,7 @@ impl Session {
         locked.hide();
         sb.fs().rmdir(NameRef { dir: parent.inode(), name }, &kept, clock::now())?;
         kept.mark_dead();
-        let victim = victim.clone();
-        victim.mark_gone();
-        sb.dcache.bind_nothing(locked.key());
-        locked.bound();
+        let victim = locked.bind_nothing();
         sb.links_changed(&kept);
         Ok(victim)
     }
@@ -203,42 +204,30 @@ impl Session {
     }
 }
 
-/// The dentry of a removed name: still in use, or ended by the caller.
-type Removed = (Option<RcuArc<Dentry>>, Option<FinalRef<Dentry>>);
-
-/// Removes a name of a file that is no directory. Locks: `rwsem` of the directory.
+/// Removes a name of a file that is no directory. Returns its dentry if that is still in use.
+/// Locks: `rwsem` of the directory.
 fn remove_name(
     sb: &SuperBlock,
     from: NameRef<'_>,
-    mut locked: LockedName<'_>,
+    locked: LockedName<'_>,
     inode: &RcuArc<Inode>,
-) -> Result<Removed> {
+) -> Result<Option<RcuArc<Dentry>>> {
     let _change = inode.lock_attributes();
     locked.hide();
-    let last = if inode.nlink() == 1 { locked.take_last() } else { None };
-    // The references of the dentry, the cache and the caller. No thread can get another by the
-    // dentry, which has ended. Nor can it by the number, which threads find by names, or while
-    // changes are paused (`handle`). A walk that saw the name before it was hidden may still take a
-    // reference to the inode (`Lookup::hold_inode`). If it did so before this check, the count is
-    // higher; if it does so later, it sees that the name is hidden, and drops the reference.
-    let is_last = last.is_some() && inode.has_references(3);
-    if let Err(error) = sb.fs().unlink(from, inode, clock::now(), is_last) {
-        if last.is_some() {
-            sb.enter(locked.key(), from.name, inode.clone())?;
-            locked.bound();
-        }
-        return Err(error);
-    }
-    if last.is_none() {
-        locked.dentry().mark_gone();
-    }
-    sb.dcache.bind_nothing(locked.key());
-    let dentry = locked.bound();
+    // The references of the dentry, the cache and the caller. A thread that gets another by the
+    // dentry sees that the name is hidden, and drops it. No thread can get one by the number, which
+    // threads find by names, or while changes are paused (`handle`). A walk that saw the name
+    // before it was hidden may still take a reference to the inode (`Lookup::hold_inode`). If it
+    // did so before this check, the count is higher; if it does so later, it sees that the name is
+    // hidden, and drops the reference.
+    let is_last = inode.nlink() == 1 && Dentry::is_unshared(locked.dentry()) && inode.has_references(3);
+    sb.fs().unlink(from, inode, clock::now(), is_last)?;
+    let dentry = locked.bind_nothing();
     if is_last {
         // The inode is freed within this change, and need not be counted.
         sb.icache.links_changed(inode);
     } else {
         sb.links_changed(inode);
     }
-    Ok((dentry, last))
+    Ok(dentry)
 }

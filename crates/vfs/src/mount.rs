@@ -78,8 +78,7 @@ impl<'a> WriteGuard<'a> {
 impl Drop for Mount {
     fn drop(&mut self) {
         if let Some(at) = &self.at {
-            // Relaxed: see `Namespace::mounted_on`.
-            at.dentry.mounts.fetch_sub(1, Ordering::Relaxed);
+            at.dentry.state.remove_mount();
         }
     }
 }
@@ -176,7 +175,7 @@ impl Namespace {
 
     /// Mounts a file system on a directory: from now on walks find its root there. `ENOTDIR` on
     /// anything else, `EBUSY` where something is mounted already, `ENOENT` on a directory that was
-    /// removed.
+    /// removed, `ENOSPC` for half a million mounts on one directory.
     pub fn mount(&self, at: &Location, sb: Arc<SuperBlock>, read_only: bool) -> Result<MountRef> {
         let inode = at.inode();
         if !inode.is_dir() {
@@ -192,8 +191,10 @@ impl Namespace {
         if mounts.contains_key(&key) {
             return Err(Errno::EBUSY.into());
         }
-        // Relaxed: see `mounted_on`.
-        at.dentry.mounts.fetch_add(1, Ordering::Relaxed);
+        if !at.dentry.state.add_mount() {
+            return Err(Errno::ENOSPC.into());
+        }
+        // Relaxed: only uniqueness counts.
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         let owner = ThreadArcOwner::new(Mount { id, sb, at: Some(at.clone()), read_only });
         let mount = owner.thread_ref();
@@ -229,7 +230,7 @@ impl Namespace {
 
     /// Returns the mount on `dentry` of `mount`.
     pub(crate) fn mounted_on(&self, mount: &Mount, dentry: &Dentry) -> Option<MountRef> {
-        // Relaxed, within: a thread that mounts and then tells another thread synchronises by that.
+        // A thread that mounts and then tells another thread synchronises by that.
         if !dentry.is_mountpoint() {
             return None;
         }
@@ -260,7 +261,7 @@ impl Namespace {
         let mut path = Vec::new();
         for name in names.iter().rev() {
             path.push(b'/');
-            name.with_bytes(|bytes| path.extend_from_slice(bytes));
+            path.extend_from_slice(name);
         }
         if path.is_empty() {
             path.push(b'/');

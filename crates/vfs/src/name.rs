@@ -1,31 +1,39 @@
-//! File names: bytes, stored in place while they are short, and their hash.
+//! Names of dentries: bytes, stored in place while they are short, and their hash.
 //!
 //! Walks scan names out of paths, and dentries keep them. A hash depends on a random seed for each
 //! cache, so a volume's names cannot be chosen to collide. Two names are equal only if their bytes
 //! are; file systems with case folding compare canonical forms instead. A name may hold any bytes
 //! but `/` and zero, and need not be UTF-8.
 
-use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 
+use extern4_sync::primitive::{AtomicU64, Ordering, capacity};
+use extern4_sync::rcu::{Guard, RcuOption};
+
 /// Words that a name has in place.
-const WORDS: usize = 5;
+const WORDS: usize = capacity(5, 2);
 
-/// Longest name that needs no memory of its own; nine names in ten are shorter.
-const INLINE: usize = 8 * WORDS;
+/// Length from which a name needs memory of its own; nine names in ten are shorter.
+const LONG: usize = 8 * WORDS;
 
-/// An owned file name.
-#[derive(Clone)]
-pub(crate) struct Name(Repr);
+/// The name of a dentry: the key by which lookups find it, and the spelling that paths show.
+///
+/// Readers compare it while a rename writes it. So each word is an atomic, and the reader asks the
+/// dentry afterwards whether the words belong together ([`DentryState`]). Since a name has no zero
+/// bytes, the first zero ends it.
+///
+/// [`DentryState`]: crate::dentry_state::DentryState
+pub(crate) struct DentryName {
+    /// The key, or the first bytes of a long one: little-endian, zeroes behind the end.
+    words: [AtomicU64; WORDS],
+    /// Texts that the words do not hold.
+    texts: RcuOption<Texts>,
+}
 
-#[derive(Clone)]
-enum Repr {
-    /// Little-endian, zeroes behind the end.
-    Inline {
-        len: u16,
-        words: [u64; WORDS],
-    },
-    Heap(Box<[u8]>),
+struct Texts {
+    key: Box<[u8]>,
+    /// The spelling, if it differs.
+    spelling: Option<Box<[u8]>>,
 }
 
 /// A name in a path, as [`scan_name`] found it.
@@ -58,72 +66,75 @@ impl<'a> Scanned<'a> {
     }
 }
 
-impl Name {
-    pub(crate) fn new(name: &[u8]) -> Self {
-        match u16::try_from(name.len()) {
-            // Built in registers: a copy of words that were written in pieces would wait for the
-            // pieces.
-            Ok(len @ ..=8) => Self(Repr::Inline { len, words: [load(name), 0, 0, 0, 0] }),
-            Ok(len) if name.len() <= INLINE => {
-                let mut bytes = [0; INLINE];
-                bytes[..name.len()].copy_from_slice(name);
-                let words = std::array::from_fn(|index| word_of(&bytes[8 * index..8 * index + 8]));
-                Self(Repr::Inline { len, words })
+impl DentryName {
+    pub(crate) fn new(key: &[u8], spelling: &[u8]) -> Self {
+        let word = |index: usize| AtomicU64::new(key.get(8 * index..).map_or(0, load));
+        Self { words: std::array::from_fn(word), texts: RcuOption::new(Texts::of(key, spelling)) }
+    }
+
+    /// Writes another name. Locks: the dentry's name, whose state says that it is being written.
+    pub(crate) fn set(&self, key: &[u8], spelling: &[u8], guard: &Guard) {
+        for (index, word) in self.words.iter().enumerate() {
+            let new = key.get(8 * index..).map_or(0, load);
+            // Relaxed: see `DentryState`. The test spares models a store that changes nothing.
+            if word.load(Ordering::Relaxed) != new {
+                word.store(new, Ordering::Relaxed);
             }
-            _ => Self(Repr::Heap(name.into())),
+        }
+        self.respell(key, spelling, guard);
+    }
+
+    /// Writes another spelling of the name. Locks: as for [`set`](Self::set).
+    pub(crate) fn respell(&self, key: &[u8], spelling: &[u8], guard: &Guard) {
+        let texts = Texts::of(key, spelling);
+        if texts.is_some() || !self.texts.is_none() {
+            self.texts.swap(texts, guard);
         }
     }
 
-    /// Calls `then` with the bytes.
-    pub(crate) fn with_bytes<R>(&self, then: impl FnOnce(&[u8]) -> R) -> R {
-        match &self.0 {
-            Repr::Inline { len, words } => {
-                let mut bytes = [0; INLINE];
-                for (bytes, word) in bytes.chunks_exact_mut(8).zip(words) {
-                    bytes.copy_from_slice(&word.to_le_bytes());
-                }
-                then(&bytes[..usize::from(*len)])
-            }
-            Repr::Heap(bytes) => then(bytes),
+    /// Returns the spelling, which is of one moment only if the state has not changed.
+    pub(crate) fn spelling(&self, guard: &Guard) -> Box<[u8]> {
+        if let Some(texts) = self.texts.load(guard) {
+            return texts.spelling.as_ref().unwrap_or(&texts.key).clone();
         }
+        let mut bytes = [0; LONG];
+        for (bytes, word) in bytes.chunks_exact_mut(8).zip(&self.words) {
+            // Relaxed: see `DentryState`.
+            bytes.copy_from_slice(&word.load(Ordering::Relaxed).to_le_bytes());
+        }
+        let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(LONG);
+        bytes[..end].into()
     }
 
-    /// Returns whether it has these bytes.
-    pub(crate) fn is(&self, name: &[u8]) -> bool {
-        self.with_bytes(|bytes| bytes == name)
-    }
-
-    /// Returns whether it is the name that was scanned.
+    /// Returns whether its key is the name that was scanned.
     #[inline]
-    pub(crate) fn is_scanned(&self, name: &Scanned<'_>) -> bool {
-        match &self.0 {
-            Repr::Inline { len, words } if *len <= 8 => {
-                usize::from(*len) == name.bytes.len() && words[0] == name.first
-            }
-            _ => self.is_long(name.bytes),
-        }
+    pub(crate) fn is(&self, name: &Scanned<'_>, guard: &Guard) -> bool {
+        // Relaxed: see `DentryState`. A name of less than eight bytes ends in the first word.
+        self.words[0].load(Ordering::Relaxed) == name.first
+            && (name.bytes.len() < 8 || self.is_longer(name.bytes, guard))
     }
 
     // Not inlined: short names would pay for the registers that it needs.
     #[inline(never)]
-    fn is_long(&self, name: &[u8]) -> bool {
-        match &self.0 {
-            Repr::Inline { len, words } => usize::from(*len) == name.len() && same_words(words, name),
-            Repr::Heap(bytes) => **bytes == *name,
+    fn is_longer(&self, name: &[u8], guard: &Guard) -> bool {
+        if name.len() >= LONG {
+            return self.texts.load(guard).is_some_and(|texts| *texts.key == *name);
         }
+        // By words: for texts as short as names, a call of `memcmp` costs more. The word behind the
+        // whole ones holds the rest and the zero that ends the name.
+        let (whole, rest) = name.as_chunks::<8>();
+        let words = self.words.iter().map(|word| word.load(Ordering::Relaxed));
+        let expected = whole.iter().map(|bytes| u64::from_le_bytes(*bytes)).chain([rest_of(name, rest)]);
+        words.zip(expected).all(|(word, expected)| word == expected)
     }
 }
 
-/// Compares by words: for texts as short as names, a call of `memcmp` costs more.
-fn same_words(words: &[u64; WORDS], bytes: &[u8]) -> bool {
-    let (whole, rest) = bytes.as_chunks::<8>();
-    words.iter().zip(whole).all(|(word, bytes)| *word == u64::from_le_bytes(*bytes))
-        && words.get(whole.len()).is_none_or(|word| rest.is_empty() || *word == rest_of(bytes, rest))
-}
-
-impl fmt::Debug for Name {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.with_bytes(|bytes| write!(f, "{:?}", String::from_utf8_lossy(bytes)))
+impl Texts {
+    /// Returns the texts that do not fit into the words of a name.
+    fn of(key: &[u8], spelling: &[u8]) -> Option<Self> {
+        let differs = key != spelling;
+        (differs || key.len() >= LONG)
+            .then(|| Self { key: key.into(), spelling: differs.then(|| spelling.into()) })
     }
 }
 
@@ -242,11 +253,6 @@ fn finish(seed: u64, state: u64, rest: u64, len: usize) -> u64 {
     fold(state ^ rest ^ (len as u64) << 56, (seed ^ 0xd6e8_feb8_6659_fd93) | 1)
 }
 
-#[inline]
-fn word_of(bytes: &[u8]) -> u64 {
-    u64::from_le_bytes(bytes.try_into().expect("eight bytes"))
-}
-
 /// Returns up to seven bytes, from the lowest on: by two loads, which may have bytes in common.
 #[inline(never)]
 fn short_word(bytes: &[u8]) -> u64 {
@@ -270,22 +276,36 @@ fn fold(a: u64, b: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use extern4_sync::rcu::pin;
     use proptest::prelude::*;
     use std::collections::HashSet;
 
     #[test]
     fn names_keep_their_bytes_at_every_length() {
+        let guard = pin();
+        let name = DentryName::new(b"a former name", b"a former name");
         for len in 1..=255u8 {
             let bytes: Vec<u8> = (1..=len).map(|byte| if byte == b'/' { 0xff } else { byte }).collect();
-            let name = Name::new(&bytes);
-            let scans = |path: &[u8]| name.is_scanned(&scan_name(1, path));
-            assert!(name.with_bytes(|kept| kept == bytes) && name.is(&bytes) && scans(&bytes));
+            name.set(&bytes, &bytes, &guard);
+            let scans = |path: &[u8]| name.is(&scan_name(1, path), &guard);
+            assert!(*name.spelling(&guard) == *bytes && scans(&bytes));
             for at in 0..bytes.len() {
                 let mut other = bytes.clone();
-                other[at] ^= 0x40;
-                assert!(!name.is(&other) && !scans(&other));
-                assert!(!name.is(&bytes[..at]) && !scans(&bytes[..at]));
+                other[at] ^= 0x80;
+                assert!(!scans(&other) && !scans(&bytes[..at]));
             }
+        }
+    }
+
+    #[test]
+    fn a_key_may_have_another_spelling() {
+        let guard = pin();
+        for (key, spelling) in [("name", "Name"), ("", "x"), (&*"k".repeat(60), &*"K".repeat(60))] {
+            let name = DentryName::new(key.as_bytes(), spelling.as_bytes());
+            assert_eq!(*name.spelling(&guard), *spelling.as_bytes());
+            assert!(name.is(&Scanned::alone(1, key.as_bytes()), &guard));
+            name.respell(key.as_bytes(), key.as_bytes(), &guard);
+            assert_eq!(*name.spelling(&guard), *key.as_bytes());
         }
     }
 
@@ -327,7 +347,8 @@ mod tests {
             for path in [format!("x/{name}{rest}"), format!("x/{name}\0{rest}")] {
                 let scanned = scan_name(seed, &path.as_bytes()[2..]);
                 prop_assert_eq!((scanned.bytes, scanned.hash), want);
-                prop_assert!(Name::new(name.as_bytes()).is_scanned(&scanned));
+                let kept = DentryName::new(name.as_bytes(), name.as_bytes());
+                prop_assert!(kept.is(&scanned, &pin()));
                 let alone = Scanned::alone(seed, name.as_bytes());
                 prop_assert_eq!((alone.bytes, alone.first, alone.hash), (scanned.bytes, scanned.first, scanned.hash));
             }

@@ -99,8 +99,7 @@ fn check_encryption(location: &Location) -> Result<()> {
     let inode = location.inode();
     let in_encrypted = {
         let guard = pin();
-        let dir = location.dentry.see_parent(&guard).and_then(|dir| dir.get().inode());
-        dir.is_some_and(|dir| dir.perm().encrypted())
+        location.dentry.see_parent(&guard).is_some_and(|(_, dir)| dir.perm().encrypted())
     };
     if !in_encrypted && !inode.perm().encrypted() {
         return Ok(());

@@ -68,7 +68,7 @@ fn rename_between(
             && target.is_name_on_mount_of(source)
             && let Some(there) = source.see_last(&guard)
         {
-            Expect::Positive.check(there.get().inode())?;
+            Expect::Positive.check(there.inode)?;
             // Two names of one file stay as they are.
             if flags.is_empty() && source.is_of_one_file(there, target, &guard) {
                 return source.dir.sb.write_gate.check();
@@ -389,10 +389,9 @@ fn move_dentries(
     sb: &SuperBlock,
     from: &RenameEnd<'_>,
     to: &RenameEnd<'_>,
-    (mut from_name, mut to_name): (LockedName<'_>, LockedName<'_>),
+    (from_name, to_name): (LockedName<'_>, LockedName<'_>),
     rename: &Rename<'_>,
 ) -> Result<RcuArc<Dentry>> {
-    let (from_dir, to_dir) = (&from.dir.dentry, &to.dir.dentry);
     from_name.hide();
     to_name.hide();
     sb.fs().rename(rename)?;
@@ -400,24 +399,14 @@ fn move_dentries(
         // Before anything moves, and while both names are hidden: see `count_dir_rename`.
         sb.count_dir_rename();
     }
-    let (source, target) = (from_name.take(), to_name.take());
-    let exchange = rename.flags.contains(RenameFlags::EXCHANGE);
-    source.move_to(to_dir, to.name);
-    if exchange {
-        target.move_to(from_dir, from.name);
+    if rename.flags.contains(RenameFlags::EXCHANGE) {
+        let target = to_name.dentry().clone();
+        from_name.exchange(from.name, to_name, to.name);
+        return Ok(target);
     }
-    // The old name first. Its entry stays in the cache as long as the source is in use. A thread
-    // that finds the source by the new name may remove it.
-    match rename.whiteout {
-        _ if exchange => sb.dcache.put(from_name.key(), target.clone()),
-        None => drop(sb.dcache.bind_nothing(from_name.key())),
-        // The next lookup finds the whiteout.
-        Some(_) => sb.dcache.remove(from_name.key()),
-    }
-    from_name.bound();
-    sb.dcache.put(to_name.key(), source);
-    to_name.bound();
-    if let Some(replaced) = target.inode().filter(|_| !exchange) {
+    // Where a whiteout is left, the next lookup finds it.
+    let target = from_name.rename(to_name, to.name, rename.whiteout.is_none());
+    if let Some(replaced) = target.inode() {
         target.mark_gone();
         if replaced.is_dir() {
             replaced.mark_dead();

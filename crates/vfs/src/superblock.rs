@@ -58,7 +58,6 @@ use crate::fs::{FileSystem, FsTraits, SpaceRights};
 use crate::icache::InodeCache;
 use crate::inode::{Alias, Inode};
 use crate::lock::{self, Mutex, MutexGuard};
-use crate::name::Name;
 use crate::open_files::opened::Opened;
 use crate::open_files::registry::Registry;
 use crate::open_files::write_gate::WriteGate;
@@ -205,7 +204,7 @@ impl SuperBlock {
             _ => return Err(Error::with_cause(Errno::EUCLEAN, "there is no root directory")),
         };
         let root = RcuArc::new(Dentry::root(dcache.new_id(), root));
-        let alias = Alias { dentry: root.id(), parent: root.id(), name: Name::new(b"") };
+        let alias = Alias { dentry: root.id(), parent: root.id(), name: Box::default() };
         directory(&root).claim_alias(alias, |_| true);
         let id = {
             let mut last = LAST_ID.lock().unwrap_or_else(PoisonError::into_inner);
@@ -429,9 +428,9 @@ impl SuperBlock {
     /// moved the dentry yet.
     ///
     /// So a walk that finds a directory by its old name and then goes up to its new parent notices.
-    /// It has read the new place, which is published (`Rcu`) after the count, so it reads a new
-    /// count next. It started with an old count: after a new one it would have found the old name
-    /// hidden, and would have waited.
+    /// It has read the new parent, which is stored after the count, so it reads a new count next.
+    /// It started with an old count: after a new one it would have found the old name hidden, and
+    /// would have waited.
     pub(crate) fn count_dir_rename(&self) {
         // Release: pairs with the Acquire in `dir_renames`. A walk that sees the number sees that
         // the names are hidden.
@@ -546,6 +545,10 @@ impl SuperBlock {
         found: RcuArc<Inode>,
     ) -> Result<RcuArc<Dentry>> {
         self.check_found(directory(dir), &found)?;
+        // Only damage makes such a name. No path has it, and the cache could take it for another.
+        if name.contains(&0) {
+            return Err(Errno::EINVAL.into());
+        }
         let canonical = self.canonical_name(directory(dir), name)?;
         let key = self.dcache.key(dir, &canonical);
         if let Some(known) = self.dcache.find(key) {
@@ -593,41 +596,44 @@ impl SuperBlock {
         };
         match inode {
             Some(inode) => self.bind(key, name, inode),
-            None => Ok(self.dcache.bind_nothing(key)),
+            None => Ok(self.dcache.put_nothing(key)),
         }
     }
 
-    /// Binds a name to the inode it stands for. `EUCLEAN` for a directory that has another name
-    /// already: such a tree has no way up, may have no end, and is damaged. Locks: `rwsem` of the
-    /// directory held; the name, if it is in the cache.
-    pub(crate) fn bind(&self, key: Key<'_>, name: &[u8], inode: RcuArc<Inode>) -> Result<RcuArc<Dentry>> {
-        let dentry = self.dentry_of(key, name, inode)?;
+    /// Binds a name that is not in the cache to the inode it stands for. `EUCLEAN` for a directory
+    /// that has another name already: such a tree has no way up, may have no end, and is damaged.
+    /// Locks: `rwsem` of the directory held.
+    fn bind(&self, key: Key<'_>, name: &[u8], inode: RcuArc<Inode>) -> Result<RcuArc<Dentry>> {
+        let dentry = self.dcache.new_dentry(key, name, inode);
+        claim_name(&dentry, key, name, directory(&dentry))?;
         self.dcache.put(key, dentry.clone());
         Ok(dentry)
     }
 
-    /// Like [`bind`](Self::bind), for a caller that does not need the dentry.
-    pub(crate) fn enter(&self, key: Key<'_>, name: &[u8], inode: RcuArc<Inode>) -> Result<()> {
-        self.dcache.put(key, self.dentry_of(key, name, inode)?);
-        Ok(())
+    /// Binds a name that the caller has hidden and that does not exist to an inode. `EUCLEAN` as in
+    /// [`bind`](Self::bind).
+    pub(crate) fn bind_made(
+        &self,
+        locked: LockedName<'_>,
+        name: &[u8],
+        inode: RcuArc<Inode>,
+    ) -> Result<RcuArc<Dentry>> {
+        claim_name(locked.dentry(), locked.key(), name, &inode)?;
+        Ok(locked.bind(name, inode))
     }
+}
 
-    /// Returns a new dentry to bind a name to `inode`.
-    fn dentry_of(&self, key: Key<'_>, name: &[u8], inode: RcuArc<Inode>) -> Result<RcuArc<Dentry>> {
-        let dentry = RcuArc::new(Dentry::new(self.dcache.new_id(), key.parent, name, inode));
-        let inode = directory(&dentry);
-        if inode.is_dir() {
-            // A dentry that was evicted a moment ago may not have released the inode yet. It has
-            // the same place as the new one.
-            let folds = directory(key.parent).perm().casefold();
-            let gives_way = |other: &Alias| other.parent == key.parent.id() && (folds || other.name.is(name));
-            let alias = Alias { dentry: dentry.id(), parent: key.parent.id(), name: Name::new(name) };
-            if !inode.claim_alias(alias, gives_way) {
-                return Err(two_names(inode));
-            }
-        }
-        Ok(dentry)
+/// Makes a dentry the one name of its inode, if that is a directory.
+fn claim_name(dentry: &Dentry, key: Key<'_>, name: &[u8], inode: &Inode) -> Result<()> {
+    if !inode.is_dir() {
+        return Ok(());
     }
+    // A dentry that was evicted a moment ago may not have released the inode yet. It has the same
+    // place as the new one.
+    let folds = directory(key.parent).perm().casefold();
+    let gives_way = |other: &Alias| other.parent == key.parent.id() && (folds || *other.name == *name);
+    let alias = Alias { dentry: dentry.id(), parent: key.parent.id(), name: name.into() };
+    if inode.claim_alias(alias, gives_way) { Ok(()) } else { Err(two_names(inode)) }
 }
 
 /// Returns the inode of a dentry that is known to be positive.

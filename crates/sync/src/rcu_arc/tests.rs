@@ -51,58 +51,19 @@ fn take_if_last_takes_only_the_last_reference() {
     assert!(is(&released, 1));
 }
 
-#[test]
-fn take_if_last_but_takes_the_last_two_references() {
-    let (released, value) = watched();
-    let link = AtomicRcuArc::new(Some(value.clone()));
-    let other = value.clone();
-    let value = link.take_if_last_but(value).err().unwrap();
-    drop(other);
-    let guard = pin();
-    let seen = link.load(&guard).unwrap();
-    let last = link.take_if_last_but(value).ok().unwrap();
-    assert!(seen.try_upgrade().is_none() && link.load(&guard).is_none() && is(&released, 0));
-    drop(last);
-    assert!(is(&released, 1));
-}
-
-#[test]
-fn a_transferred_reference_is_released_by_its_new_owner() {
-    let (released, value) = watched();
-    let first = ReleasableArc::new(value.clone());
-    let guard = pin();
-    // SAFETY: the field has no owner, and there is one thread.
-    let second = unsafe { first.transfer() }.unwrap();
-    assert!(value.has_references(2) && second.get().ptr_eq(first.get()));
-    // SAFETY: as above.
-    unsafe {
-        assert!(first.transfer().is_none());
-        first.release();
-    }
-    drop(value);
-    assert!(is(&released, 0));
-    // SAFETY: as above.
-    unsafe { second.release() };
-    assert!(is(&released, 1) && is(&first.get().released, 1));
-    drop(guard);
-}
-
-struct Chained(Option<ReleasableArc<Chained>>);
+struct Chained(AtomicRcuArc<Chained>);
 
 impl Release for Chained {
     fn release(&self) {
-        if let Some(lease) = &self.0 {
-            // SAFETY: the owner has no reference any more, and no field leads to it.
-            unsafe { lease.release() };
-        }
+        drop(self.0.take());
     }
 }
 
 #[test]
 fn a_long_chain_ends_on_a_short_stack() {
-    let mut chain = RcuArc::new(Chained(None));
+    let mut chain = None;
     for _ in 0..1_000_000 {
-        chain = RcuArc::new(Chained(Some(ReleasableArc::new(chain))));
+        chain = Some(RcuArc::new(Chained(AtomicRcuArc::new(chain))));
     }
     std::thread::Builder::new().stack_size(64 << 10).spawn(move || drop(chain)).unwrap().join().unwrap();
 }

@@ -5,7 +5,7 @@ use std::sync::Arc as StdArc;
 use extern4_sync::model::{explore, race, race_for};
 use extern4_sync::primitive::{Mutex, Ordering, thread};
 use extern4_sync::rcu::pin;
-use extern4_sync::rcu_arc::{AtomicRcuArc, RcuArc, ReleasableArc, Release};
+use extern4_sync::rcu_arc::{AtomicRcuArc, RcuArc, Release};
 use loom::cell::UnsafeCell;
 
 use crate::Poisoned;
@@ -224,13 +224,12 @@ fn take_if_last_vs_upgrade_and_set() {
 /// A value that keeps another one in use.
 struct Owner {
     value: Poisoned,
-    inner: ReleasableArc<Ending>,
+    inner: AtomicRcuArc<Ending>,
 }
 
 impl Release for Owner {
     fn release(&self) {
-        // SAFETY: the field that led to this value is empty, and no reference is left.
-        unsafe { self.inner.release() };
+        drop(self.inner.take());
     }
 }
 
@@ -240,93 +239,33 @@ unsafe impl Send for Owner {}
 /// A field with an owner of a value, and the observer of the value.
 fn linked_owner() -> (AtomicRcuArc<Owner>, Ends) {
     let (value, ends) = Ending::new(1);
-    let owner = RcuArc::new(Owner { value: Poisoned::new(2), inner: ReleasableArc::new(value) });
+    let owner = RcuArc::new(Owner { value: Poisoned::new(2), inner: AtomicRcuArc::new(Some(value)) });
     (AtomicRcuArc::new(Some(owner)), ends)
 }
 
 #[test]
-fn rcu_arc_releasable_vs_end_of_its_owner() {
+fn rcu_arc_field_vs_end_of_its_owner() {
     race(
         linked_owner,
         |(link, _)| {
             let guard = pin();
             let Some(owner) = link.load(&guard) else { return };
-            assert_eq!(owner.get().inner.get().value.value(), 1);
+            let inner = owner.get().inner.load(&guard);
+            assert!(inner.is_none_or(|inner| inner.get().value.value() == 1));
             let owner_held = owner.try_upgrade();
-            let held = owner.get().inner.get().try_upgrade();
+            let held = inner.and_then(|inner| inner.try_upgrade());
             // A holder of the owner can upgrade the owner's reference.
             assert!(owner_held.is_none() || held.is_some());
             assert_eq!(owner.get().value.value(), 2);
             drop(guard);
             if let Some(owner) = owner_held {
-                assert_eq!((owner.inner.get().value.value(), owner.value.value()), (1, 2));
+                // SAFETY: this thread keeps the owner, which keeps the value.
+                let inner = unsafe { owner.inner.load_kept() }.expect("the owner is in use");
+                assert_eq!((inner.get().value.value(), owner.value.value()), (1, 2));
             }
             held.inspect(|held| held.work());
         },
         |(link, _)| drop(link.take()),
         |(_, ends)| ends.check_freed(),
-    );
-}
-
-/// The reference of an ending owner moves to another owner, which ends soon after. A reader of the
-/// first owner still sees the value.
-#[test]
-fn rcu_arc_transfer_vs_reader() {
-    race(
-        linked_owner,
-        |(link, _)| {
-            let guard = pin();
-            let Some(owner) = link.load(&guard) else { return };
-            let held = owner.get().inner.get().try_upgrade();
-            assert_eq!((owner.get().inner.get().value.value(), owner.get().value.value()), (1, 2));
-            drop(guard);
-            held.inspect(|held| held.work());
-        },
-        |(link, _)| {
-            let last = link.take_if_last().expect("the owner has no other reference");
-            // SAFETY: the owner has no reference, and one thread has the `FinalRef`.
-            let inner = unsafe { last.get().inner.transfer() }.expect("the reference has not been released");
-            let next = RcuArc::new(Owner { value: Poisoned::new(3), inner });
-            drop(last);
-            assert_eq!(next.inner.get().value.value(), 1);
-            drop(next);
-        },
-        |(_, ends)| ends.check_freed(),
-    );
-}
-
-/// A thread gives a name up while another opens the file that it stands for.
-#[test]
-fn take_if_last_but_vs_upgrade() {
-    race_for(
-        link_of_one,
-        load_and_upgrade,
-        |(link, _)| {
-            let Some(mine) = link.load(&pin()).and_then(|seen| seen.try_upgrade()) else { return false };
-            link.take_if_last_but(mine).is_ok()
-        },
-        |(link, ends), _, given| {
-            assert_eq!((link.load(&pin()).is_none(), ends.times()), (given, u64::from(given)));
-            drop(link.take());
-            ends.check_freed();
-        },
-    );
-}
-
-#[test]
-fn take_if_last_but_vs_drop() {
-    race(
-        || {
-            let shared = LinkAndOther::new();
-            let mine = shared.link.load(&pin()).unwrap().try_upgrade();
-            (shared, Mutex::new(mine))
-        },
-        |(shared, _)| shared.drop_other(),
-        |(shared, mine)| drop(shared.link.take_if_last_but(mine.lock().unwrap().take().unwrap())),
-        |(shared, _)| {
-            assert_eq!(u64::from(shared.link.load(&pin()).is_none()), shared.ends.times());
-            drop(shared.link.take());
-            shared.ends.check_freed();
-        },
     );
 }

@@ -10,28 +10,31 @@
 //! walks again with references. An answer that this walk does give is final, errors included.
 //!
 //! # Why it is right
-//! Unlike Linux's dentries, ours never change the inode that they bind, and entries of the cache
-//! never change their key. A dentry that the walk has seen stays allocated with its inode while the
-//! guard lives. So the walk need not read anything twice and compare. Each answer must have been
-//! true at some moment of the call, and these moments must be in order:
+//! The dentry that the walk finds holds its key and its inode in itself, and both may change while
+//! the walk reads them. So the walk loads the dentry's state first and compares it afterwards
+//! (`dentry_state`). Memory that it has seen stays allocated while the guard lives. Each answer
+//! must have been true at some moment of the call, and these moments must be in order:
 //!
-//! 1. An entry that the walk finds stood in the cache at some moment of the search for it
-//!    (`hash_table`, rule 4). At that moment its dentry was in use, and so was the dentry's inode,
-//!    which was thus the one live inode of its number.
-//! 2. A dentry may go out of use while the walk stands on it, because the cache evicts it. Its
-//!    inode does not change after that. The walk reads its last state, which was true at a moment
-//!    no earlier than that of rule 1.
+//! 1. If the state has not changed, the key and the inode that the walk has read belonged together
+//!    all the while, the name was visible, and the dentry was in the cache. So the dentry was in
+//!    use, and so was its inode, which was thus the one live inode of its number.
+//! 2. The dentry may then be hidden, removed, renamed or evicted, and its inode may go out of use.
+//!    The walk goes on with the inode that it has read, and with the number of the dentry, which
+//!    never changes. It reads the last state of the inode, which was true at a moment no earlier
+//!    than that of rule 1. No other directory ever has the number.
 //! 3. So each step (search permission here, name found there) was true at a moment not before that
 //!    of the previous step. A walk with references promises no more: neither promises that the
 //!    whole path existed at one moment.
-//! 4. At the end the caller reads its data and then asks [`LookupResult::is_current`]. If the
-//!    result is current, name and attributes belonged together at the moment of reading; if it is
-//!    not, the caller walks again.
+//! 4. At the end the caller reads its data and then asks [`LookupResult::is_current`]. If the state
+//!    is the one of rule 1, name and attributes belonged together at the moment of reading; if it
+//!    is not, the caller walks again. A name that was hidden and is visible again without a change
+//!    of its binding has the old state, which is as good.
 //! 5. A name is hidden while it is changed (`dcache`), so no step sees half a rename. A negative
-//!    entry says that the name was absent at the moment of rule 1. A name that is not in the cache
-//!    says nothing, and the walk never takes it for absent.
-//! 6. `..` reads the place of a dentry, which is replaced as a whole: the parent it gives was the
-//!    parent at that moment.
+//!    dentry says that the name was absent at the moment of rule 1. A name that is not in the cache
+//!    says nothing, and the walk never takes it for absent. So it does not matter that a dentry
+//!    leaves one chain of the table for another under the walk's feet.
+//! 6. `..` reads the pointer to the parent, which is one word: the parent it gives was the parent
+//!    at that moment. An evicted dentry has none, and the walk gives up.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -46,6 +49,7 @@ use crate::attr::FileType;
 use crate::cred::Cred;
 use crate::dcache::{DcacheEntry, Expect};
 use crate::dentry::Dentry;
+use crate::dentry_state::SeenState;
 use crate::errno::{Errno, Error};
 use crate::inode::Inode;
 use crate::mount::{Location, MountRef};
@@ -95,19 +99,17 @@ enum AtLast {
 /// The dentry on which a walk stands.
 #[derive(Clone, Copy)]
 struct RcuPath<'g> {
-    /// The dentry's number.
-    id: u64,
     dentry: RcuRef<'g, Dentry>,
     inode: &'g Inode,
-    /// The cache entry that led here; `None` where the walk started or went up.
-    entry: Option<DcacheEntry<'g>>,
+    /// The state of the dentry when the cache led here; `None` where the walk started or went up.
+    seen: Option<SeenState>,
 }
 
 impl<'g> RcuPath<'g> {
     /// Returns a walk's position on a dentry. A walk cannot stand on a negative one: it falls back.
     fn on(dentry: RcuRef<'g, Dentry>) -> Result<Self, WalkError> {
         let inode = dentry.get().inode().ok_or(WalkError::Fallback)?;
-        Ok(Self { id: dentry.get().id(), dentry, inode, entry: None })
+        Ok(Self { dentry, inode, seen: None })
     }
 }
 
@@ -118,7 +120,7 @@ pub(crate) struct LookupResult<'g> {
     pub(crate) sb: &'g SuperBlock,
     pub(crate) inode: &'g Inode,
     dentry: RcuRef<'g, Dentry>,
-    entry: Option<DcacheEntry<'g>>,
+    seen: Option<SeenState>,
 }
 
 /// The directory of a path's last component, and that component. It holds no reference.
@@ -136,42 +138,34 @@ impl<'g> ParentResult<'g> {
     /// it. On a read-only mount the check is left for later.
     #[inline]
     pub(crate) fn check(&self, expect: Expect, guard: &'g Guard) -> Result<(), Error> {
-        match self.see_last(guard) {
-            Some(dentry) => expect.check(dentry.get().inode()),
-            None => Ok(()),
-        }
+        self.see_last(guard).map_or(Ok(()), |entry| expect.check(entry.inode))
     }
 
     /// Returns whether this last component and that of `other` were names of one file at some
-    /// moment of this call. `ours` is the dentry that this one was bound to. Returns false if a
-    /// slash comes after either, or if the cache cannot tell.
-    pub(crate) fn is_of_one_file(&self, ours: RcuRef<'g, Dentry>, other: &Self, guard: &'g Guard) -> bool {
-        let Some(ours_is) = ours.get().inode().filter(|inode| inode.perm().several_names()) else {
+    /// moment of this call. `ours` is what the cache had for this one. Returns false if a slash
+    /// comes after either, or if the cache cannot tell.
+    pub(crate) fn is_of_one_file(&self, ours: DcacheEntry<'g>, other: &Self, guard: &'g Guard) -> bool {
+        let Some(ours_is) = ours.inode.filter(|inode| inode.perm().several_names()) else {
             return false;
         };
-        let Some(theirs_is) = other.see_last(guard).and_then(|theirs| theirs.get().inode()) else {
+        let Some(theirs_is) = other.see_last(guard).and_then(|theirs| theirs.inode) else {
             return false;
         };
-        // A dentry never binds another inode, and no walk finds it again once it is gone. So the
-        // first name existed all the while.
-        let still = |seen: RcuRef<'_, Dentry>| seen.ptr_eq(ours);
-        std::ptr::eq(ours_is, theirs_is)
-            && !self.has_slash()
-            && !other.has_slash()
-            && self.see_last(guard).is_some_and(still)
+        // The first name was bound to the file all the while.
+        std::ptr::eq(ours_is, theirs_is) && !self.has_slash() && !other.has_slash() && ours.is_current()
     }
 
-    /// Returns the dentry of the last component if the cache has it. `None` on a read-only mount,
+    /// Returns the binding of the last component if the cache has it. `None` on a read-only mount,
     /// where another error comes first.
-    pub(crate) fn see_last(&self, guard: &'g Guard) -> Option<RcuRef<'g, Dentry>> {
+    pub(crate) fn see_last(&self, guard: &'g Guard) -> Option<DcacheEntry<'g>> {
         let (cache, dir) = (&self.dir.sb.dcache, self.dir.dentry.get().id());
         let name = scan_name(cache.seed(), &self.path[self.last.start..]);
         // A file system may compare names in a way of its own.
         if name.is_dots() || self.dir.inode.perm().casefold() {
             return None;
         }
-        let (_, dentry) = cache.see(dir, &name, guard)?;
-        (!self.dir.mount.is_read_only()).then_some(dentry)
+        let entry = cache.see(dir, &name, guard)?;
+        (!self.dir.mount.is_read_only()).then_some(entry)
     }
 
     /// Returns whether both are on one mount, and this last component is a name.
@@ -233,7 +227,7 @@ impl LookupResult<'_> {
     /// walks again, with references.
     #[inline(always)]
     pub(crate) fn is_current(&self) -> bool {
-        let current = self.entry.is_none_or(DcacheEntry::is_current);
+        let current = self.seen.is_none_or(|seen| self.dentry.get().state.is_still(seen));
         if !current {
             self.sb.count_restart();
         }
@@ -312,8 +306,8 @@ impl<'g> RcuWalk<'g> {
 
     /// Returns the place where it stands.
     fn result(&self) -> LookupResult<'g> {
-        let RcuPath { dentry, inode, entry, .. } = self.at;
-        LookupResult { mount: self.mount, sb: self.sb, inode, dentry, entry }
+        let RcuPath { dentry, inode, seen } = self.at;
+        LookupResult { mount: self.mount, sb: self.sb, inode, dentry, seen }
     }
 
     /// Walks along `text`. Returns the range of the last component where it stops before that.
@@ -367,15 +361,16 @@ impl<'g> RcuWalk<'g> {
             if name.is_dots() {
                 *at = self.step_dots(name.bytes, *at)?;
             } else {
-                let (entry, dentry) = sb.dcache.see(at.id, &name, guard).ok_or(WalkError::Fallback)?;
-                let inode = dentry.get().inode().ok_or(WalkError::Absent)?;
-                if dentry.get().is_mountpoint() {
+                let parent = at.dentry.get().id();
+                let entry = sb.dcache.see(parent, &name, guard).ok_or(WalkError::Fallback)?;
+                let inode = entry.inode.ok_or(WalkError::Absent)?;
+                if entry.seen.is_mountpoint() {
                     return Err(WalkError::Fallback);
                 }
                 if inode.kind() == FileType::Symlink && (!is_last || slash || last == AtLast::Follow) {
                     *at = self.follow(inode, *at)?;
                 } else {
-                    *at = RcuPath { id: entry.id(), dentry, inode, entry: Some(entry) };
+                    *at = RcuPath { dentry: entry.dentry, inode, seen: Some(entry.seen) };
                 }
             }
             if is_last {
@@ -421,11 +416,11 @@ impl<'g> RcuWalk<'g> {
         if at.dentry.ptr_eq(self.mount.root().as_rcu_ref()) {
             return Err(WalkError::Fallback);
         }
-        let dentry = at.dentry.get().see_parent(self.guard).ok_or(WalkError::Fallback)?;
+        let (dentry, inode) = at.dentry.get().see_parent(self.guard).ok_or(WalkError::Fallback)?;
         if dentry.get().is_mountpoint() {
             return Err(WalkError::Fallback);
         }
-        RcuPath::on(dentry)
+        Ok(RcuPath { dentry, inode, seen: None })
     }
 
     /// Walks the target of a symbolic link to its end, from the directory of the link.

@@ -166,9 +166,8 @@ fn parent_moved_and_removed_dotdot() {
         },
         |(world, below)| {
             let guard = pin();
-            let parent = below.dentry.see_parent(&guard).unwrap();
+            let (parent, inode) = below.dentry.see_parent(&guard).unwrap();
             let id = parent.get().id();
-            let inode = parent.get().inode().unwrap();
             assert!(inode.is_dir() && parent.get().id() == id);
             assert!(parent.ptr_eq(world.sb.root().as_rcu_ref()) || inode.ino() != world.root.root().ino());
         },

@@ -343,14 +343,14 @@ fn caches_stay_within_their_limits() {
         assert!(session.stat(name, LookupFlags::FOLLOW).is_ok());
     }
     let stats = sb.stats();
-    assert!((320..=1100).contains(&stats.dentries) && stats.inodes <= stats.dentries + 2, "{stats:?}");
+    assert!((320..=2500).contains(&stats.dentries) && stats.inodes <= stats.dentries + 2, "{stats:?}");
     sb.drop_caches();
     assert_eq!((sb.stats().dentries, sb.stats().inodes), (0, 1));
     for number in 0..10_000 {
         assert_eq!(session.stat(format!("/none{number}"), LookupFlags::FOLLOW).unwrap_err(), Errno::ENOENT);
     }
     let negatives = sb.stats().dentries;
-    assert!((320..=3000).contains(&negatives), "{negatives}");
+    assert!((320..=6000).contains(&negatives), "{negatives}");
 }
 
 #[test]
