@@ -15,6 +15,7 @@ mod open_files;
 mod ours;
 mod permissions;
 mod remount;
+mod stale;
 mod std_parity;
 mod transaction;
 #[cfg(feature = "build")]
