@@ -122,19 +122,21 @@ pub(super) fn crowd(args: &[String]) -> Result<()> {
     let rounds = QUESTIONS.div_ceil(threads * paths.len());
     allocations::count_live(true);
     let live = allocations::live_bytes();
-    let (start, end) = (Barrier::new(threads + 1), Barrier::new(threads + 1));
+    let [ready, start, end] = [(); 3].map(|()| Barrier::new(threads + 1));
     let took = thread::scope(|scope| {
         let work = || {
-            // Each thread has its first question behind it when the clock starts.
+            // Each thread has its first questions behind it when the clock starts.
             let first = ask(&session);
+            ready.wait();
             start.wait();
             let asked = first.and_then(|()| (0..rounds).try_for_each(|_| ask(&session)));
             end.wait();
             asked
         };
         let asking: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
-        start.wait();
+        ready.wait();
         let before = cpu_time()?;
+        start.wait();
         end.wait();
         let took = cpu_time()?.saturating_sub(before);
         let ended = asking.into_iter().try_for_each(|thread| thread.join().expect("no panic"));
