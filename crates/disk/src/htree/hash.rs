@@ -203,7 +203,11 @@ fn for_each_block<const N: usize>(name: &[u8], widen: fn(u8) -> u32, mut mix: im
         let (now, later) = rest.split_at(rest.len().min(N * 4));
         let mut words = [fill; N];
         for (word, bytes) in words.iter_mut().zip(now.chunks(4)) {
-            *word = bytes.iter().fold(fill, |sum, &byte| widen(byte).wrapping_add(sum << 8));
+            *word = match <[u8; 4]>::try_from(bytes) {
+                // No byte sign-extends.
+                Ok(four) if four.is_ascii() => u32::from_be_bytes(four),
+                _ => bytes.iter().fold(fill, |sum, &byte| widen(byte).wrapping_add(sum << 8)),
+            };
         }
         mix(&words);
         rest = later;
@@ -224,22 +228,30 @@ fn half_md4(state: &mut [u32; 4], words: &[u32; 8]) {
     }
     // The functions and constants of RFC 1320, with the order of words and the rotations that ext3
     // chose.
-    type Round = (fn(u32, u32, u32) -> u32, u32, [usize; 8], [u32; 4]);
-    const ROUNDS: [Round; 3] = [
-        (choose, 0, [0, 1, 2, 3, 4, 5, 6, 7], [3, 7, 11, 19]),
-        (majority, 0x5A82_7999, [1, 3, 5, 7, 0, 2, 4, 6], [3, 5, 9, 13]),
-        (parity, 0x6ED9_EBA1, [3, 7, 2, 6, 1, 5, 0, 4], [3, 9, 11, 15]),
-    ];
-    let [mut a, mut b, mut c, mut d] = *state;
-    for (mix, constant, order, rotations) in ROUNDS {
-        for (step, word) in order.into_iter().enumerate() {
-            let sum = a.wrapping_add(mix(b, c, d)).wrapping_add(words[word]).wrapping_add(constant);
-            (a, b, c, d) = (d, sum.rotate_left(rotations[step % 4]), b, c);
-        }
-    }
-    for (kept, mixed) in state.iter_mut().zip([a, b, c, d]) {
+    let [w0, w1, w2, w3, w4, w5, w6, w7] = *words;
+    let first = md4_round(*state, choose, 0, [w0, w1, w2, w3, w4, w5, w6, w7], [3, 7, 11, 19]);
+    let second = md4_round(first, majority, 0x5A82_7999, [w1, w3, w5, w7, w0, w2, w4, w6], [3, 5, 9, 13]);
+    let third = md4_round(second, parity, 0x6ED9_EBA1, [w3, w7, w2, w6, w1, w5, w0, w4], [3, 9, 11, 15]);
+    for (kept, mixed) in state.iter_mut().zip(third) {
         *kept = kept.wrapping_add(mixed);
     }
+}
+
+/// Runs a round of MD4 over eight words. `mix` is a parameter of the type, so it is inlined.
+#[inline(always)]
+fn md4_round(
+    state: [u32; 4],
+    mix: impl Fn(u32, u32, u32) -> u32,
+    constant: u32,
+    words: [u32; 8],
+    rotations: [u32; 4],
+) -> [u32; 4] {
+    let [mut a, mut b, mut c, mut d] = state;
+    for (step, word) in words.into_iter().enumerate() {
+        let sum = a.wrapping_add(mix(b, c, d)).wrapping_add(word).wrapping_add(constant);
+        (a, b, c, d) = (d, sum.rotate_left(rotations[step % 4]), b, c);
+    }
+    [a, b, c, d]
 }
 
 /// Runs sixteen rounds of TEA: the first half of the state is the plaintext, the words are the key.
