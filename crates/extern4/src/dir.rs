@@ -150,7 +150,7 @@ impl Listing {
             }
             return Some(Ok(DirEntry {
                 parent: Arc::clone(&self.session),
-                path: self.path.join(OsStr::from_bytes(entry.name)),
+                path: join(&self.path, OsStr::from_bytes(entry.name)),
                 name_len: entry.name.len(),
                 depth: self.depth,
                 ino: entry.ino,
@@ -167,15 +167,23 @@ impl Listing {
             self.directory.read_dir(self.cookie, BATCH, &mut self.batch)
         };
         self.taken = 0;
-        match self.batch.next_cookie() {
-            Some(cookie) => self.cookie = cookie,
-            None => self.done = true,
+        self.done = self.batch.reaches_end();
+        if let Some(cookie) = self.batch.next_cookie() {
+            self.cookie = cookie;
         }
         listed.map_err(|e| {
             self.done = true;
             Error::vfs("list", &self.path, e)
         })
     }
+}
+
+/// Joins as [`Path::join`] does, in memory that is allocated once.
+fn join(directory: &Path, name: &OsStr) -> PathBuf {
+    let mut path = PathBuf::with_capacity(directory.as_os_str().len() + 1 + name.len());
+    path.push(directory);
+    path.push(name);
+    path
 }
 
 /// An iterator over the entries of a directory; see

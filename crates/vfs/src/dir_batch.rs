@@ -16,6 +16,7 @@ use crate::inode::Inode;
 pub struct DirBatch {
     names: Vec<u8>,
     entries: Vec<BatchEntry>,
+    reaches_end: bool,
 }
 
 struct BatchEntry {
@@ -55,6 +56,12 @@ impl DirBatch {
     /// Returns whether the batch has no entry: the listing has ended.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
+    }
+
+    /// Returns whether the listing has ended with this batch. A batch that does not say so may still
+    /// be the last one.
+    pub fn reaches_end(&self) -> bool {
+        self.reaches_end
     }
 
     /// Returns the cookie with which a listing continues after the last entry; `None` if there is
@@ -101,6 +108,12 @@ impl DirBatch {
     pub(crate) fn clear(&mut self) {
         self.names.clear();
         self.entries.clear();
+        self.reaches_end = false;
+    }
+
+    /// Notes that the directory has no entry after these.
+    pub(crate) fn end(&mut self) {
+        self.reaches_end = true;
     }
 
     pub(crate) fn push(&mut self, entry: RawDirEntry<'_>) {

@@ -312,10 +312,16 @@ impl OpenFile {
         if self.inode().perm().dead() {
             return Err(Errno::ENOENT.into());
         }
+        let mut is_full = false;
         self.sb().fs().read_dir(self.inode(), cookie, &mut |entry| {
             batch.push(entry);
-            if batch.len() < max { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
-        })
+            is_full = batch.len() == max;
+            if is_full { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        })?;
+        if !is_full {
+            batch.end();
+        }
+        Ok(())
     }
 
     /// Writes at `offset`, or at the end of a file that was opened to append; returns how much was

@@ -414,6 +414,20 @@ fn listing_with_attributes_asks_the_directory_nothing() {
 }
 
 #[test]
+fn a_batch_says_that_it_reaches_the_end_of_its_directory() {
+    let sb = SuperBlock::new(tree(), SuperOptions::default()).unwrap();
+    let dir = Session::new(&Namespace::new(sb), Cred::root()).open("/", OpenFlags::READ).unwrap();
+    let mut batch = DirBatch::new();
+    // The root has seven entries. A batch of seven is full, so it does not say.
+    for (max, reaches_end) in [(6, false), (7, false), (8, true)] {
+        dir.read_dir(0, max, &mut batch).unwrap();
+        assert_eq!((batch.len(), batch.reaches_end()), (max.min(7), reaches_end));
+    }
+    dir.read_dir(batch.next_cookie().unwrap(), 1, &mut batch).unwrap();
+    assert!(batch.is_empty() && batch.reaches_end());
+}
+
+#[test]
 fn listing_with_places_asks_the_directory_nothing_and_leads_where_walks_do() {
     let fs = tree();
     let dyn_fs: Arc<dyn FileSystem> = Arc::<TreeFs>::clone(&fs);
