@@ -37,7 +37,8 @@ pub(crate) struct KeyGuard<'a> {
 }
 
 impl KeyLocks {
-    const LISTS: usize = capacity(256, 1);
+    /// So few that they stay in the processor's cache.
+    const LISTS: usize = capacity(64, 1);
 
     pub(crate) fn new() -> Self {
         Self((0..Self::LISTS).map(|_| KeyList::default()).collect())
