@@ -14,7 +14,8 @@
 //! asks, and the others wait for its answer. All of them hold the directory's `rwsem`, shared at
 //! least.
 //!
-//! A name that is not in the cache may exist. Only a negative dentry says that it does not.
+//! A name that is not in the cache may exist. A negative dentry says that it does not, and some
+//! file systems know it without one (`SuperBlock::is_absent`).
 //!
 //! # The lock of a name
 //! A dentry in the cache has the lock of its name, in its [`DentryState`]. So a name that is not in
@@ -123,6 +124,11 @@ pub(crate) struct Key<'a> {
 }
 
 impl Key<'_> {
+    /// Returns the name in its canonical form.
+    pub(crate) fn name(&self) -> &[u8] {
+        self.name.bytes
+    }
+
     #[inline]
     fn hash(&self) -> u64 {
         in_directory(self.parent.id(), self.name.hash)
@@ -372,6 +378,13 @@ impl DentryCache {
         let found =
             bucket.find(key.hash(), |entry| has_key(entry, (key.parent.id(), &key.name), guard, &seen))?;
         Some((found, seen.get()))
+    }
+
+    /// Returns whether the cache has the name, hidden or not, as of some moment of this call.
+    pub(crate) fn knows(&self, parent: u64, name: &Scanned<'_>, guard: &Guard) -> bool {
+        let hash = in_directory(parent, name.hash);
+        let is = |entry: &_| has_key(entry, (parent, name), guard, &Cell::new(None));
+        self.table.find(hash, guard, is).is_some()
     }
 
     /// Like [`see`](Self::see), and takes a reference to the dentry.

@@ -364,6 +364,17 @@ pub trait InodeOps {
     /// never asks for `.` and `..`.
     fn lookup(&self, dir: &Inode, name: &[u8]) -> Result<Option<u64>>;
 
+    /// Returns whether `name`, in the form of [`canonical_name`](Self::canonical_name), was not in
+    /// `dir` at some moment of the call, as far as the file system knows that without reading and
+    /// without waiting for a lock. False says nothing about the name.
+    ///
+    /// A thread that changes a name has it hidden in the cache of names. So the VFS looks into that
+    /// cache after this call: the answer may come from the middle of such a change. Before the
+    /// change ends, a thread that has seen its effect here must see the name hidden there.
+    fn is_absent(&self, _dir: &Inode, _name: &[u8]) -> bool {
+        false
+    }
+
     /// Checks whether a name in `dir` may refer to `found`. Only called for directories with
     /// [`FileFlags::ENCRYPT`].
     ///

@@ -87,6 +87,7 @@ pub use inode::{Inode, NewInode};
 pub use lookup::LookupFlags;
 pub use memfs::{MemFs, MemLimits};
 pub use mount::{Location, Mount, MountRef, Namespace};
+pub use name::{hash_name, new_seed};
 pub use open_files::{OpenFileInfo, OpenFileStats};
 pub use open_flags::OpenFlags;
 pub use permission::{Access, SecurityHook};

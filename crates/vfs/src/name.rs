@@ -139,7 +139,7 @@ impl Texts {
 }
 
 /// Returns a random seed for hashes of names.
-pub(crate) fn new_seed() -> u64 {
+pub fn new_seed() -> u64 {
     // A model takes the same course each time that it is run.
     if cfg!(feature = "loom") { 1 } else { RandomState::new().hash_one(0u8) }
 }
@@ -149,7 +149,7 @@ pub(crate) fn new_seed() -> u64 {
 /// the name, combined with the directory's own number ([`in_directory`]). So a walk hashes the
 /// names ahead while it waits for a directory's number.
 #[inline]
-pub(crate) fn hash_name(seed: u64, name: &[u8]) -> u64 {
+pub fn hash_name(seed: u64, name: &[u8]) -> u64 {
     let (words, rest) = name.as_chunks::<8>();
     let state = words.iter().fold(seed, |state, &bytes| fold(state ^ u64::from_le_bytes(bytes), seed | 1));
     finish(seed, state, rest_of(name, rest), name.len())

@@ -46,6 +46,7 @@ use extern4_sync::cache_budget::{CacheAccount, CacheBudget};
 use extern4_sync::lock_order::{Ordered, Rank, Ranked};
 use extern4_sync::opener::Opener;
 use extern4_sync::primitive::{AtomicU64, Ordering};
+use extern4_sync::rcu::Guard;
 use extern4_sync::rcu_arc::RcuArc;
 use extern4_sync::thread_counter::ThreadCounter;
 
@@ -58,6 +59,7 @@ use crate::fs::{FileSystem, FsTraits, SpaceRights};
 use crate::icache::InodeCache;
 use crate::inode::{Alias, Inode};
 use crate::lock::{self, Mutex, MutexGuard};
+use crate::name::Scanned;
 use crate::open_files::opened::Opened;
 use crate::open_files::registry::Registry;
 use crate::open_files::write_gate::WriteGate;
@@ -453,6 +455,23 @@ impl SuperBlock {
         self.lookup_key(inode, key, name)
     }
 
+    /// Returns whether the file system knows that a name, which the cache has just been found to
+    /// lack, is not in `dir`, whose dentry has the number `id`. Takes no lock, and does not wait.
+    ///
+    /// # Why it is right
+    /// The file system answers for a moment of this call. Only the holder of the lock of a name
+    /// changes it, and the lock is in the cache from before the change until after it. If the
+    /// answer comes from the middle of a change, there are two cases. Either the cache has the name
+    /// afterwards, and this returns false. Or the change is complete by then, and the cache has
+    /// lost the name again. The walk has missed the name before, so the whole change lies within
+    /// this step of the walk. It added the name or removed it, so the name was absent before the
+    /// change or after it.
+    pub(crate) fn is_absent(&self, dir: &Inode, id: u64, name: &Scanned<'_>, guard: &Guard) -> bool {
+        name.bytes.len() <= self.traits.name_max
+            && self.fs.is_absent(dir, name.bytes)
+            && !self.dcache.knows(id, name, guard)
+    }
+
     /// Returns the form of `name` by which the cache knows it in `dir`. `ENAMETOOLONG` for a name
     /// that no directory can hold.
     pub(crate) fn canonical_name<'n>(&self, dir: &Inode, name: &'n [u8]) -> Result<Cow<'n, [u8]>> {
@@ -586,7 +605,9 @@ impl SuperBlock {
         }
         // Relaxed: a statistic.
         self.lookups.fetch_add(1, Ordering::Relaxed);
-        let inode = match self.fs.lookup(dir, name)? {
+        // No thread is changing the name: the cache would have it.
+        let found = if self.fs.is_absent(dir, key.name()) { None } else { self.fs.lookup(dir, name)? };
+        let inode = match found {
             Some(ino) => {
                 let found = self.iget(ino).map_err(|error| dangling(error, ino))?;
                 self.check_found(dir, &found)?;

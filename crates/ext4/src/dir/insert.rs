@@ -27,9 +27,12 @@ use crate::dir::inline::{
 use crate::dir::list::{
     dir_block, dir_entries, dir_layout, dir_physical, dir_slots, names_block, read_ahead_dir, with_dir_block,
 };
-use crate::dir::namei::{FoundEntry, SearchName, find_entry};
+use crate::dir::name_map::DirNames;
+use crate::dir::namei::{FoundEntry, SearchName, find_entry, find_mapped};
+use crate::dir::names::{mapped_block, name_hash};
 use crate::error::{Error, Result};
 use crate::fs::Ext4;
+use crate::inode::cached::{CachedInode, LockedNames};
 use crate::inode::info::InodeInfo;
 use crate::map::change::allocate_for;
 use crate::volume::deferred_checksum;
@@ -156,12 +159,20 @@ fn find_gap_in(
 }
 
 /// Returns the entry of a name that is about to be changed, in a directory that is not inline.
-fn find_to_change(fs: &Ext4, dir: &InodeInfo, wanted: &SearchName<'_>) -> Result<FoundEntry> {
+fn find_to_change(
+    fs: &Ext4,
+    dir: &InodeInfo,
+    names: &DirNames,
+    (name, wanted): (&[u8], &SearchName<'_>),
+) -> Result<FoundEntry> {
     if let (SearchName::Exact(name), Some((logical, block))) = (wanted, dir.dir_hint.block()) {
         let look = |bytes: &[u8]| dir.dir_hint.find(&dir_slots(fs, dir, block, bytes), name);
         if let Some((record, ino)) = with_dir_block(fs, dir, logical, block, look)?? {
             return Ok(FoundEntry { ino, logical, block, record });
         }
+    }
+    if let Some(found) = find_mapped(fs, dir, names, (name, wanted)).flatten() {
+        return Ok(found);
     }
     find_entry(fs, dir, wanted)?.ok_or_else(|| Errno::ENOENT.into())
 }
@@ -233,36 +244,90 @@ pub(crate) fn new_directory(handle: &Handle<'_>, dir: &mut InodeInfo, parent: u3
     Ok(())
 }
 
+/// Changes of names, and of the directory's [map](crate::dir::name_map) in the same step. A change
+/// that fails drops the map, since it may have changed the blocks in part, and so does one that
+/// gives the directory a hash tree.
+impl LockedNames<'_> {
+    /// Adds a name that the directory does not have yet.
+    pub(crate) fn add(&mut self, handle: &Handle<'_>, name: &[u8], ino: u32, kind: FileType) -> Result<()> {
+        let block = self.change(|dir, _| add_name(handle, dir, name, ino, kind))?;
+        self.names().add(|| name_hash(handle.fs, &self.info, name), block);
+        Ok(())
+    }
+
+    /// Removes a name.
+    pub(crate) fn remove(&mut self, handle: &Handle<'_>, name: &[u8]) -> Result<()> {
+        let (_, block) = self.change(|dir, names| remove_name(handle, dir, names, name))?;
+        self.names().remove(|| name_hash(handle.fs, &self.info, name), block);
+        Ok(())
+    }
+
+    /// Makes a name refer to another inode.
+    pub(crate) fn replace(
+        &mut self,
+        handle: &Handle<'_>,
+        name: &[u8],
+        ino: u32,
+        kind: FileType,
+    ) -> Result<()> {
+        self.change(|dir, names| replace_name(handle, dir, names, name, ino, kind))
+    }
+
+    /// Renames an entry where it is, if that can be done. Returns whether it was.
+    pub(crate) fn rename(&mut self, handle: &Handle<'_>, from: &[u8], entry: &DirEntry<'_>) -> Result<bool> {
+        let Some(block) = self.change(|dir, names| rename_in_place(handle, dir, names, from, entry))? else {
+            return Ok(false);
+        };
+        self.names().add(|| name_hash(handle.fs, &self.info, entry.name), block);
+        self.names().remove(|| name_hash(handle.fs, &self.info, from), block);
+        Ok(true)
+    }
+
+    fn change<R>(&mut self, change: impl FnOnce(&mut InodeInfo, &DirNames) -> Result<R>) -> Result<R> {
+        let names = &self.dir.private::<CachedInode>().names;
+        let had_tree = self.info.is_indexed();
+        let changed = change(&mut self.info, names);
+        if changed.is_err() || self.info.is_indexed() != had_tree {
+            names.clear();
+        }
+        changed
+    }
+
+    fn names(&self) -> &DirNames {
+        &self.dir.private::<CachedInode>().names
+    }
+}
+
 /// Adds a name that the directory does not have yet.
+///
+/// Returns the block of the directory that has it; 0 if the directory is inline or has a hash tree.
 ///
 /// # Errors
 /// Those of [`check_new_name`], before anything is changed.
-pub(crate) fn add_name(
-    handle: &Handle<'_>,
-    dir: &mut InodeInfo,
-    name: &[u8],
-    ino: u32,
-    kind: FileType,
-) -> Result<()> {
+fn add_name(handle: &Handle<'_>, dir: &mut InodeInfo, name: &[u8], ino: u32, kind: FileType) -> Result<u32> {
     check_name(handle.fs, dir, name)?;
     let entry = DirEntry { ino, kind, name, offset: 0, hash: None };
     if dir.is_inline() {
         if add_inline(handle, dir, &entry)? {
-            return Ok(());
+            return Ok(0);
         }
         move_to_block(handle, dir)?;
     }
-    if dir.is_indexed() { add_to_tree(handle, dir, &entry) } else { add_linear(handle, dir, &entry) }
+    if dir.is_indexed() {
+        add_to_tree(handle, dir, &entry)?;
+        return Ok(0);
+    }
+    add_linear(handle, dir, &entry)
 }
 
-fn add_linear(handle: &Handle<'_>, dir: &mut InodeInfo, entry: &DirEntry<'_>) -> Result<()> {
+fn add_linear(handle: &Handle<'_>, dir: &mut InodeInfo, entry: &DirEntry<'_>) -> Result<u32> {
     let len_blocks = dir.len_blocks(handle.fs)?;
     for logical in 0..len_blocks {
         if logical % READ_AHEAD == 0 && len_blocks > 1 {
             read_ahead_dir(handle.fs, dir, logical, READ_AHEAD)?;
         }
         if put_name(handle, dir, logical, entry)? {
-            return Ok(());
+            return Ok(logical);
         }
     }
     let indexes = handle.fs.superblock().features().compat.contains(Compat::DIR_INDEX);
@@ -270,23 +335,29 @@ fn add_linear(handle: &Handle<'_>, dir: &mut InodeInfo, entry: &DirEntry<'_>) ->
         && len_blocks == 1
         && let Some(version) = version_of_new_trees(handle.fs)
     {
-        return make_tree(handle, dir, version, entry);
+        make_tree(handle, dir, version, entry)?;
+        return Ok(0);
     }
-    let (_, mut block) = append_dir_block(handle, dir)?;
+    let (logical, mut block) = append_dir_block(handle, dir)?;
     edit_names(handle, dir, &mut block, |bytes, layout| entries::fill(bytes, [entry], layout));
-    Ok(())
+    Ok(logical)
 }
 
-/// Removes a name, and returns its inode.
-pub(crate) fn remove_name(handle: &Handle<'_>, dir: &mut InodeInfo, name: &[u8]) -> Result<u32> {
+/// Removes a name. Returns its inode, and its block as [`add_name`] does.
+fn remove_name(
+    handle: &Handle<'_>,
+    dir: &mut InodeInfo,
+    names: &DirNames,
+    name: &[u8],
+) -> Result<(u32, u32)> {
     let wanted = SearchName::new(dir, name).ok_or(Errno::ENOENT)?;
     if dir.is_inline() {
-        return remove_inline(handle, dir, &wanted);
+        return Ok((remove_inline(handle, dir, &wanted)?, 0));
     }
     let FoundEntry { ino, logical, block, record } = match remove_near(handle, dir, &wanted)? {
         Some(removed) => removed,
         None => {
-            let found = find_to_change(handle.fs, dir, &wanted)?;
+            let found = find_to_change(handle.fs, dir, names, (name, &wanted))?;
             edit_names_at(handle, dir, found.block, |bytes, _| entries::remove(bytes, found.record))?;
             found
         }
@@ -294,13 +365,14 @@ pub(crate) fn remove_name(handle: &Handle<'_>, dir: &mut InodeInfo, name: &[u8])
     if !dir.is_indexed() {
         dir.dir_hint.note_removed(logical, block, record);
     }
-    Ok(ino)
+    Ok((ino, mapped_block(dir, logical)))
 }
 
 /// Makes a name refer to another inode.
-pub(crate) fn replace_name(
+fn replace_name(
     handle: &Handle<'_>,
     dir: &mut InodeInfo,
+    names: &DirNames,
     name: &[u8],
     ino: u32,
     kind: FileType,
@@ -309,31 +381,33 @@ pub(crate) fn replace_name(
     if dir.is_inline() {
         return replace_inline(handle, dir, &wanted, ino, kind);
     }
-    let FoundEntry { block, record, .. } = find_to_change(handle.fs, dir, &wanted)?;
+    let FoundEntry { block, record, .. } = find_to_change(handle.fs, dir, names, (name, &wanted))?;
     edit_names_at(handle, dir, block, |bytes, layout| entries::replace(bytes, record, ino, kind, layout))
 }
 
 /// Renames the entry `from` to that of `entry`, in the same record. The directory must not have the
-/// new name yet. Returns false, without a change, if the record is too short, or if the directory
-/// is not linear.
-pub(crate) fn rename_in_place(
+/// new name yet. Returns its block in the directory; `None`, without a change, if the record is too
+/// short, or if the directory is not linear.
+fn rename_in_place(
     handle: &Handle<'_>,
     dir: &mut InodeInfo,
+    names: &DirNames,
     from: &[u8],
     entry: &DirEntry<'_>,
-) -> Result<bool> {
+) -> Result<Option<u32>> {
     if dir.is_inline() || dir.is_indexed() {
-        return Ok(false);
+        return Ok(None);
     }
     let wanted = SearchName::new(dir, from).ok_or(Errno::ENOENT)?;
     let need = dir_layout(handle.fs, dir).rec_len(entry.name);
-    let FoundEntry { logical, block, record, .. } = find_to_change(handle.fs, dir, &wanted)?;
+    let found = find_to_change(handle.fs, dir, names, (from, &wanted))?;
+    let FoundEntry { logical, block, record, .. } = found;
     if record.rec_len() < need {
-        return Ok(false);
+        return Ok(None);
     }
     edit_names_at(handle, dir, block, |bytes, layout| entries::rename(bytes, record, entry, layout))?;
     dir.dir_hint.note_renamed(logical, block, record, need);
-    Ok(true)
+    Ok(Some(logical))
 }
 
 /// Makes `..` refer to another directory.

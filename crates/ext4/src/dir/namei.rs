@@ -16,6 +16,8 @@ use extern4_disk::{Corrupt, CorruptKind, Place, Structure};
 use crate::dir::entries::{self, RecordPosition};
 use crate::dir::htree::read::{NameHash, Tree, loop_in};
 use crate::dir::list::{dir_physical, dir_slots, names_physical, read_ahead_dir, with_dir_block};
+use crate::dir::name_map::DirNames;
+use crate::dir::names::{map_names, mapped_block, name_hash};
 use crate::error::{Error, Result};
 use crate::fs::Ext4;
 use crate::fscrypt::fscrypt_name::ShownName;
@@ -80,8 +82,9 @@ pub(crate) struct FoundEntry {
     pub(crate) record: RecordPosition,
 }
 
-/// Returns the inode of `name` in `dir`; `None` if the name is not there.
-pub(crate) fn lookup_name(fs: &Ext4, dir: &InodeInfo, name: &[u8]) -> Result<Option<u32>> {
+/// Returns the inode of `name` in `dir`, whose map is in `names`; `None` if the name is not there.
+/// Locks: the names, shared.
+pub(crate) fn lookup_name(fs: &Ext4, dir: &InodeInfo, names: &DirNames, name: &[u8]) -> Result<Option<u32>> {
     let Some(wanted) = SearchName::new(dir, name) else { return Ok(None) };
     let changes = fs.fast_commits.changes(dir.ino());
     let changed = changes.and_then(|changes| changes.names().find(|(name, _)| wanted.matches(name)));
@@ -89,10 +92,11 @@ pub(crate) fn lookup_name(fs: &Ext4, dir: &InodeInfo, name: &[u8]) -> Result<Opt
         ino
     } else if changes.is_some_and(|changes| changes.made_in().is_some()) {
         None
-    } else if dir.is_inline() {
-        lookup_inline(fs, dir, &wanted)?
+    } else if changes.is_some() || dir.is_encrypted() {
+        // A map could not tell: it has only the names in blocks, and by their plain text.
+        search(fs, dir, &wanted)?.map(|(ino, _)| ino)
     } else {
-        find_entry(fs, dir, &wanted)?.map(|found| found.ino)
+        search_mapped(fs, dir, names, (name, &wanted))?
     };
     match found {
         Some(ino) if ino == dir.ino() || ino == ROOT_INO => {
@@ -105,6 +109,62 @@ pub(crate) fn lookup_name(fs: &Ext4, dir: &InodeInfo, name: &[u8]) -> Result<Opt
         }
         found => Ok(found),
     }
+}
+
+/// Looks a name up by the map of its directory, if there is one, and makes one if it has come to
+/// that.
+fn search_mapped(
+    fs: &Ext4,
+    dir: &InodeInfo,
+    names: &DirNames,
+    (name, wanted): (&[u8], &SearchName<'_>),
+) -> Result<Option<u32>> {
+    if let Some(answer) = find_mapped(fs, dir, names, (name, wanted)) {
+        return Ok(answer.map(|found| found.ino));
+    }
+    let found = search(fs, dir, wanted)?;
+    let len = if dir.is_inline() { 1 } else { dir.len_blocks(fs)? };
+    let in_vain = match found {
+        // The search came from block to block.
+        Some((_, logical)) => mapped_block(dir, logical),
+        None if dir.is_indexed() => 1,
+        None => len,
+    };
+    if names.count_in_vain(in_vain, len) {
+        map_names(fs, dir, names);
+    }
+    Ok(found.map(|(ino, _)| ino))
+}
+
+/// Returns the answer of the map. Returns `None` if the blocks must be searched: there is no map, a
+/// block is damaged, or the directory finds blocks by other means.
+pub(crate) fn find_mapped(
+    fs: &Ext4,
+    dir: &InodeInfo,
+    names: &DirNames,
+    (name, wanted): (&[u8], &SearchName<'_>),
+) -> Option<Option<FoundEntry>> {
+    let hash = name_hash(fs, dir, name);
+    let mut from = 0;
+    while let Some(logical) = names.next_block(hash, from)? {
+        if dir.is_indexed() || dir.is_inline() {
+            return None;
+        }
+        let block = dir_physical(fs, dir, logical).ok()?;
+        if let Some(found) = search_block(fs, dir, logical, block, wanted).ok()? {
+            return Some(Some(found));
+        }
+        from = logical + 1;
+    }
+    Some(None)
+}
+
+/// Returns the inode of a name and its block in the directory.
+fn search(fs: &Ext4, dir: &InodeInfo, wanted: &SearchName<'_>) -> Result<Option<(u32, u32)>> {
+    Ok(match dir.is_inline() {
+        true => lookup_inline(fs, dir, wanted)?.map(|ino| (ino, 0)),
+        false => find_entry(fs, dir, wanted)?.map(|found| (found.ino, found.logical)),
+    })
 }
 
 /// Returns the entry of a name in a directory that is not inline.

@@ -70,6 +70,7 @@ use extern4_sync::rcu_snapshot::RcuSnapshot;
 use extern4_vfs::Inode;
 
 use crate::alloc::preallocation::Window;
+use crate::dir::name_map::DirNames;
 use crate::inode::info::InodeInfo;
 
 /// An inode in use. The module describes its locks.
@@ -90,6 +91,8 @@ pub(crate) struct CachedInode {
     // overwrites are faster.
     _apart: [u64; 3],
     pub(crate) window: Window,
+    /// The map of a directory's names.
+    pub(crate) names: DirNames,
     /// After the padding: readers of attributes conflict with changers of the fields below in any
     /// case, since they read the record.
     attributes: BiasedRwLock,
@@ -175,6 +178,7 @@ impl CachedInode {
             xattr_range,
             _apart: [0; 3],
             window: Window::default(),
+            names: DirNames::default(),
             attributes: BiasedRwLock::new(()),
             current,
         }

@@ -13,7 +13,7 @@ use extern4_sync::slab::new_box;
 use extern4_vfs::{Errno, FileType, Inode, NewInode, NewKind, NewNode, Timespec};
 
 use crate::alloc::block_allocator::Demand;
-use crate::dir::insert::{add_name, blocks_for_name, check_new_name, has_much_room, new_directory};
+use crate::dir::insert::{blocks_for_name, check_new_name, has_much_room, new_directory};
 use crate::error::Result;
 use crate::fs::Ext4;
 use crate::inode::cached::{CachedInode, LockedNames};
@@ -131,7 +131,7 @@ pub(crate) fn create_node(
                     &mut late
                 }
             };
-            add_name(handle, &mut names.info, name, info.ino(), kind)?;
+            names.add(handle, name, info.ino(), kind)?;
             if is_dir {
                 count_link(handle, &mut names.info);
             }

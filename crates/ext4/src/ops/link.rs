@@ -14,10 +14,7 @@ use extern4_disk::journal::Tid;
 use extern4_vfs::{Errno, Inode, NameRef, Rename, RenameFlags, SpaceRights, Timespec};
 
 use crate::alloc::block_allocator::Demand;
-use crate::dir::insert::{
-    add_name, blocks_for_name, check_new_name, is_empty_directory, remove_name, rename_in_place,
-    replace_name, set_parent,
-};
+use crate::dir::insert::{blocks_for_name, check_new_name, is_empty_directory, set_parent};
 use crate::error::{Error, Result};
 use crate::fs::Ext4;
 use crate::inode::cached::{CachedInode, LockedNames};
@@ -76,7 +73,7 @@ pub(crate) fn link_name(
         let add = |dir: &mut LockedNames<'_>| {
             check_new_name(fs, &dir.info, to.name)?;
             handle.admit_blocks(&dir.info, rights, || blocks_for_name(fs, &dir.info, to.name))?;
-            add_name(handle, &mut dir.info, to.name, info.ino(), kind_of(&info))?;
+            dir.add(handle, to.name, info.ino(), kind_of(&info))?;
             touch_names(handle, &mut dir.info, now)?;
             dir.publish(fs, handle.tid());
             Ok::<_, Error>(())
@@ -117,7 +114,7 @@ pub(crate) fn unlink_name(
     let (tid, freed) = fs.with_handle(NAME_CREDITS + to_free.unwrap_or(0), 0, |handle| {
         {
             let mut dir = LockedNames::lock(from.dir);
-            remove_name(handle, &mut dir.info, from.name)?;
+            dir.remove(handle, from.name)?;
             touch_names(handle, &mut dir.info, now)?;
             dir.publish(fs, handle.tid());
         }
@@ -148,7 +145,7 @@ pub(crate) fn remove_directory(fs: &Ext4, from: NameRef<'_>, inode: &Inode, now:
     let tid = fs.with_handle(NAME_CREDITS, 0, |handle| {
         {
             let mut dir = LockedNames::lock(from.dir);
-            remove_name(handle, &mut dir.info, from.name)?;
+            dir.remove(handle, from.name)?;
             uncount_link(handle, &mut dir.info);
             touch_names(handle, &mut dir.info, now)?;
             dir.publish(fs, handle.tid());
@@ -276,8 +273,12 @@ impl<'d> RenameInodes<'d> {
         self.to.as_ref().unwrap_or(&self.from)
     }
 
+    fn destination_names(&mut self) -> &mut LockedNames<'d> {
+        self.to.as_mut().unwrap_or(&mut self.from)
+    }
+
     fn destination(&mut self) -> &mut InodeInfo {
-        &mut self.to.as_mut().unwrap_or(&mut self.from).info
+        &mut self.destination_names().info
     }
 
     /// Publishes the changes to the users of the inodes.
@@ -353,7 +354,7 @@ fn move_entry(handle: &Handle<'_>, inodes: &mut RenameInodes<'_>, rename: &Renam
     let (ino, kind) = (inodes.inode.ino(), kind_of(&inodes.inode));
     if inodes.to.is_none() && inodes.target.is_none() && rename.whiteout.is_none() {
         let entry = DirEntry { ino, kind, name: rename.to.name, offset: 0, hash: None };
-        if rename_in_place(handle, &mut inodes.from.info, rename.from.name, &entry)? {
+        if inodes.from.rename(handle, rename.from.name, &entry)? {
             return Ok(());
         }
     }
@@ -365,30 +366,21 @@ fn move_entry(handle: &Handle<'_>, inodes: &mut RenameInodes<'_>, rename: &Renam
         store_new(handle, whiteout, new)?;
     }
     if inodes.target.is_some() {
-        replace_name(handle, inodes.destination(), rename.to.name, ino, kind)?;
+        inodes.destination_names().replace(handle, rename.to.name, ino, kind)?;
     } else {
-        add_name(handle, inodes.destination(), rename.to.name, ino, kind)?;
+        inodes.destination_names().add(handle, rename.to.name, ino, kind)?;
     }
     match whiteout {
-        Some(whiteout) => {
-            replace_name(
-                handle,
-                &mut inodes.from.info,
-                rename.from.name,
-                whiteout.ino(),
-                kind_of(&whiteout),
-            )?;
-        }
-        None => drop(remove_name(handle, &mut inodes.from.info, rename.from.name)?),
+        Some(whiteout) => inodes.from.replace(handle, rename.from.name, whiteout.ino(), kind_of(&whiteout)),
+        None => inodes.from.remove(handle, rename.from.name),
     }
-    Ok(())
 }
 
 fn exchange_names(handle: &Handle<'_>, inodes: &mut RenameInodes<'_>, rename: &Rename<'_>) -> Result<()> {
     let Some(mut target) = inodes.target.take() else { return Err(Errno::ENOENT.into()) };
     let (ino, kind) = (inodes.inode.ino(), kind_of(&inodes.inode));
-    replace_name(handle, inodes.destination(), rename.to.name, ino, kind)?;
-    replace_name(handle, &mut inodes.from.info, rename.from.name, target.ino(), kind_of(&target))?;
+    inodes.destination_names().replace(handle, rename.to.name, ino, kind)?;
+    inodes.from.replace(handle, rename.from.name, target.ino(), kind_of(&target))?;
     if inodes.to.is_some() {
         let (from_ino, to_ino) = (inodes.from.info.ino(), inodes.destination().ino());
         if inodes.inode.is_directory() {

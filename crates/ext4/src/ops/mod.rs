@@ -148,8 +148,13 @@ impl FileSystem for Ext4 {
 
 impl InodeOps for Ext4 {
     fn lookup(&self, dir: &Inode, name: &[u8]) -> Result<Option<u64>> {
+        let names = &cached(dir).names;
         let dir = readable_dir(self, cached(dir))?;
-        Ok(lookup_name(self, &dir, name)?.map(u64::from))
+        Ok(lookup_name(self, &dir, names, name)?.map(u64::from))
+    }
+
+    fn is_absent(&self, dir: &Inode, name: &[u8]) -> bool {
+        cached(dir).names.lacks(|| self.name_maps.hash(name))
     }
 
     fn check_found(&self, dir: &Inode, found: &Inode) -> Result<()> {

@@ -21,16 +21,18 @@ use extern4_disk::blocks::Blocks;
 use extern4_disk::indirect;
 use extern4_disk::superblock::Superblock;
 
+use crate::dir::name_map::NameMaps;
 use crate::error::Result;
 use crate::mount::loss::Warnings;
 use crate::volume::group::Groups;
 use crate::volume::inode_table::ReadAheadWindows;
 
-/// The device, geometry, group descriptors and buffers of a volume.
+/// The device, geometry, group descriptors, buffers and maps of names of a volume.
 pub struct Volume {
     /// The source of file contents: the device, or the device with its journal replayed over it.
     pub(crate) device: Arc<dyn BlockDevice>,
     pub(crate) cache: Arc<BufferCache>,
+    pub(crate) name_maps: NameMaps,
     superblock: Superblock,
     groups: Groups,
     blocks: Blocks,
@@ -50,10 +52,12 @@ impl Volume {
         warnings: Warnings,
     ) -> Result<Self> {
         let geometry = superblock.geometry();
+        let name_maps = NameMaps::new(&budget);
         let cache =
             CacheOptions { block_size: geometry.block_size(), block_count: geometry.blocks_count(), budget };
         Ok(Self {
             cache: Arc::new(BufferCache::new(Arc::clone(&device), cache)?),
+            name_maps,
             device,
             groups: Groups::new(&superblock, copy_in),
             blocks: Blocks::from(geometry),

@@ -4,6 +4,7 @@
 //! are compared with theirs. Damage must be refused with the name of its structure. The tests of
 //! the library compare every image of the zoo whole; here are a few.
 
+mod absent;
 mod answers;
 mod attribute_races;
 mod attributes;

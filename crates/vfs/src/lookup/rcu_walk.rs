@@ -31,8 +31,9 @@
 //!    of its binding has the old state, which is as good.
 //! 5. A name is hidden while it is changed (`dcache`), so no step sees half a rename. A negative
 //!    dentry says that the name was absent at the moment of rule 1. A name that is not in the cache
-//!    says nothing, and the walk never takes it for absent. So it does not matter that a dentry
-//!    leaves one chain of the table for another under the walk's feet.
+//!    says nothing: the walk then asks the file system ([`SuperBlock::is_absent`]), which may know
+//!    without a lock that the name is absent. So it does not matter that a dentry leaves one chain
+//!    of the table for another under the walk's feet.
 //! 6. `..` reads the pointer to the parent, which is one word: the parent it gives was the parent
 //!    at that moment. An evicted dentry has none, and the walk gives up.
 
@@ -53,7 +54,7 @@ use crate::dentry_state::SeenState;
 use crate::errno::{Errno, Error};
 use crate::inode::Inode;
 use crate::mount::{Location, MountRef};
-use crate::name::scan_name;
+use crate::name::{Scanned, scan_name};
 use crate::permission::{Passed, Search, Verdict, compare_fast_search};
 use crate::superblock::SuperBlock;
 
@@ -61,7 +62,7 @@ use crate::superblock::SuperBlock;
 pub(crate) enum WalkError {
     /// Only a walk with references can tell.
     Fallback,
-    /// The cache knows that the name does not exist: `ENOENT`, by far the commonest error.
+    /// The name is known not to exist: `ENOENT`, by far the commonest error.
     Absent,
     /// The lookup fails with this error.
     Failed(Errno),
@@ -362,7 +363,9 @@ impl<'g> RcuWalk<'g> {
                 *at = self.step_dots(name.bytes, *at)?;
             } else {
                 let parent = at.dentry.get().id();
-                let entry = sb.dcache.see(parent, &name, guard).ok_or(WalkError::Fallback)?;
+                let Some(entry) = sb.dcache.see(parent, &name, guard) else {
+                    return Err(self.missed(at.inode, parent, &name));
+                };
                 let inode = entry.inode.ok_or(WalkError::Absent)?;
                 if entry.seen.is_mountpoint() {
                     return Err(WalkError::Fallback);
@@ -378,6 +381,15 @@ impl<'g> RcuWalk<'g> {
                 return if fits { Ok(text.len()..text.len()) } else { Err(Errno::ENOTDIR.into()) };
             }
             rest = next;
+        }
+    }
+
+    /// Returns how the walk ends at a name that the cache lacks.
+    #[inline(never)]
+    fn missed(&self, dir: &Inode, id: u64, name: &Scanned<'_>) -> WalkError {
+        match self.sb.is_absent(dir, id, name, self.guard) {
+            true => WalkError::Absent,
+            false => WalkError::Fallback,
         }
     }
 

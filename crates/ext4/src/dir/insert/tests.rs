@@ -1,16 +1,19 @@
-//! Thousands of changes of names in directories, compared with a model.
+//! Thousands of changes of names in directories, compared with a model, and lookups with and
+//! without a map of the names in memory.
 //!
 //! The directories are linear, hashed, inline and case-folded. After the changes, `e2fsck` must
 //! find no fault, and the kernel's mount must list the names of the model.
 
 use crate::dir::insert::{
-    add_name, check_new_name, has_much_room, is_empty_directory, new_directory, remove_name, rename_in_place,
-    replace_name, set_parent,
+    add_name, check_new_name, has_much_room, is_empty_directory, new_directory, set_parent,
 };
 use crate::dir::list::{dir_layout, list_dir};
+use crate::dir::name_map::DirNames;
 use crate::dir::namei::lookup_name;
+use crate::dir::names::name_hash;
 use crate::error::Result;
 use crate::fs::Ext4;
+use crate::inode::cached::{CachedInode, LockedNames};
 use crate::inode::info::InodeInfo;
 use crate::map::map_blocks::empty_map;
 use crate::mount::options::OpenOptions;
@@ -27,7 +30,7 @@ use extern4_disk::casefold;
 use extern4_disk::dirent::{DirEntry, FileType};
 use extern4_disk::inode::{FileKind, Inode, InodeFlags, ROOT_INO};
 use extern4_testkit::tools::{self, Need, run};
-use extern4_vfs::Errno;
+use extern4_vfs::{Errno, Inode as VfsInode, NewInode};
 
 /// A pseudorandom sequence with a fixed seed.
 struct Random(u64);
@@ -61,6 +64,8 @@ struct Subject {
     /// `None` while other programs read the volume.
     open: Option<Ext4>,
     dir: InodeInfo,
+    /// The directory in use, of which only the map of names counts.
+    in_use: VfsInode,
     files: Vec<(InodeInfo, FileType, u32)>,
     model: BTreeMap<Vec<u8>, (Vec<u8>, usize)>,
     random: Random,
@@ -68,6 +73,8 @@ struct Subject {
     longest: usize,
     /// How many entries were renamed in place.
     renamed: usize,
+    /// How many absent names the map knew.
+    known_absent: usize,
 }
 
 const FILES: usize = 20;
@@ -90,6 +97,12 @@ fn make_inode(handle: &Handle<'_>, parent: u32, kind: FileKind) -> Result<InodeI
         empty_map(handle, &mut info);
     }
     Ok(info)
+}
+
+fn in_use(fs: &Ext4, dir: &InodeInfo) -> VfsInode {
+    let attr = dir.attr(fs).expect("attributes");
+    let private = Box::new(CachedInode::new(dir.clone()));
+    VfsInode::detached(NewInode { attr, no_acl: true, no_caps: true, private })
 }
 
 impl Subject {
@@ -135,6 +148,7 @@ impl Subject {
         Self {
             image,
             _scratch: Box::new(scratch),
+            in_use: in_use(&fs, &dir),
             open: Some(fs),
             dir,
             files,
@@ -143,11 +157,49 @@ impl Subject {
             letters,
             longest: 255,
             renamed: 0,
+            known_absent: 0,
         }
     }
 
     fn fs(&self) -> &Ext4 {
         self.open.as_ref().expect("an open volume")
+    }
+
+    fn names(&self) -> &DirNames {
+        &self.in_use.private::<CachedInode>().names
+    }
+
+    fn look_up(&self, name: &[u8]) -> Option<u32> {
+        lookup_name(self.fs(), &self.dir, self.names(), name).expect("a lookup")
+    }
+
+    /// Checks what the map says of a name, and counts absent names that it knows.
+    fn ask(&mut self, name: &[u8]) {
+        let lacks = self.names().lacks(|| name_hash(self.fs(), &self.dir, name));
+        assert!(!lacks || !self.model.contains_key(&self.key(name)), "{name:?} is not absent");
+        self.known_absent += usize::from(lacks);
+    }
+
+    /// Changes names of the directory in one transaction.
+    fn change<R>(
+        &mut self,
+        change: impl FnOnce(&Handle<'_>, &mut LockedNames<'_>) -> Result<R>,
+    ) -> Result<R> {
+        let (changed, dir) = self.fs().with_handle(CREDITS, BLOCKS, |handle| {
+            let mut names = LockedNames::lock(&self.in_use);
+            names.info = self.dir.clone();
+            let changed = change(handle, &mut names)?;
+            handle.store(&names.info)?;
+            Ok((changed, names.info.clone()))
+        })?;
+        self.dir = dir;
+        Ok(changed)
+    }
+
+    fn reopen(&mut self) {
+        let fs = open(&self.image);
+        self.in_use = in_use(&fs, &self.dir);
+        self.open = Some(fs);
     }
 
     fn key(&self, name: &[u8]) -> Vec<u8> {
@@ -199,17 +251,16 @@ impl Subject {
     fn add(&mut self, name: &[u8]) -> Result<()> {
         let index = self.random.below(FILES);
         let (ino, kind) = (self.files[index].0.ino(), self.files[index].1);
-        let mut dir = self.dir.clone();
-        check_new_name(self.fs(), &dir, name)?;
-        self.fs().with_handle(CREDITS, BLOCKS, |handle| {
-            add_name(handle, &mut dir, name, ino, kind)?;
-            handle.store(&dir)
-        })?;
+        check_new_name(self.fs(), &self.dir, name)?;
         // An inline directory has no blocks, whatever its size.
-        let before = if self.dir.is_inline() { 0 } else { self.dir.len_blocks(self.fs()).expect("a size") };
-        let after = if dir.is_inline() { 0 } else { dir.len_blocks(self.fs()).expect("a size") };
+        let len = |subject: &Self| match subject.dir.is_inline() {
+            true => 0,
+            false => subject.dir.len_blocks(subject.fs()).expect("a size"),
+        };
+        let before = len(self);
+        self.change(|handle, names| names.add(handle, name, ino, kind))?;
+        let after = len(self);
         assert!(after - before <= super::MAX_NEW_BLOCKS, "from {before} to {after} blocks");
-        self.dir = dir;
         self.files[index].2 += 1;
         self.model.insert(self.key(name), (name.to_vec(), index));
         Ok(())
@@ -217,15 +268,10 @@ impl Subject {
 
     fn remove(&mut self, name: &[u8]) {
         let asked = self.other_case(name);
-        let mut dir = self.dir.clone();
-        let ino = self.fs().with_handle(CREDITS, 0, |handle| {
-            let ino = remove_name(handle, &mut dir, &asked)?;
-            handle.store(&dir)?;
-            Ok(ino)
-        });
-        self.dir = dir;
+        let ino = self.look_up(&asked);
+        self.change(|handle, names| names.remove(handle, &asked)).expect("a removal");
         let (_, index) = self.model.remove(&self.key(name)).expect("a name of the model");
-        assert_eq!(ino.expect("a removal"), self.files[index].0.ino());
+        assert_eq!(ino, Some(self.files[index].0.ino()));
         self.files[index].2 -= 1;
     }
 
@@ -233,14 +279,7 @@ impl Subject {
         let index = self.random.below(FILES);
         let asked = self.other_case(name);
         let (ino, kind) = (self.files[index].0.ino(), self.files[index].1);
-        let mut dir = self.dir.clone();
-        self.fs()
-            .with_handle(CREDITS, 0, |handle| {
-                replace_name(handle, &mut dir, &asked, ino, kind)?;
-                handle.store(&dir)
-            })
-            .expect("a replacement");
-        self.dir = dir;
+        self.change(|handle, names| names.replace(handle, &asked, ino, kind)).expect("a replacement");
         let key = self.key(name);
         let old = self.model.get_mut(&key).expect("a name of the model");
         self.files[old.1].2 -= 1;
@@ -261,13 +300,7 @@ impl Subject {
         let (_, index) = self.model[&self.key(name)];
         let (ino, kind) = (self.files[index].0.ino(), self.files[index].1);
         let entry = DirEntry { ino, kind, name: &new, offset: 0, hash: None };
-        let mut dir = self.dir.clone();
-        let stays = self.fs().with_handle(CREDITS, 0, |handle| {
-            let stays = rename_in_place(handle, &mut dir, &asked, &entry)?;
-            handle.store(&dir)?;
-            Ok(stays)
-        });
-        self.dir = dir;
+        let stays = self.change(|handle, names| names.rename(handle, &asked, &entry));
         if !stays.expect("a name that is there") {
             return self.remove(name);
         }
@@ -284,6 +317,7 @@ impl Subject {
                 let name = self.name();
                 if !self.model.contains_key(&self.key(&name)) {
                     self.add(&name).expect("an addition");
+                    self.ask(&name);
                 }
             } else if let Some(name) = self.any_name() {
                 match what % 8 {
@@ -291,6 +325,7 @@ impl Subject {
                     2 | 6 => self.rename(&name),
                     _ => self.remove(&name),
                 }
+                self.ask(&name);
             }
             if self.random.below(16) == 0 {
                 self.look();
@@ -303,12 +338,13 @@ impl Subject {
         if let Some(name) = self.any_name() {
             let (_, index) = self.model[&self.key(&name)];
             let asked = self.other_case(&name);
-            let found = lookup_name(self.fs(), &self.dir, &asked).expect("a lookup");
-            assert_eq!(found, Some(self.files[index].0.ino()));
+            self.ask(&asked);
+            assert_eq!(self.look_up(&asked), Some(self.files[index].0.ino()));
         }
         let name = self.name();
         if !self.model.contains_key(&self.key(&name)) {
-            assert_eq!(lookup_name(self.fs(), &self.dir, &name).expect("a lookup"), None);
+            self.ask(&name);
+            assert_eq!(self.look_up(&name), None);
         }
         assert_eq!(is_empty_directory(self.fs(), &self.dir).expect("a look"), self.model.is_empty());
     }
@@ -336,7 +372,8 @@ impl Subject {
         let mut files = std::mem::take(&mut self.files);
         let home = (0..FILES).map(|index| format!("file-{index}").into_bytes());
         let mut root = self.fs().load_inode(ROOT_INO).expect("the root");
-        let fresh = lookup_name(self.fs(), &root, b"file-0").expect("a lookup").is_none();
+        let fresh =
+            lookup_name(self.fs(), &root, &DirNames::default(), b"file-0").expect("a lookup").is_none();
         self.fs()
             .with_handle(CREDITS, 50, |handle| {
                 for ((info, kind, links), name) in files.iter_mut().zip(home) {
@@ -352,11 +389,10 @@ impl Subject {
         self.files = files;
         self.open.take().expect("an open volume").close().expect("the volume closes");
         run("e2fsck", ["-fn".as_ref(), self.image.as_os_str()]);
-        self.open = Some(open(&self.image));
+        self.reopen();
         assert!(self.listed(self.fs()) == self.expected(), "the listing differs");
         for (name, index) in self.model.values() {
-            let found = lookup_name(self.fs(), &self.dir, name).expect("a lookup");
-            assert_eq!(found, Some(self.files[*index].0.ino()));
+            assert_eq!(self.look_up(name), Some(self.files[*index].0.ino()));
         }
     }
 
@@ -380,7 +416,7 @@ impl Subject {
         let missing = missing.count();
         tools::unmount(point.path());
         assert_eq!((missing, listed.expect("a listing")), (0, self.model.len()));
-        self.open = Some(open(&self.image));
+        self.reopen();
     }
 
     /// How many levels of nodes there are between root and leaves; `None` without a tree.
@@ -406,6 +442,7 @@ impl Subject {
         self.churn(changes / 4, 90);
         self.check();
         self.check_kernel();
+        assert!(self.known_absent > changes / 16, "{} of {changes}", self.known_absent);
     }
 }
 
@@ -686,8 +723,7 @@ fn names_that_are_refused_change_nothing() {
     assert_eq!(subject.add(b"name").unwrap_err().errno(), Errno::ENOKEY);
     let mut subject = Subject::new("16M", &["-t", "ext4"], "", InodeFlags::empty());
     assert_eq!(subject.add(&[b'x'; 256]).unwrap_err().errno(), Errno::ENAMETOOLONG);
-    let mut dir = subject.dir.clone();
-    let missing = subject.fs().with_handle(CREDITS, 0, |handle| remove_name(handle, &mut dir, b"name"));
+    let missing = subject.change(|handle, names| names.remove(handle, b"name"));
     assert_eq!(missing.unwrap_err().errno(), Errno::ENOENT);
     subject.check();
 }

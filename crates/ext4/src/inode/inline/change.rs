@@ -76,6 +76,7 @@ mod tests {
     use extern4_testkit::tools;
 
     use super::*;
+    use crate::dir::name_map::DirNames;
     use crate::dir::namei::lookup_name;
     use crate::mount::options::OpenOptions;
 
@@ -113,7 +114,9 @@ mod tests {
         let fs = open(&image);
         let root = fs.load_inode(2).unwrap();
         let load = |number: usize| {
-            let ino = lookup_name(&fs, &root, format!("f{number}").as_bytes()).unwrap().unwrap();
+            let ino = lookup_name(&fs, &root, &DirNames::default(), format!("f{number}").as_bytes())
+                .unwrap()
+                .unwrap();
             fs.load_inode(ino).unwrap()
         };
         let room = load(0).inline_room(&fs).unwrap().unwrap();
