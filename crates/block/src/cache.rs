@@ -23,7 +23,7 @@
 //! other CPUs read: `tests/footprint.rs` checks this. [`BufferCache::with`] and
 //! [`BufferCache::peek`] look at the buffer under an RCU guard. Only [`BufferCache::read`], whose
 //! caller may keep the buffer, takes a reference to it. The table and its orderings are
-//! [`extern4_sync::rcu_arc_map`].
+//! [`extern4_sync::rcu_hash_map`].
 //!
 //! A changed block is read and changed under a lock of its own, until it is evicted. There are two
 //! exceptions:
@@ -32,6 +32,7 @@
 //! - A block in which different threads change different parts has a lock for each part
 //!   (`split_buffer`).
 
+mod block_table;
 mod buffer;
 mod dirty_buffer;
 mod split_buffer;
@@ -47,7 +48,6 @@ use extern4_sync::percpu::PerCpu;
 use extern4_sync::primitive::{AtomicU32, AtomicU64, Ordering::Relaxed, capacity};
 use extern4_sync::rcu::{self, Guard};
 use extern4_sync::rcu_arc::{RcuArc, RcuRef};
-use extern4_sync::rcu_arc_map::RcuArcMap;
 use extern4_sync::slab::Bytes;
 use extern4_sync::thread_counter::ThreadCounter;
 
@@ -55,6 +55,7 @@ pub use self::buffer::{Buffer, Found, Pin};
 pub use self::dirty_buffer::{Snapshot, Unsealed};
 pub use extern4_sync::cache_budget::CacheBudget;
 
+use self::block_table::BlockTable;
 use self::buffer::Block;
 use crate::{BlockDevice, Error, Op, Result};
 
@@ -63,8 +64,8 @@ const MAX_BATCH: usize = 256;
 /// Blocks that a cache may always hold, even with less memory: enough for the blocks of one deep
 /// lookup.
 const MIN_BLOCKS: u64 = capacity(32, 2);
-/// Bytes of a buffer besides its contents: the block, its entry in the table, and their counts.
-const BLOCK_BYTES: u64 = size_of::<Block>() as u64 + 64;
+/// Bytes of a buffer besides its contents: the block with its count, and its part of the table.
+const BLOCK_BYTES: u64 = RcuArc::<Block>::BYTES as u64 + 16;
 /// Buffers evicted together, so that they share the cost of the handover to RCU.
 const EVICT_BATCH: usize = capacity(16, 1);
 /// Buffers that one miss evicts, at most.
@@ -115,7 +116,7 @@ struct Counts {
 pub struct BufferCache {
     device: Arc<dyn BlockDevice>,
     options: CacheOptions,
-    table: RcuArcMap<Block>,
+    table: BlockTable,
     account: CacheAccount,
     counts: PerCpu<Counts>,
     /// Hits, kept apart from the other counts, so that a hit executes no locked instruction.
@@ -130,7 +131,7 @@ impl BufferCache {
         }
         Ok(Self {
             device,
-            table: RcuArcMap::new(),
+            table: BlockTable::new(),
             account: CacheAccount::new(&options.budget),
             options,
             counts: PerCpu::new(),
@@ -409,7 +410,7 @@ impl BufferCache {
         if let Some(held) = found {
             return (held, false);
         }
-        let (held, mine) = self.table.find_or_insert(block, Block::empty(block));
+        let (held, mine) = self.table.find_or_insert(block);
         if mine {
             self.make_room();
         }
@@ -488,7 +489,7 @@ impl BufferCache {
     /// Ends a load. After an error, this removes the placeholder from the table before any waiter
     /// learns of the error.
     fn publish(&self, held: &RcuArc<Block>, result: Result<Bytes>) {
-        if result.is_err() && self.table.remove(held.number, held) {
+        if result.is_err() && self.table.remove(held) {
             self.account.sub(self.buffer_bytes());
         }
         // OK: only the thread that made the placeholder publishes, and once.
@@ -531,6 +532,7 @@ impl fmt::Debug for BufferCache {
 mod tests {
     use super::*;
     use crate::MemoryDevice;
+    use extern4_sync::rcu_arc::Link;
 
     fn cache(blocks: u64) -> BufferCache {
         let bytes = (0..blocks).flat_map(|block| [block as u8; 1024]).collect();
@@ -541,7 +543,8 @@ mod tests {
 
     #[test]
     fn a_lookup_reads_one_line() {
-        assert!(std::mem::offset_of!(Block, dirty) + size_of::<u64>() <= 56);
+        let read = std::mem::offset_of!(Block, flags);
+        assert_eq!((size_of::<Link>() + read, RcuArc::<Block>::BYTES), (64, 192));
     }
 
     #[test]

@@ -6,7 +6,6 @@
 //! - [`rcu_arc`]: reference counts for values that RCU readers also see.
 //! - [`rcu_snapshot`]: a copy of data under a lock, for readers that do not take the lock.
 //! - [`rcu_hash_map`]: a hash map whose lookups take no lock.
-//! - [`rcu_arc_map`]: that map from numbers to counted values.
 //! - [`seqcount`]: consistent copies of several words without a lock.
 //!
 //! Locks and counts:
@@ -54,7 +53,6 @@ pub mod percpu;
 pub mod primitive;
 pub mod rcu;
 pub mod rcu_arc;
-pub mod rcu_arc_map;
 pub mod rcu_hash_map;
 pub mod rcu_snapshot;
 pub mod seqcount;

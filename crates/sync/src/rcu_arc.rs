@@ -19,14 +19,14 @@
 //! | upgrade | `n > 0` to `n + 1`, never from 0 | a reader with an `RcuRef` |
 //! | has references | `n` to `n` | a holder of an `RcuArc` |
 //! | drop | `n` to `n - 1` | a holder of an `RcuArc` |
-//! | take if last | 1 to 0, only from 1 | the thread that has just emptied the counted field |
+//! | end last | 1 to 0, only from 1 | the hash map that has the last reference |
 //!
 //! # Rules
 //! 1. The thread that makes the count zero ends the value: it calls `release`, then retires the
 //!    memory. No transition leads up from zero, so this happens once.
 //! 2. The value of an `RcuRef` was counted at some moment after its guard was pinned. So it was
 //!    retired after that moment, and stays allocated while the guard lives. The count of an
-//!    [`AtomicRcuArc`] itself existed when the pointer was loaded.
+//!    [`AtomicRcuArc`] itself, or of the chain of a hash map, existed when the pointer was loaded.
 //! 3. `release` runs unpinned and may wait, for example for a device.
 //!
 //! If a `release` drops the last reference to another value, and so on, the stack does not grow.
@@ -39,7 +39,7 @@
 //! | `AtomicRcuArc` | any thread | readers | `AcqRel` swap, `Acquire` load |
 //!
 //! The `Release` of each drop pairs with the `Acquire` of the fence after the last drop, of an
-//! upgrade and of the take. A clone is `Relaxed`. "Has references" is `AcqRel`.
+//! upgrade and of "end last". A clone is `Relaxed`. "Has references" is `AcqRel`.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -53,18 +53,27 @@ use crate::primitive::{AtomicPtr, AtomicUsize, Ordering, fence, thread_local};
 use crate::rcu::{Guard, pin};
 use crate::slab;
 
-/// The end of a value that has no counted reference any more.
+mod link;
+
+pub use link::{First, Last, Link, Place};
+
+/// A value that is counted, and its end when it has no counted reference any more.
 pub trait Release: Send + Sync + 'static {
+    /// The place of its link in a [hash map](crate::rcu_hash_map): [`First`] or [`Last`].
+    type Link: Place;
+
     /// Gives up what the value keeps in use. Runs once, on the thread that dropped the last
     /// reference. RCU readers may still access the value.
     fn release(&self) {}
 }
 
-/// The value on the lines that readers load, then a line for the count, which holders write.
+/// The value on the lines that readers load, then a line for the count, which holders write. The
+/// link is before the value or next to the count.
 #[repr(C)]
-struct Inner<T> {
+pub(crate) struct Inner<T: Release> {
+    before: <T::Link as Place>::Before,
     value: T,
-    count: Line<AtomicUsize>,
+    counted: Line<(AtomicUsize, <T::Link as Place>::Behind)>,
 }
 
 /// A counted reference that keeps a value in use.
@@ -87,7 +96,7 @@ impl<T: Release> Inner<T> {
     #[inline]
     #[cfg_attr(feature = "audit", track_caller)]
     fn references(&self) -> &AtomicUsize {
-        &self.count.0
+        &self.counted.0.0
     }
 
     /// Returns whether the count seems to be `references`: a hint, out of date at once.
@@ -98,10 +107,14 @@ impl<T: Release> Inner<T> {
 }
 
 impl<T: Release> RcuArc<T> {
+    /// Bytes of a value with its count and its link.
+    pub const BYTES: usize = size_of::<Inner<T>>();
+
     /// Creates the first reference to a value.
     pub fn new(value: T) -> Self {
-        let inner = Inner { value, count: Line(AtomicUsize::new(1)) };
-        Self(slab::alloc(inner), PhantomData)
+        let (before, behind) = Default::default();
+        let counted = Line((AtomicUsize::new(1), behind));
+        Self(slab::alloc(Inner { before, value, counted }), PhantomData)
     }
 
     /// Returns an uncounted reference to the value.
@@ -136,7 +149,7 @@ impl<T: Release> RcuArc<T> {
     }
 
     /// Turns the reference into a pointer, and passes its count to the caller.
-    fn into_raw(this: Option<Self>) -> *mut Inner<T> {
+    pub(crate) fn into_raw(this: Option<Self>) -> *mut Inner<T> {
         this.map_or(ptr::null_mut(), |this| ManuallyDrop::new(this).0.as_ptr())
     }
 
@@ -144,7 +157,7 @@ impl<T: Release> RcuArc<T> {
     ///
     /// # Safety
     /// `raw` is null, or came from [`Self::into_raw`] and the caller owns its count.
-    unsafe fn from_raw(raw: *mut Inner<T>) -> Option<Self> {
+    pub(crate) unsafe fn from_raw(raw: *mut Inner<T>) -> Option<Self> {
         NonNull::new(raw).map(|at| Self(at, PhantomData))
     }
 }
@@ -222,6 +235,42 @@ impl<'a, T: Release> RcuRef<'a, T> {
         self.0 == other.0
     }
 
+    #[inline]
+    pub(crate) fn link(self) -> &'a Link {
+        let inner = self.counted();
+        T::Link::link(&inner.before, &inner.counted.0.1)
+    }
+
+    /// Returns the value at a pointer.
+    ///
+    /// # Safety
+    /// The pointer came from [`RcuArc::into_raw`], and rule 2 holds for `'a`.
+    #[inline]
+    pub(crate) unsafe fn at(at: NonNull<Inner<T>>) -> Self {
+        Self(at, PhantomData)
+    }
+
+    /// Returns the pointer to the value.
+    #[inline]
+    pub(crate) fn as_ptr(self) -> *mut Inner<T> {
+        self.0.as_ptr()
+    }
+
+    /// Ends the value if the caller has its only reference. No thread can get a reference after
+    /// that.
+    ///
+    /// # Safety
+    /// The caller owns a count, which it gives up if this returns the value.
+    pub(crate) unsafe fn end_last(self) -> Option<FinalRef<T>> {
+        let count = self.counted().references();
+        // The test keeps the lines of values in use. The transition "end last". Acquire: pairs with
+        // the Release in `drop` of earlier references.
+        (self.counted().seems_to_have(1)
+            && count.compare_exchange(1, 0, Ordering::Acquire, Ordering::Relaxed).is_ok())
+        .then(|| FinalRef(self.0, PhantomData))
+    }
+
+    #[inline]
     fn counted(self) -> &'a Inner<T> {
         // SAFETY: rule 2, or the borrow of an `RcuArc`, keeps the memory for `'a`.
         unsafe { self.0.as_ref() }
@@ -263,7 +312,7 @@ impl<T: Release> AtomicRcuArc<T> {
     /// Returns the value that the field holds.
     #[inline]
     pub fn load<'g>(&'g self, _guard: &'g Guard) -> Option<RcuRef<'g, T>> {
-        // Acquire: pairs with the Release in `set` and `refill`, which published the value. The
+        // Acquire: pairs with the Release in `set`, which published the value. The
         // field counted the value at this moment (rule 2).
         NonNull::new(self.0.load(Ordering::Acquire)).map(|at| RcuRef(at, PhantomData))
     }
@@ -290,36 +339,6 @@ impl<T: Release> AtomicRcuArc<T> {
     /// Empties the field and returns its reference.
     pub fn take(&self) -> Option<RcuArc<T>> {
         self.set(None)
-    }
-
-    /// Empties the field if it holds the only reference. No thread can get a reference after that,
-    /// and the value ends when the result is dropped. Readers may find the field empty for a moment
-    /// although this returns `None`.
-    pub fn take_if_last(&self) -> Option<FinalRef<T>> {
-        let guard = pin();
-        // Keeps fields that hold values in use from being emptied and refilled.
-        if !self.load(&guard)?.counted().seems_to_have(1) {
-            return None;
-        }
-        let taken = self.take()?;
-        // The transition "take if last". Acquire: pairs with the Release in `drop` of earlier
-        // references.
-        if taken.counted().references().compare_exchange(1, 0, Ordering::Acquire, Ordering::Relaxed).is_ok() {
-            return Some(FinalRef(ManuallyDrop::new(taken).0, PhantomData));
-        }
-        self.refill(taken);
-        None
-    }
-
-    /// Puts a taken reference back.
-    fn refill(&self, taken: RcuArc<T>) {
-        // If another thread has filled the field meanwhile, its value stays and `taken` is dropped.
-        let raw = RcuArc::into_raw(Some(taken));
-        // Release on success: pairs with the Acquire in `load`.
-        if self.0.compare_exchange(ptr::null_mut(), raw, Ordering::Release, Ordering::Relaxed).is_err() {
-            // SAFETY: the exchange did not store `raw`, so this function still owns its count.
-            drop(unsafe { RcuArc::from_raw(raw) });
-        }
     }
 }
 
@@ -349,7 +368,7 @@ impl<T: Release> FinalRef<T> {
 
 impl<T: Release> Drop for FinalRef<T> {
     fn drop(&mut self) {
-        // SAFETY: `take_if_last` made the count zero and left the end to this
+        // SAFETY: `end_last` made the count zero and left the end to this
         // drop.
         unsafe { end(self.0) };
     }

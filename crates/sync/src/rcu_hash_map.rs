@@ -1,58 +1,64 @@
-//! A hash map whose lookups take no lock: entries are found by hash and predicate, under an
-//! [RCU guard](crate::rcu).
+//! A hash map of [counted values](crate::rcu_arc) whose lookups take no lock: values are found by
+//! hash and predicate, under an [RCU guard](crate::rcu).
 //!
-//! The highest bits of a hash choose a bucket, which is a chain of entries. A reader walks one
+//! The highest bits of a hash choose a bucket, which is a chain of values. The links are part of
+//! the values' allocations, and a chain owns a count of each of its values. A reader walks one
 //! chain and writes nothing, except for the time of the last use, if that is out of date. The
 //! buckets are divided into stripes, each with a lock for its writers ([`RcuHashMap::lock`]). The
-//! map doubles its buckets when a stripe has more entries than buckets, so an empty map is small
+//! map doubles its buckets when a stripe has more values than buckets, so an empty map is small
 //! and chains stay short.
 //!
-//! The caches of names and of inodes are this map, and [`rcu_arc_map`](crate::rcu_arc_map) is this
-//! map with counted values. The owner says by what an entry is found, and which entries may be
-//! evicted. The map chooses between these by the rules of [eviction](#eviction).
+//! The caches of names, of inodes and of blocks are this map. The owner says by what a value is
+//! found, and which values may be evicted. The map chooses between these by the rules of
+//! [eviction](#eviction).
 //!
 //! # Rules
-//! 1. An entry is complete before it is linked. The `Release` store of a head or of `next` (P)
+//! 1. A value is complete before it is linked. The `Release` store of a head or of `next` (P)
 //!    pairs with the `Acquire` loads of readers (L).
-//! 2. A value never changes its key. A reader that was led to an entry found it by its contents.
-//! 3. A replaced entry stays in the chain until its replacement is linked in front of it. A reader
+//! 2. A value is in one map at a time, and never in two maps in its life.
+//! 3. A replaced value stays in the chain until its replacement is linked in front of it. A reader
 //!    finds one or the other.
-//! 4. An unlinked entry keeps its link, so a reader that stands on it comes back to the chain.
+//! 4. An unlinked value keeps its link, so a reader that stands on it comes back to the chain.
 //! 5. The last link of a chain is the mark of its bucket. A reader that finds nothing and ends at
 //!    the mark of another bucket looks once more, with the stripe's lock.
 //! 6. The map grows in steps. It publishes new buckets, whose heads are null (G). A stripe moves
 //!    its chains when it is locked next. A reader that loads a null head takes the lock, too. The
 //!    head is stored after each link of its chain. When the last stripe has moved, the old buckets
 //!    are retired. The map does not grow again before that.
-//! 7. [`Found::is_live`] turns false before the entry is unlinked. A reader that copies something
-//!    and then finds the entry live knows that the entry was in the map when it copied. The
-//!    `Release` store of `live` (V), or a release operation after it, pairs with the `Acquire` of
-//!    what the reader copied.
-//! 8. RCU frees the memory of entries and of replaced buckets.
+//! 7. A value may leave its chain and get another hash and another key, under which it is inserted
+//!    again, while readers stand on it. So may its key change while it is in the chain. The owner
+//!    says in the value how readers notice that. It also learns of each eviction, under the lock.
+//! 8. A value is evicted if the chain has its only count. The count goes to zero in one step, under
+//!    the lock, and the value is unlinked under the same lock. So a locked stripe has no value
+//!    whose count is zero. A reader may find such a value, which it cannot refer to any more. It
+//!    looks again with the lock.
+//! 9. RCU frees the memory of values and of replaced buckets.
 //!
 //! # No wrong miss
-//! A reader that misses without a lock has followed links from a head to the mark of that same
-//! bucket. It has met each entry that was in the bucket all the time:
-//! - Without moves, insertions change only the head, and removals only lead past the entry that
-//!   they remove. So all entries that stay are behind each link that the reader follows.
-//! - The moves of a growing map lead from an old chain to new chains, and never back: each new link
-//!   is an entry of a new chain or its mark. A reader that has followed one new link therefore ends
-//!   at a mark of the new buckets. If it ends at the mark of an old bucket, it has followed old
-//!   links only, and a move changes no old head. So it has met all that was in the old chain.
-//! - Such a reader misses entries that were inserted after the move. It loaded the pointer to the
-//!   old buckets, so no such insertion ended before its search began: the new pointer is published
-//!   (G) before the move, and the move ends before the insertion.
-//! - A reader with the new buckets loads a head that is stored after all links of its chain, so P
-//!   and L let it see no old link.
+//! A reader misses without a lock only if it ends at the mark of the bucket B where it began. Let N
+//! be a value that has the hash in the map from before the search until after it. The reader has
+//! met N:
+//! - N is or was in the chain of B. If it had left B for larger buckets before the search began,
+//!   the reader would have loaded the pointer to these (G).
+//! - Take the last link by which the reader came into the chain of B: the head, or the link of a
+//!   value E that it reached in another chain. N is behind it. For the head that is plain. E was
+//!   put at the head of B after the search began, so in front of N. Otherwise E had left the other
+//!   chain before the search began, and by P and L the reader had found no link to it there.
+//! - From there on, the reader followed links of B only. An insertion changes the head only, and a
+//!   removal leads past the removed value only. A move to larger buckets changes neither a head nor
+//!   a link of B. It stores links of new chains in the values, and these lead to new marks.
 //!
-//! Marks name buckets for certain. They are addresses, and RCU keeps the buckets of a reader while
-//! it is pinned, so no other buckets have the same address.
+//! A reader that comes to another chain for good ends at another mark. Marks name buckets for
+//! certain. They are addresses, and RCU keeps the buckets of a reader while it is pinned, so no
+//! other buckets have the same address. A walk ends: each link leads to values that were linked
+//! before it was stored, so it needs a new insertion to meet a value again.
 //!
 //! | field | written by | read by | orderings |
 //! | --- | --- | --- | --- |
 //! | pointer to buckets | the holder of `growing` | all threads | `Release` / `Acquire` (G) |
 //! | head, `next` | holders of the stripe's lock | all threads | `Release` / `Acquire` (P, L) |
-//! | `live` | holders of the stripe's lock | all threads | `Release` / `Acquire` (V) |
+//! | `hash` | the thread that inserts | all threads | `Relaxed`: keys and marks decide |
+//! | `linked` | the same, the one that removes | threads that insert | `Release` / `Acquire` |
 //! | `entries` | holders of the stripe's lock | all threads | `Relaxed`: a hint without it |
 //! | `unmoved` | holders of a stripe's lock | the same | `Relaxed`: G and the locks order it |
 //! | `uses`, `now`, `left` | all threads | all threads | `Relaxed`: hints |
@@ -76,106 +82,73 @@
 
 #![expect(unsafe_code, reason = "RCU chains")]
 
-mod age;
+pub(crate) mod age;
 mod buckets;
 
+use std::fmt;
 use std::marker::PhantomData;
-use std::mem::ManuallyDrop;
-use std::ptr::{self, NonNull};
+use std::ptr::NonNull;
 use std::sync::PoisonError;
 
 use crate::percpu::Padded;
-use crate::primitive::{AtomicBool, AtomicPtr, AtomicUsize, Latch, LatchGuard, Ordering, capacity};
+use crate::primitive::{AtomicPtr, AtomicUsize, Latch, LatchGuard, Ordering, capacity};
 use crate::rcu::{Guard, pin};
-use crate::slab;
+use crate::rcu_arc::{FinalRef, RcuArc, RcuRef, Release};
 
-use age::{Clock, Rank, Uses};
+use age::{Clock, Rank};
 use buckets::{Buckets, Head, STRIPE_BITS, Unit, end_of, is_end};
 
 /// Stripes of a map, each with a lock: enough of them that threads that use different names seldom
 /// write the same line.
 const STRIPES: usize = 1 << STRIPE_BITS;
-/// Entries of which one is evicted. In the worst case each one costs a miss of the processor's
+/// Values of which one is evicted. In the worst case each one costs a miss of the processor's
 /// caches, and these misses overlap.
 const WINDOW: usize = capacity(16, 2);
-/// Buckets in which a window is looked for, at most: an emptied stripe has few entries in many.
+/// Buckets in which a window is looked for, at most: an emptied stripe has few values in many.
 const WINDOW_BUCKETS: usize = 2 * WINDOW;
 
-struct Node<T> {
-    next: AtomicPtr<Node<T>>,
-    hash: u64,
-    live: AtomicBool,
-    uses: Uses,
-    value: T,
-}
-
-struct Stripe<T> {
-    lock: Latch<Chains<T>>,
+struct Stripe {
+    lock: Latch<Chains>,
     entries: AtomicUsize,
 }
 
 /// The state of a stripe, under its lock.
-struct Chains<T> {
+struct Chains {
     /// The buckets of the map, or the ones before while the chains have not been moved.
-    buckets: Buckets<T>,
+    buckets: Buckets,
     /// The bucket where the next window begins.
     hand: usize,
 }
 
-/// A hash map whose lookups take no lock.
-pub struct RcuHashMap<T> {
-    buckets: AtomicPtr<Unit<T>>,
+/// A hash map of counted values, whose lookups take no lock.
+pub struct RcuHashMap<T: Release> {
+    buckets: AtomicPtr<Unit>,
     /// Stripes whose chains are not in `buckets` yet.
     unmoved: AtomicUsize,
     /// The lock of a thread that replaces `buckets`.
     growing: Latch<()>,
-    stripes: Box<[Padded<Stripe<T>>]>,
+    stripes: Box<[Padded<Stripe>]>,
     clock: Clock,
     /// The stripe where the next [`evict`](Self::evict) begins.
     hand: Padded<AtomicUsize>,
-    owns: PhantomData<Box<Node<T>>>,
+    owns: PhantomData<RcuArc<T>>,
 }
 
-/// An allocated entry that is not in a map yet, so that no memory is allocated under a lock.
-pub struct Unlinked<T>(NonNull<Node<T>>, PhantomData<Box<Node<T>>>);
-
-/// A found entry, readable while the guard lives.
-pub struct Found<'g, T> {
-    node: NonNull<Node<T>>,
-    guard: PhantomData<&'g T>,
-}
-
-/// A locked bucket. Its lock covers the chains of the whole stripe.
-pub struct Bucket<'g, T> {
+/// A locked stripe.
+pub struct Bucket<'g, T: Release> {
     map: &'g RcuHashMap<T>,
     stripe: usize,
-    chains: LatchGuard<'g, Chains<T>>,
+    chains: LatchGuard<'g, Chains>,
     guard: &'g Guard,
 }
 
-impl<T> Unlinked<T> {
-    /// Creates an entry.
-    pub fn new(hash: u64, value: T) -> Self {
-        let next = AtomicPtr::new(ptr::null_mut());
-        let live = AtomicBool::new(true);
-        Self(slab::alloc(Node { next, hash, live, uses: Uses::none(), value }), PhantomData)
-    }
-}
-
-impl<T> Drop for Unlinked<T> {
-    fn drop(&mut self) {
-        // SAFETY: it came from `slab::alloc`, and has not been in a map.
-        unsafe { slab::free(self.0) };
-    }
-}
-
-impl<T: Send + Sync + 'static> Default for RcuHashMap<T> {
+impl<T: Release> Default for RcuHashMap<T> {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl<T: Send + Sync + 'static> RcuHashMap<T> {
+impl<T: Release> RcuHashMap<T> {
     /// Creates an empty map.
     pub fn new() -> Self {
         let chains = || Latch::new(Chains { buckets: Buckets::none(), hand: 0 });
@@ -191,16 +164,16 @@ impl<T: Send + Sync + 'static> RcuHashMap<T> {
         }
     }
 
-    /// Returns the first entry of this hash that `matches`. It waits only if nothing was found and
-    /// the chain was moved or not filled yet. Hashes must be spread over all their bits, and an
-    /// attacker must not be able to predict them.
+    /// Returns the first value of this hash that `matches`. It waits only if nothing was found and
+    /// a value or a chain was moved, or the bucket is not filled yet. Hashes must be spread over
+    /// all their bits, and an attacker must not be able to predict them.
     #[inline]
     pub fn find<'g>(
         &'g self,
         hash: u64,
         guard: &'g Guard,
         matches: impl Fn(&T) -> bool,
-    ) -> Option<Found<'g, T>> {
+    ) -> Option<RcuRef<'g, T>> {
         // SAFETY: RCU frees buckets after they were replaced, and the guard was pinned before the
         // load that found them.
         let head = unsafe { self.buckets().head(hash) };
@@ -218,40 +191,42 @@ impl<T: Send + Sync + 'static> RcuHashMap<T> {
         hash: u64,
         guard: &'g Guard,
         matches: &impl Fn(&T) -> bool,
-    ) -> Option<Found<'g, T>> {
+    ) -> Option<RcuRef<'g, T>> {
         self.bucket(stripe(hash), guard).find(hash, matches)
     }
 
-    /// Returns the first entry of the chain that matches, or the mark where the walk ended: null if
+    /// Returns the first value of the chain that matches, or the mark where the walk ended: null if
     /// the bucket is not filled yet.
     #[inline]
     fn search<'g>(
         &'g self,
-        head: &'g Head<T>,
+        head: &'g Head,
         hash: u64,
         _guard: &'g Guard,
         matches: &impl Fn(&T) -> bool,
-    ) -> Result<Found<'g, T>, *mut Node<T>> {
+    ) -> Result<RcuRef<'g, T>, *mut ()> {
         let mut at = head.load(Ordering::Acquire); // L, which pairs with P.
         if at.is_null() {
             return Err(at);
         }
         while !is_end(at) {
-            // SAFETY: RCU frees entries after they were unlinked, and the guard was pinned before
-            // the load that found this one.
-            let node = unsafe { &*at };
-            if node.hash == hash && matches(&node.value) {
-                node.uses.note(self.clock.now());
-                return Ok(Found { node: NonNull::from(node), guard: PhantomData });
+            // SAFETY: the chain owned a count of the value when this link was loaded, and the guard
+            // was pinned before.
+            let value: RcuRef<'g, T> = unsafe { value_at(at) };
+            let link = value.link();
+            // Relaxed: `matches` decides.
+            if link.hash.load(Ordering::Relaxed) == hash && matches(value.get()) {
+                link.uses.note(self.clock.now());
+                return Ok(value);
             }
             // Acquire: L, which pairs with P.
-            at = node.next.load(Ordering::Acquire);
+            at = link.next.load(Ordering::Acquire);
         }
         Err(at)
     }
 
-    /// Locks the bucket of `hash`. A thread may hold one bucket at a time. A map whose stripe is
-    /// full grows first.
+    /// Locks the stripe of `hash`. A thread may hold one at a time. A map whose stripe is full
+    /// grows first.
     pub fn lock<'g>(&'g self, hash: u64, guard: &'g Guard) -> Bucket<'g, T> {
         let (stripe, buckets) = (stripe(hash), self.buckets());
         if self.entries(stripe).load(Ordering::Relaxed) >= buckets.of_stripe(stripe).len() {
@@ -263,7 +238,7 @@ impl<T: Send + Sync + 'static> RcuHashMap<T> {
     /// Replaces the buckets by twice as many, unless another thread does or has done so. Each
     /// stripe moves its chains when it is locked next.
     #[cold]
-    fn grow(&self, full: Buckets<T>, guard: &Guard) {
+    fn grow(&self, full: Buckets, guard: &Guard) {
         let Ok(_growing) = self.growing.try_lock() else { return };
         if self.buckets() != full {
             return;
@@ -289,39 +264,29 @@ impl<T: Send + Sync + 'static> RcuHashMap<T> {
         bucket
     }
 
-    /// Removes every entry for which `may_go` returns true.
-    pub fn remove_if(&self, mut may_go: impl FnMut(&T) -> bool) {
-        for stripe in 0..STRIPES {
-            // The test saves a short-lived map the walk over its buckets.
-            if self.entries(stripe).load(Ordering::Relaxed) > 0 {
-                let guard = pin();
-                self.bucket(stripe, &guard).remove_if(&mut may_go);
-            }
-        }
-    }
-
-    /// Evicts up to `want` entries for which `may_go` returns true, by the rules of
-    /// [eviction](#eviction). Returns how many it evicted, which is fewer where it meets many that
-    /// may not go. It goes on where the last call stopped.
+    /// Evicts up to `want` values that have no other reference, by the rules of
+    /// [eviction](#eviction), and calls `left` with each before another thread can insert one of
+    /// its key. It returns fewer where it meets many in use. It goes on where the last call
+    /// stopped.
     ///
-    /// Locks: a stripe at a time, within.
-    pub fn evict(&self, want: usize, mut may_go: impl FnMut(&T) -> bool) -> usize {
+    /// Locks: a stripe at a time, within. The caller drops the values without a lock.
+    pub fn evict(&self, want: usize, mut left: impl FnMut(&T)) -> Vec<FinalRef<T>> {
         let guard = pin();
-        let mut gone = 0;
+        let mut gone = Vec::new();
         for _ in 0..2 * want {
-            if gone == want {
+            if gone.len() == want {
                 break;
             }
-            gone += usize::from(self.evict_one(&guard, &mut may_go));
+            gone.extend(self.evict_one(&guard, &mut left));
         }
-        self.clock.count(gone, || self.len());
+        self.clock.count(gone.len(), || self.len());
         guard.flush();
         gone
     }
 
-    /// Evicts the entry of the highest rank that may go among the next few.
-    fn evict_one<'g>(&'g self, guard: &'g Guard, may_go: &mut impl FnMut(&T) -> bool) -> bool {
-        let mut window = [const { None::<(Rank, Found<'g, T>)> }; WINDOW];
+    /// Evicts the value of the highest rank that is not in use among the next few.
+    fn evict_one<'g>(&'g self, guard: &'g Guard, left: &mut impl FnMut(&T)) -> Option<FinalRef<T>> {
+        let mut window = [const { None::<(Rank, RcuRef<'g, T>)> }; WINDOW];
         let mut room = window.iter_mut();
         for _ in 0..STRIPES {
             // Relaxed: it spreads the work, and any stripe will do.
@@ -334,13 +299,29 @@ impl<T: Send + Sync + 'static> RcuHashMap<T> {
             }
         }
         window.sort_unstable_by_key(|place| place.map(|(rank, _)| rank));
-        window.into_iter().rev().flatten().any(|(_, found)| {
-            let mut bucket = self.bucket(stripe(found.node().hash), guard);
-            found.is_live() && may_go(found.value()) && bucket.remove(found)
+        window.into_iter().rev().flatten().find_map(|(_, value)| {
+            let stripe = stripe(value.link().hash.load(Ordering::Relaxed));
+            self.bucket(stripe, guard).end_last(value, &mut *left)
         })
     }
 
-    /// Returns the number of entries: out of date at once.
+    /// Evicts every value that has no other reference, as [`evict`](Self::evict) does.
+    pub fn evict_all(&self, mut left: impl FnMut(&T)) -> Vec<FinalRef<T>> {
+        let mut gone = Vec::new();
+        for stripe in 0..STRIPES {
+            // The test saves a short-lived map the walk over its buckets.
+            if self.entries(stripe).load(Ordering::Relaxed) > 0 {
+                let guard = pin();
+                let mut bucket = self.bucket(stripe, &guard);
+                for index in bucket.chains.buckets.of_stripe(stripe) {
+                    gone.extend(bucket.chain(index).filter_map(|value| bucket.end_last(value, &mut left)));
+                }
+            }
+        }
+        gone
+    }
+
+    /// Returns the number of values: out of date at once.
     pub fn len(&self) -> usize {
         (0..STRIPES).map(|stripe| self.entries(stripe).load(Ordering::Relaxed)).sum()
     }
@@ -350,14 +331,14 @@ impl<T: Send + Sync + 'static> RcuHashMap<T> {
         self.len() == 0
     }
 
-    /// Returns the number of entries in a stripe.
+    /// Returns the number of values in a stripe.
     #[inline]
     fn entries(&self, stripe: usize) -> &AtomicUsize {
         &self.stripes[stripe].entries
     }
 
     #[inline]
-    fn buckets(&self) -> Buckets<T> {
+    fn buckets(&self) -> Buckets {
         // Acquire: G, which pairs with the Release in `grow`.
         Buckets::at_pointer(self.buckets.load(Ordering::Acquire))
     }
@@ -370,123 +351,156 @@ fn stripe(hash: u64) -> usize {
     ((hash >> 1) >> (63 - STRIPE_BITS)) as usize
 }
 
-impl<'g, T: Send + Sync + 'static> Bucket<'g, T> {
-    /// Returns the first entry of this hash that `matches`.
-    pub fn find(&self, hash: u64, matches: impl Fn(&T) -> bool) -> Option<Found<'g, T>> {
+/// Returns the value that a link leads to.
+///
+/// # Safety
+/// The link is neither null nor the end of a chain, it is one of a map of `T`, and the value stays
+/// allocated for `'g`.
+#[inline]
+unsafe fn value_at<'g, T: Release>(link: *mut ()) -> RcuRef<'g, T> {
+    // SAFETY: the caller's promise.
+    unsafe { RcuRef::at(NonNull::new_unchecked(link.cast())) }
+}
+
+/// Returns the value that a link leads to, if it is not the end of a chain.
+///
+/// # Safety
+/// As [`value_at`].
+unsafe fn value_unless_end<'g, T: Release>(link: *mut ()) -> Option<RcuRef<'g, T>> {
+    // SAFETY: the caller's promise.
+    (!link.is_null() && !is_end(link)).then(|| unsafe { value_at(link) })
+}
+
+impl<'g, T: Release> Bucket<'g, T> {
+    /// Returns the first value of this hash that `matches`.
+    pub fn find(&self, hash: u64, matches: impl Fn(&T) -> bool) -> Option<RcuRef<'g, T>> {
         self.map.search(self.head(hash), hash, self.guard, &matches).ok()
     }
 
-    /// Adds an entry.
-    pub fn insert(&mut self, new: Unlinked<T>) -> Found<'g, T> {
-        let node = ManuallyDrop::new(new).0;
-        // SAFETY: `new` owned the entry, and it is freed only after it has been in the map.
-        let entry = unsafe { node.as_ref() };
-        entry.uses.begin(self.map.clock.now());
-        let head = self.head(entry.hash);
-        entry.next.store(head.load(Ordering::Relaxed), Ordering::Relaxed);
-        // Release: P, which pairs with L.
-        head.store(node.as_ptr(), Ordering::Release);
-        self.set_entries(self.entries() + 1);
-        Found { node, guard: PhantomData }
+    /// Adds a value.
+    ///
+    /// # Panics
+    /// If the value is in a map.
+    pub fn insert(&mut self, hash: u64, new: RcuArc<T>) {
+        let value = new.as_rcu_ref();
+        assert!(value.link().claim(), "a value is in one map, and once");
+        value.link().hash.store(hash, Ordering::Relaxed);
+        value.link().uses.begin(self.map.clock.now());
+        self.link(value);
+        // The chain owns the count now.
+        RcuArc::into_raw(Some(new));
     }
 
-    /// Adds an entry, and removes the one of its hash that `matches`. Returns both.
-    pub fn replace(
-        &mut self,
-        new: Unlinked<T>,
-        matches: impl Fn(&T) -> bool,
-    ) -> (Found<'g, T>, Option<Found<'g, T>>) {
-        let new = self.insert(new);
-        let hash = new.node().hash;
-        let old = self.unlink_first(&new.node().next, |node| node.hash == hash && matches(&node.value));
-        (new, old)
+    /// Adds a value, and removes the one of its hash that `matches`.
+    pub fn replace(&mut self, hash: u64, new: RcuArc<T>, matches: impl Fn(&T) -> bool) -> Option<RcuArc<T>> {
+        let old = self.find(hash, matches);
+        self.insert(hash, new);
+        self.remove(old?)
     }
 
-    /// Removes an entry of this bucket. Returns false if it had been removed already.
-    pub fn remove(&mut self, found: Found<'g, T>) -> bool {
-        let head = self.head(found.node().hash);
-        self.unlink_first(head, |node| ptr::eq(node, found.node.as_ptr())).is_some()
+    /// Removes a value of this stripe. Returns `None` if it had been removed already.
+    pub fn remove(&mut self, value: RcuRef<'_, T>) -> Option<RcuArc<T>> {
+        // SAFETY: the chain owned a count.
+        self.take(value).then(|| unsafe { RcuArc::from_raw(value.as_ptr()) })?
     }
 
-    /// Puts the next entries of the stripe into the places of `room`, with their ranks.
-    fn look<'w>(&mut self, room: &mut impl Iterator<Item = &'w mut Option<(Rank, Found<'g, T>)>>)
+    /// Removes a value of this stripe if it has no other reference, and calls `left` with it. The
+    /// caller drops it without the lock.
+    pub fn end_last(&mut self, value: RcuRef<'_, T>, left: impl FnOnce(&T)) -> Option<FinalRef<T>> {
+        if !self.holds(value) {
+            return None;
+        }
+        // SAFETY: the chain owns a count, which this gives up.
+        let last = unsafe { value.end_last() }?;
+        self.take(value);
+        left(last.get());
+        Some(last)
+    }
+
+    /// Returns whether a value is in a chain of this stripe. No other thread changes that.
+    fn holds(&self, value: RcuRef<'_, T>) -> bool {
+        let hash = value.link().hash.load(Ordering::Relaxed);
+        stripe(hash) == self.stripe
+            && self.chain(self.chains.buckets.index(hash)).any(|there| there.ptr_eq(value))
+    }
+
+    /// Takes a value out of its chain, and the count of the chain passes to the caller. Returns
+    /// false if it is in no chain of this stripe.
+    fn take(&mut self, value: RcuRef<'_, T>) -> bool {
+        let taken = self.unlink(value);
+        if taken {
+            value.link().release();
+        }
+        taken
+    }
+
+    /// Puts the next values of the stripe into the places of `room`, with their ranks.
+    fn look<'w>(&mut self, room: &mut impl Iterator<Item = &'w mut Option<(Rank, RcuRef<'g, T>)>>)
     where
         'g: 'w,
-        T: 'w,
     {
         let buckets = self.chains.buckets.of_stripe(self.stripe);
         let now = self.map.clock.now();
         for _ in 0..WINDOW_BUCKETS.min(buckets.len()) {
             self.chains.hand = (self.chains.hand + 1) & (buckets.len() - 1);
-            for found in self.chain(buckets.start + self.chains.hand) {
+            for value in self.chain(buckets.start + self.chains.hand) {
                 let Some(place) = room.next() else { return };
-                *place = Some((found.node().uses.rank(now), found));
+                *place = Some((value.link().uses.rank(now), value));
             }
         }
     }
 
-    /// Removes every entry of the stripe for which `may_go` returns true.
-    fn remove_if(&mut self, may_go: &mut impl FnMut(&T) -> bool) {
-        for index in self.chains.buckets.of_stripe(self.stripe) {
-            for found in self.chain(index) {
-                if may_go(found.value()) {
-                    self.remove(found);
-                }
-            }
-        }
-    }
-
-    /// Returns the entries of bucket `index` of the stripe. One that is moved or removed meanwhile
+    /// Returns the values of bucket `index` of the stripe. One that is moved or removed meanwhile
     /// does not hide the rest.
-    fn chain(&self, index: usize) -> impl Iterator<Item = Found<'g, T>> + use<'g, T> {
+    fn chain(&self, index: usize) -> impl Iterator<Item = RcuRef<'g, T>> + use<'g, T> {
         // SAFETY: the lock keeps the buckets, and the caller passes an index below their number.
-        let head = unsafe { self.chains.buckets.at(index) };
-        let mut at = head.load(Ordering::Relaxed);
+        let mut at = unsafe { self.chains.buckets.at(index) }.load(Ordering::Relaxed);
         std::iter::from_fn(move || {
-            let node = NonNull::new(at).filter(|_| !is_end(at))?;
-            let found = Found { node, guard: PhantomData };
-            // Under the lock, a chain holds only entries that are not retired, and the guard keeps
-            // entries that this thread removes meanwhile.
-            at = found.node().next.load(Ordering::Relaxed);
-            Some(found)
+            // SAFETY: under the lock, a chain owns a count of each of its values, and the guard
+            // keeps values that this thread removes meanwhile.
+            let value: RcuRef<'g, T> = unsafe { value_unless_end(at) }?;
+            at = value.link().next.load(Ordering::Relaxed);
+            Some(value)
         })
     }
 
-    /// Unlinks the first entry `is` of a chain of this stripe, from `link` on, and retires it.
-    fn unlink_first(
-        &mut self,
-        mut link: &AtomicPtr<Node<T>>,
-        is: impl Fn(&Node<T>) -> bool,
-    ) -> Option<Found<'g, T>> {
+    /// Links a value at the head of the chain of its hash.
+    fn link(&mut self, value: RcuRef<'_, T>) {
+        let link = value.link();
+        let head = self.head(link.hash.load(Ordering::Relaxed));
+        // Release: P, since a reader may come by this link from the chain where the value was.
+        link.next.store(head.load(Ordering::Relaxed), Ordering::Release);
+        // Release: P, which pairs with L.
+        head.store(value.as_ptr().cast(), Ordering::Release);
+        self.count(1);
+    }
+
+    /// Takes a value out of its chain. Returns false if it is in no chain of this stripe.
+    fn unlink(&mut self, value: RcuRef<'_, T>) -> bool {
+        let hash = value.link().hash.load(Ordering::Relaxed);
+        if stripe(hash) != self.stripe {
+            return false;
+        }
+        let mut link: &AtomicPtr<()> = self.head(hash);
         loop {
-            let at = link.load(Ordering::Relaxed);
-            if is_end(at) {
-                return None;
-            }
-            // SAFETY: under the lock, a chain holds only entries that are not retired.
-            let node = unsafe { &*at };
-            if is(node) {
-                // Release: V, which pairs with the Acquire in `is_live`.
-                node.live.store(false, Ordering::Release);
-                // Release: P for the entries behind, which a reader may first meet through this
+            // SAFETY: under the lock, a chain owns a count of each of its values.
+            let at = unsafe { value_unless_end::<T>(link.load(Ordering::Relaxed)) };
+            let Some(at) = at else { return false };
+            if at.ptr_eq(value) {
+                // Release: P for the values behind, which a reader may first meet through this
                 // link.
-                link.store(node.next.load(Ordering::Relaxed), Ordering::Release);
-                self.set_entries(self.entries() - 1);
-                let node = NonNull::from(node);
-                // SAFETY: `T: Send + 'static`, so any thread may drop it at any later time. New
-                // readers cannot find it, and the lock lets one thread unlink it. It came from
-                // `slab::alloc`.
-                unsafe { self.guard.defer(move || slab::free(node)) };
-                return Some(Found { node, guard: PhantomData });
+                link.store(at.link().next.load(Ordering::Relaxed), Ordering::Release);
+                self.count(-1);
+                return true;
             }
-            link = &node.next;
+            link = &at.link().next;
         }
     }
 
     /// Moves the chains of the stripe to `new`, which has twice as many buckets (rule 6). The
     /// thread that moves the last stripe retires the old buckets.
     #[cold]
-    fn move_to(&mut self, new: Buckets<T>) {
+    fn move_to(&mut self, new: Buckets) {
         let old = self.chains.buckets;
         let mut from = old.of_stripe(self.stripe);
         let mut to = new.of_stripe(self.stripe);
@@ -494,12 +508,13 @@ impl<'g, T: Send + Sync + 'static> Bucket<'g, T> {
             // SAFETY: the buckets have not been replaced, and these are their own.
             let heads = [low, high].map(|index| unsafe { new.at(index) });
             let mut chains = heads.map(end_of);
-            for found in from.next().into_iter().flat_map(|index| self.chain(index)) {
-                let chain = &mut chains[new.index(found.node().hash) & 1];
-                // Release: P. A reader on the old chain comes by this link to entries of the new
+            for value in from.next().into_iter().flat_map(|index| self.chain(index)) {
+                let link = value.link();
+                let chain = &mut chains[new.index(link.hash.load(Ordering::Relaxed)) & 1];
+                // Release: P. A reader on the old chain comes by this link to values of the new
                 // one.
-                found.node().next.store(*chain, Ordering::Release);
-                *chain = found.node.as_ptr();
+                link.next.store(*chain, Ordering::Release);
+                *chain = value.as_ptr().cast();
             }
             for (head, chain) in heads.into_iter().zip(chains) {
                 // Release: P, which pairs with L.
@@ -515,66 +530,41 @@ impl<'g, T: Send + Sync + 'static> Bucket<'g, T> {
     }
 
     #[inline]
-    fn head(&self, hash: u64) -> &'g Head<T> {
+    fn head(&self, hash: u64) -> &'g Head {
+        assert!(stripe(hash) == self.stripe, "the stripe of another hash is locked");
         // SAFETY: the guard, borrowed for `'g`, keeps them, and a locked stripe has buckets.
         unsafe { self.chains.buckets.head(hash) }
     }
 
-    #[inline]
-    fn entries(&self) -> usize {
-        self.map.entries(self.stripe).load(Ordering::Relaxed)
-    }
-
-    fn set_entries(&self, entries: usize) {
-        self.map.entries(self.stripe).store(entries, Ordering::Relaxed);
+    /// Adds to the number of values in the stripe.
+    fn count(&self, change: isize) {
+        let entries = self.map.entries(self.stripe);
+        entries.store(entries.load(Ordering::Relaxed).wrapping_add_signed(change), Ordering::Relaxed);
     }
 }
 
-impl<'g, T> Found<'g, T> {
-    /// Returns the value.
-    #[inline]
-    pub fn value(self) -> &'g T {
-        &self.node().value
-    }
-
-    /// Returns whether the entry is still in the map.
-    #[inline]
-    pub fn is_live(self) -> bool {
-        // Acquire: V, which pairs with the Release before the unlinking.
-        self.node().live.load(Ordering::Acquire)
-    }
-
-    #[inline]
-    fn node(self) -> &'g Node<T> {
-        // SAFETY: the guard, borrowed for `'g`, keeps the entry (rule 8).
-        unsafe { self.node.as_ref() }
+impl<T: Release> fmt::Debug for RcuHashMap<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RcuHashMap").finish_non_exhaustive()
     }
 }
 
-impl<T> Clone for Found<'_, T> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<T> Copy for Found<'_, T> {}
-
-impl<T> Drop for RcuHashMap<T> {
+impl<T: Release> Drop for RcuHashMap<T> {
     fn drop(&mut self) {
         // Relaxed: the owner of `&mut self` has synchronised with every user.
-        let current = Buckets::<T>::at_pointer(self.buckets.load(Ordering::Relaxed));
+        let current = Buckets::at_pointer(self.buckets.load(Ordering::Relaxed));
         let mut old = Buckets::none();
         for (stripe, state) in self.stripes.iter().enumerate() {
             let buckets = state.lock.lock().unwrap_or_else(PoisonError::into_inner).buckets;
             for index in buckets.of_stripe(stripe) {
                 // SAFETY: lookups borrow the map, so the buckets have no other user.
                 let mut at = unsafe { buckets.at(index) }.load(Ordering::Relaxed);
-                while let Some(node) = NonNull::new(at).filter(|_| !is_end(at)) {
-                    // SAFETY: entries in a chain came from `slab::alloc` and are not retired.
-                    unsafe {
-                        at = node.as_ref().next.load(Ordering::Relaxed);
-                        slab::free(node);
-                    }
+                // SAFETY: the chain owns a count of each of its values, and gives it up below.
+                while let Some(value) = unsafe { value_unless_end::<T>(at) } {
+                    at = value.link().next.load(Ordering::Relaxed);
+                    value.link().release();
+                    // SAFETY: as above.
+                    drop(unsafe { RcuArc::from_raw(value.as_ptr()) });
                 }
             }
             if buckets != current {
@@ -586,7 +576,7 @@ impl<T> Drop for RcuHashMap<T> {
             old.free();
             current.free();
         }
-        // The values may have retired as much memory as the whole map held.
+        // The values have retired as much memory as the whole map held.
         pin().flush();
     }
 }

@@ -5,91 +5,103 @@
 
 use extern4_sync::model::race_many;
 use extern4_sync::rcu::pin;
-use extern4_sync::rcu_arc::Release;
-use extern4_sync::rcu_arc_map::RcuArcMap;
-use extern4_sync::rcu_hash_map::{RcuHashMap, Unlinked};
+use extern4_sync::rcu_arc::{First, RcuArc, RcuRef, Release};
+use extern4_sync::rcu_hash_map::RcuHashMap;
 
 const THREADS: usize = 8;
 
 /// The thread that made a value.
 struct Maker(usize);
 
-impl Release for Maker {}
+impl Release for Maker {
+    type Link = First;
+}
+
+type Map = RcuHashMap<Maker>;
+
+fn insert(map: &Map, hash: u64, index: usize) {
+    map.lock(hash, &pin()).insert(hash, RcuArc::new(Maker(index)));
+}
+
+/// Creates a map with a value of hash 0.
+fn map_of_one() -> Map {
+    let map = Map::new();
+    insert(&map, 0, 0);
+    map
+}
 
 #[test]
-fn threads_never_hold_two_entries_of_a_key() {
+fn threads_never_hold_two_values_of_a_key() {
     race_many(
         THREADS,
-        RcuArcMap::new,
-        |table, index| {
-            let key = index as u64 % 3;
-            let first = table.find_or_insert(key, Maker(index)).0;
+        Map::new,
+        |map, index| {
+            let hash = (index as u64 % 3) << 62;
             let guard = pin();
-            let again = table.get(key, &guard);
-            // Referenced entries are in the map, except for key 0, which is removed by name.
-            assert!(key == 0 || again.is_some_and(|again| again.0 == first.0));
-            drop(guard);
+            let mut bucket = map.lock(hash, &guard);
+            let first = bucket.find(hash, |_| true).and_then(RcuRef::try_upgrade);
+            let first = first.unwrap_or_else(|| {
+                let new = RcuArc::new(Maker(index));
+                bucket.insert(hash, new.clone());
+                new
+            });
+            drop(bucket);
+            let again = map.find(hash, &guard, |_| true);
+            // Referenced values are in the map, except for hash 0, which is removed by name.
+            assert!(hash == 0 || again.is_some_and(|again| again.ptr_eq(first.as_rcu_ref())));
             if index == 0 {
-                table.remove(key, &first);
+                map.lock(hash, &guard).remove(first.as_rcu_ref());
             }
-            table.evict(2);
+            drop(guard);
+            drop(map.evict(2, |_| ()));
             drop(first);
         },
-        |table| {
-            while table.evict(2) > 0 {}
-            assert!(
-                (0..3).all(|key| table.get(key, &pin()).is_none()),
-                "entries without references can be evicted"
-            );
+        |map| {
+            while !map.evict(2, |_| ()).is_empty() {}
+            assert!(map.is_empty(), "values without references can be evicted");
         },
     );
 }
 
 #[test]
-fn threads_always_find_an_entry_while_the_map_grows() {
+fn threads_always_find_a_value_while_the_map_grows_and_others_move() {
     race_many(
         THREADS,
         || {
-            let table = RcuHashMap::new();
-            table.lock(0, &pin()).insert(Unlinked::new(0, 0usize));
-            table
+            let map = map_of_one();
+            // Before the value in its chain.
+            let moved = RcuArc::new(Maker(9));
+            map.lock(1, &pin()).insert(1, moved.clone());
+            (map, moved)
         },
-        |table, index| {
-            if index < 4 {
-                let hash = (index as u64 + 1) << 61;
-                table.lock(hash, &pin()).insert(Unlinked::new(hash, index));
-            } else {
-                let guard = pin();
-                let found = table.find(0, &guard, |_| true).expect("there is always one");
-                assert_eq!(*found.value(), 0);
+        |(map, moved), index| match index {
+            0..3 => insert(map, (index as u64 + 1) << 61, index),
+            3 => {
+                let moved = map.lock(1, &pin()).remove(moved.as_rcu_ref()).unwrap();
+                map.lock(1 << 63, &pin()).insert(1 << 63, moved);
+            }
+            _ => {
+                let found = map.find(0, &pin(), |_| true).expect("there is always one").0;
+                assert_eq!(found, 0);
             }
         },
-        |table| assert_eq!(table.len(), 5),
+        |(map, _)| assert_eq!(map.len(), 5),
     );
 }
 
 #[test]
-fn threads_always_find_an_entry_that_is_replaced() {
+fn threads_always_find_a_value_that_is_replaced() {
     race_many(
         THREADS,
-        || {
-            let table = RcuHashMap::new();
-            table.lock(0, &pin()).insert(Unlinked::new(0, 0usize));
-            table
-        },
-        |table, index| {
+        map_of_one,
+        |map, index| {
             if index < 3 {
-                let guard = pin();
-                let mut bucket = table.lock(0, &guard);
-                let old = bucket.find(0, |_| true).expect("there is always one");
-                bucket.insert(Unlinked::new(0, index + 1));
-                bucket.remove(old);
+                let new = RcuArc::new(Maker(index + 1));
+                map.lock(0, &pin()).replace(0, new, |_| true).expect("there is always one");
             } else {
-                let guard = pin();
-                let found = table.find(0, &guard, |_| true).expect("there is always one");
-                assert!(*found.value() <= 3);
+                assert!(map.find(0, &pin(), |_| true).expect("there is always one").0 <= 3);
             }
         },
-        |table| assert_eq!(table.len(), 1),
+        |map| assert_eq!(map.len(), 1),
     );
 }

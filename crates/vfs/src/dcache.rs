@@ -62,8 +62,8 @@ use std::sync::Arc;
 
 use extern4_sync::lock_order::{Ordered, Rank, Ranked};
 use extern4_sync::rcu::{Guard, pin};
-use extern4_sync::rcu_arc::{AtomicRcuArc, FinalRef, RcuArc, RcuRef};
-use extern4_sync::rcu_hash_map::{Bucket, Found, RcuHashMap, Unlinked};
+use extern4_sync::rcu_arc::{FinalRef, RcuArc, RcuRef};
+use extern4_sync::rcu_hash_map::RcuHashMap;
 use extern4_sync::thread_counter::IdAllocator;
 
 use crate::dentry::Dentry;
@@ -76,7 +76,7 @@ use crate::lock::WaitQueues;
 use crate::name::{Scanned, in_directory, new_seed, spread};
 
 pub(crate) struct DentryCache {
-    table: RcuHashMap<AtomicRcuArc<Dentry>>,
+    table: RcuHashMap<Dentry>,
     /// Where the inode of an evicted dentry is.
     inodes: Arc<InodeCache>,
     lookups: KeyLocks,
@@ -85,8 +85,8 @@ pub(crate) struct DentryCache {
     ids: IdAllocator,
 }
 
-/// Bytes of a dentry, with its count and the links of the table.
-const DENTRY_BYTES: u64 = size_of::<Dentry>() as u64 + 96;
+/// Bytes of a dentry, with its count, its link and its part of the table.
+const DENTRY_BYTES: u64 = RcuArc::<Dentry>::BYTES as u64 + 16;
 
 /// The binding of a name at one moment, as a reader found it.
 #[derive(Clone, Copy)]
@@ -313,10 +313,6 @@ pub(crate) enum CachedName {
     Unknown,
 }
 
-/// Dentries that no thread can find any more; dropped when no lock is held.
-#[derive(Default)]
-struct Dropped(Vec<FinalRef<Dentry>>);
-
 impl DentryCache {
     /// Returns a cache within the budget of `inodes`. An evicted dentry takes its inode out of
     /// `inodes` unless that is in use.
@@ -364,20 +360,8 @@ impl DentryCache {
     fn probe<'g>(&'g self, parent: u64, name: &Scanned<'_>, guard: &'g Guard) -> Option<DcacheEntry<'g>> {
         let seen = Cell::new(None);
         let hash = in_directory(parent, name.hash);
-        let found = self.table.find(hash, guard, |entry| has_key(entry, (parent, name), guard, &seen))?;
-        DcacheEntry::new(found.value().load(guard)?, seen.get()?)
-    }
-
-    /// Like [`probe`](Self::probe), in a locked bucket.
-    fn probe_locked<'g>(
-        bucket: &Bucket<'g, AtomicRcuArc<Dentry>>,
-        key: Key<'_>,
-        guard: &'g Guard,
-    ) -> Option<(Found<'g, AtomicRcuArc<Dentry>>, Option<SeenState>)> {
-        let seen = Cell::new(None);
-        let found =
-            bucket.find(key.hash(), |entry| has_key(entry, (key.parent.id(), &key.name), guard, &seen))?;
-        Some((found, seen.get()))
+        let dentry = self.table.find(hash, guard, |dentry| has_key(dentry, (parent, name), guard, &seen))?;
+        DcacheEntry::new(dentry, seen.get()?)
     }
 
     /// Returns whether the cache has the name, hidden or not, as of some moment of this call.
@@ -401,22 +385,19 @@ impl DentryCache {
     /// Like [`find`](Self::find), under the lock of the bucket: a name that it does not find is not
     /// in the cache. Without the lock, another thread could have just inserted it.
     pub(crate) fn find_locked(&self, key: Key<'_>) -> CachedName {
-        let (held, is_visible) = {
+        let seen = Cell::new(None);
+        let held = {
             let guard = pin();
             let bucket = self.table.lock(key.hash(), &guard);
-            let Some((found, seen)) = Self::probe_locked(&bucket, key, &guard) else {
-                return CachedName::Unknown;
-            };
-            let held = found.value().load(&guard).and_then(RcuRef::try_upgrade);
-            // The state after the reference: see `Dentry::unbind`.
-            let is_visible = |held: &RcuArc<Dentry>| {
-                seen.is_some_and(|seen| !seen.is_hidden() && held.state.is_still(seen))
-            };
-            let is_visible = held.as_ref().is_some_and(is_visible);
-            (held, is_visible)
+            let is = |dentry: &Dentry| has_key(dentry, (key.parent.id(), &key.name), &guard, &seen);
+            bucket.find(key.hash(), is).and_then(RcuRef::try_upgrade)
         };
-        match held {
-            Some(dentry) if is_visible => CachedName::Known(dentry),
+        // The state after the reference: see `Dentry::unbind`.
+        let is_visible =
+            |held: &RcuArc<Dentry>, seen: SeenState| !seen.is_hidden() && held.state.is_still(seen);
+        match (held, seen.get()) {
+            (None, _) => CachedName::Unknown,
+            (Some(dentry), Some(seen)) if is_visible(&dentry, seen) => CachedName::Known(dentry),
             _ => CachedName::Hidden,
         }
     }
@@ -515,18 +496,12 @@ impl DentryCache {
     /// Puts the dentry of a name into the cache. If the name is in the cache, the caller has it
     /// locked and hidden, and its dentry leaves.
     pub(crate) fn put(&self, key: Key<'_>, dentry: RcuArc<Dentry>) {
-        let new = Unlinked::new(key.hash(), AtomicRcuArc::new(Some(dentry)));
-        let guard = pin();
-        let mut bucket = self.table.lock(key.hash(), &guard);
-        let is_it = |entry: &AtomicRcuArc<Dentry>| {
-            has_key(entry, (key.parent.id(), &key.name), &guard, &Cell::new(None))
+        let replaced = {
+            let guard = pin();
+            let is = |dentry: &Dentry| dentry.has_key(key.parent.id(), &key.name, &guard);
+            self.table.lock(key.hash(), &guard).replace(key.hash(), dentry, is)
         };
-        let (_, old) = bucket.replace(new, is_it);
-        drop(bucket);
-        let (is_more, replaced) = (old.is_none(), old.and_then(|old| old.value().take()));
-        drop(guard);
-        drop(replaced);
-        if is_more {
+        if replaced.is_none() {
             self.inodes.account().add(DENTRY_BYTES);
             self.make_room();
         }
@@ -536,23 +511,18 @@ impl DentryCache {
     /// caller pays for much more than it adds.
     fn make_room(&self) {
         if self.inodes.account().excess() > 0 {
-            let mut dropped = Dropped::default();
-            self.table.evict(2, |entry| dropped.evict(entry));
-            let evicted = dropped.end(&self.inodes);
-            self.inodes.account().sub(evicted as u64 * DENTRY_BYTES);
+            self.end(self.table.evict(2, |dentry| dentry.state.evict()));
         }
     }
 
     /// Removes a name from the cache. Locks: the name, hidden.
     fn remove(&self, key: Key<'_>) {
-        let guard = pin();
-        let mut bucket = self.table.lock(key.hash(), &guard);
-        let removed = Self::probe_locked(&bucket, key, &guard).and_then(|(found, _)| {
-            bucket.remove(found);
-            found.value().take()
-        });
-        drop(bucket);
-        drop(guard);
+        let removed = {
+            let guard = pin();
+            let mut bucket = self.table.lock(key.hash(), &guard);
+            let is = |dentry: &Dentry| dentry.has_key(key.parent.id(), &key.name, &guard);
+            bucket.find(key.hash(), is).and_then(|found| bucket.remove(found))
+        };
         if removed.is_some() {
             self.inodes.account().sub(DENTRY_BYTES);
         }
@@ -568,15 +538,22 @@ impl DentryCache {
     pub(crate) fn shrink(&self) {
         // Parents become free when their children have gone, so rounds go on while they find
         // something.
-        loop {
-            let mut dropped = Dropped::default();
-            self.table.remove_if(|entry| dropped.evict(entry));
-            let evicted = dropped.end(&self.inodes);
-            if evicted == 0 {
-                return;
+        while self.end(self.table.evict_all(|dentry| dentry.state.evict())) > 0 {}
+    }
+
+    /// Drops evicted dentries, and takes their inodes out of the cache unless these are in use.
+    /// Returns the number of dentries.
+    fn end(&self, dentries: Vec<FinalRef<Dentry>>) -> usize {
+        let evicted = dentries.len();
+        for dentry in dentries {
+            let ino = dentry.get().inode().map(Inode::ino);
+            drop(dentry);
+            if let Some(ino) = ino {
+                self.inodes.evict_unused(ino);
             }
-            self.inodes.account().sub(evicted as u64 * DENTRY_BYTES);
         }
+        self.inodes.account().sub(evicted as u64 * DENTRY_BYTES);
+        evicted
     }
 
     /// Returns the number of dentries in memory.
@@ -585,41 +562,14 @@ impl DentryCache {
     }
 }
 
-impl Dropped {
-    /// Takes an unused dentry: it has no caller, no child and no mount.
-    fn evict(&mut self, entry: &AtomicRcuArc<Dentry>) -> bool {
-        let last = entry.take_if_last();
-        let evicted = last.is_some();
-        last.iter().for_each(|last| last.get().state.evict());
-        self.0.extend(last);
-        evicted
-    }
-
-    /// Drops the dentries, and takes their inodes out of the cache unless these are in use.
-    /// Returns the number of dentries.
-    fn end(self, inodes: &InodeCache) -> usize {
-        let evicted = self.0.len();
-        for dentry in self.0 {
-            let ino = dentry.get().inode().map(Inode::ino);
-            drop(dentry);
-            if let Some(ino) = ino {
-                inodes.evict_unused(ino);
-            }
-        }
-        evicted
-    }
-}
-
-/// Returns whether the dentry of an entry has this key, and puts the state that it had before into
-/// `seen`.
+/// Returns whether a dentry has this key, and puts the state that it had before into `seen`.
 #[inline]
 fn has_key(
-    entry: &AtomicRcuArc<Dentry>,
+    dentry: &Dentry,
     (parent, name): (u64, &Scanned<'_>),
     guard: &Guard,
     seen: &Cell<Option<SeenState>>,
 ) -> bool {
-    let Some(dentry) = entry.load(guard) else { return false };
-    seen.set(Some(dentry.get().state.load()));
-    dentry.get().has_key(parent, name, guard)
+    seen.set(Some(dentry.state.load()));
+    dentry.has_key(parent, name, guard)
 }

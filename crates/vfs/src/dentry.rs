@@ -25,7 +25,7 @@ use std::fmt;
 
 use extern4_sync::primitive::{AtomicU64, Ordering, thread};
 use extern4_sync::rcu::{Guard, pin};
-use extern4_sync::rcu_arc::{AtomicRcuArc, RcuArc, RcuRef, Release};
+use extern4_sync::rcu_arc::{AtomicRcuArc, First, RcuArc, RcuRef, Release};
 
 use crate::dentry_state::DentryState;
 use crate::inode::Inode;
@@ -235,6 +235,8 @@ pub(crate) fn is_ancestor(above: &RcuArc<Dentry>, below: &RcuArc<Dentry>) -> boo
 }
 
 impl Release for Dentry {
+    type Link = First;
+
     fn release(&self) {
         if let Some(inode) = self.inode.take() {
             inode.forget_alias(self.id);

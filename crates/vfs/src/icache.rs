@@ -23,8 +23,8 @@ use extern4_sync::per_thread::PerThread;
 use extern4_sync::percpu::Padded;
 use extern4_sync::primitive::{AtomicU64, Ordering};
 use extern4_sync::rcu::pin;
-use extern4_sync::rcu_arc::{AtomicRcuArc, RcuArc};
-use extern4_sync::rcu_hash_map::{RcuHashMap, Unlinked};
+use extern4_sync::rcu_arc::RcuArc;
+use extern4_sync::rcu_hash_map::RcuHashMap;
 use extern4_sync::thread_refcount::ThreadRefcount;
 
 use crate::errno::{Errno, Result};
@@ -33,7 +33,7 @@ use crate::inode::{FsRef, Inode, NewInode, Served};
 use crate::key_locks::KeyLocks;
 
 pub(crate) struct InodeCache {
-    table: RcuHashMap<CachedInode>,
+    table: RcuHashMap<Inode>,
     being_read: KeyLocks,
     /// The memory of inodes and dentries.
     account: CacheAccount,
@@ -47,13 +47,8 @@ pub(crate) struct InodeCache {
     reads: AtomicU64,
 }
 
-/// Bytes of an inode that are in none of its types: the links of the table, the reference count.
-const OVERHEAD_BYTES: u64 = 48;
-
-struct CachedInode {
-    ino: u64,
-    inode: AtomicRcuArc<Inode>,
-}
+/// Bytes of an inode in the buckets of the table.
+const OVERHEAD_BYTES: u64 = 16;
 
 /// Spreads inode numbers, which come in runs, over the buckets.
 fn hash(ino: u64) -> u64 {
@@ -70,7 +65,7 @@ impl InodeCache {
             table: RcuHashMap::new(),
             being_read: KeyLocks::new(),
             account,
-            inode_bytes: (size_of::<CachedInode>() + size_of::<Inode>() + fs_bytes) as u64 + OVERHEAD_BYTES,
+            inode_bytes: (RcuArc::<Inode>::BYTES + fs_bytes) as u64 + OVERHEAD_BYTES,
             fs: PerThread::new(),
             unlinked,
             reads: AtomicU64::new(0),
@@ -79,8 +74,7 @@ impl InodeCache {
 
     fn find(&self, ino: u64) -> Option<RcuArc<Inode>> {
         let guard = pin();
-        let entry = self.table.find(hash(ino), &guard, |entry| entry.ino == ino)?;
-        entry.value().inode.load(&guard)?.try_upgrade()
+        self.table.find(hash(ino), &guard, |inode| inode.ino() == ino)?.try_upgrade()
     }
 
     /// Like [`find`](Self::find), under the lock of the bucket. Without the lock, it could miss an
@@ -88,7 +82,7 @@ impl InodeCache {
     fn find_locked(&self, ino: u64) -> Option<RcuArc<Inode>> {
         let guard = pin();
         let bucket = self.table.lock(hash(ino), &guard);
-        bucket.find(hash(ino), |entry| entry.ino == ino)?.value().inode.load(&guard)?.try_upgrade()
+        bucket.find(hash(ino), |inode| inode.ino() == ino)?.try_upgrade()
     }
 
     /// Returns inode `ino`, read from `fs` if it is not in memory.
@@ -144,24 +138,17 @@ impl InodeCache {
         let hash = hash(ino);
         let guard = pin();
         let mut bucket = self.table.lock(hash, &guard);
-        let old = bucket.find(hash, |entry| entry.ino == ino);
-        let holds = |inode: &RcuArc<Inode>| {
-            old.and_then(|old| old.value().inode.load(&guard))
-                .is_some_and(|there| there.ptr_eq(inode.as_rcu_ref()))
-        };
+        let old = bucket.find(hash, |inode| inode.ino() == ino);
+        let is_there = old.is_some_and(|old| old.ptr_eq(inode.as_rcu_ref()));
         let mut replaced = None;
         // Another inode may have the number already, if this one has gone for good.
-        if linked != holds(inode) {
+        if linked != is_there {
             if linked {
-                bucket.insert(Unlinked::new(
-                    hash,
-                    CachedInode { ino, inode: AtomicRcuArc::new(Some(inode.clone())) },
-                ));
+                bucket.insert(hash, inode.clone());
                 self.account.add(self.inode_bytes);
             }
-            if let Some(old) = old {
-                bucket.remove(old);
-                replaced = old.value().inode.take();
+            replaced = old.and_then(|old| bucket.remove(old));
+            if replaced.is_some() {
                 self.account.sub(self.inode_bytes);
             }
         }
@@ -177,12 +164,11 @@ impl InodeCache {
         let hash = hash(ino);
         let guard = pin();
         let mut bucket = self.table.lock(hash, &guard);
-        let last = bucket.find(hash, |entry| entry.ino == ino).and_then(|found| {
-            let last = found.value().inode.take_if_last()?;
-            bucket.remove(found);
+        let found = bucket.find(hash, |inode| inode.ino() == ino);
+        let last = found.and_then(|found| bucket.end_last(found, |_| ()));
+        if last.is_some() {
             self.account.sub(self.inode_bytes);
-            Some(last)
-        });
+        }
         drop(bucket);
         drop(guard);
         // An evicted inode calls its file system, which must not happen under the bucket's lock.
@@ -192,8 +178,7 @@ impl InodeCache {
     /// Evicts up to `want` unused inodes, after a thread has inserted one by its number alone. The
     /// inodes of dentries leave with these.
     pub(crate) fn evict(&self, want: usize) {
-        let mut evicted = Vec::new();
-        self.table.evict(want, |entry| evict(entry, &mut evicted));
+        let evicted = self.table.evict(want, |_| ());
         self.account.sub(evicted.len() as u64 * self.inode_bytes);
     }
 
@@ -204,8 +189,7 @@ impl InodeCache {
 
     /// Drops every unused inode.
     pub(crate) fn shrink(&self) {
-        let mut evicted = Vec::new();
-        self.table.remove_if(|entry| evict(entry, &mut evicted));
+        let evicted = self.table.evict_all(|_| ());
         self.account.sub(evicted.len() as u64 * self.inode_bytes);
     }
 
@@ -218,11 +202,4 @@ impl InodeCache {
     pub(crate) fn reads(&self) -> u64 {
         self.reads.load(Ordering::Relaxed)
     }
-}
-
-fn evict(entry: &CachedInode, evicted: &mut Vec<extern4_sync::rcu_arc::FinalRef<Inode>>) -> bool {
-    let last = entry.inode.take_if_last();
-    let gone = last.is_some();
-    evicted.extend(last);
-    gone
 }

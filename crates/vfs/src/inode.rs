@@ -35,7 +35,7 @@ use extern4_sync::lock_order::{Ordered, Rank};
 use extern4_sync::percpu::Padded;
 use extern4_sync::primitive::{AtomicBool, Ordering};
 use extern4_sync::rcu::{Guard, pin};
-use extern4_sync::rcu_arc::Release;
+use extern4_sync::rcu_arc::{Last, Release};
 use extern4_sync::slab::SlabBox;
 use extern4_sync::thread_refcount::ThreadRefcount;
 
@@ -566,6 +566,8 @@ pub(crate) enum AttributesGuard<'a> {
 }
 
 impl Release for Inode {
+    type Link = Last;
+
     fn release(&self) {
         let fs = lock::lock(&self.attributes).take();
         if let Some(served) = fs {

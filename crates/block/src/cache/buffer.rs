@@ -10,22 +10,23 @@ use std::ops::{Deref, Range};
 use extern4_sync::closable_refcount::ClosableRefcount;
 use extern4_sync::primitive::{AtomicU32, AtomicU64, OnceLock};
 use extern4_sync::rcu::Guard;
-use extern4_sync::rcu_arc::{RcuArc, Release};
+use extern4_sync::rcu_arc::{First, RcuArc, Release};
 use extern4_sync::slab::Bytes;
 
 use super::dirty_buffer::{DirtyBuffer, DirtyContents, Snapshot, SnapshotState, Unsealed};
 use crate::{Error, Result};
 
-/// One block in memory.
+/// One block in memory. Its link in the table and the first two fields fill a line: a hit reads no
+/// other, unless it asks for the flags.
 #[repr(C)]
 pub(super) struct Block {
-    pub(super) number: u64,
-    pub(super) flags: AtomicU32,
+    /// The newest contents, once the block has been changed.
+    pub(super) dirty: std::sync::OnceLock<Box<DirtyBuffer>>,
     /// The bytes read from the device, or the error. Empty while the block is being read. Only the
     /// cache sees it empty or failed.
     pub(super) loaded: OnceLock<Result<Bytes, Box<Error>>>,
-    /// The newest contents, once the block has been changed.
-    pub(super) dirty: std::sync::OnceLock<Box<DirtyBuffer>>,
+    pub(super) flags: AtomicU32,
+    pub(super) number: u64,
     pub(super) tag: AtomicU64,
     /// Made at the first use.
     sharers: std::sync::OnceLock<Box<ClosableRefcount>>,
@@ -133,7 +134,9 @@ impl Block {
     }
 }
 
-impl Release for Block {}
+impl Release for Block {
+    type Link = First;
+}
 
 impl fmt::Debug for Block {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -10,6 +10,8 @@ struct Watched {
 }
 
 impl Release for Watched {
+    type Link = First;
+
     fn release(&self) {
         self.released.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
     }
@@ -37,23 +39,11 @@ fn the_last_drop_releases_at_once_and_readers_still_see_the_value() {
     assert!(seen.try_upgrade().is_none() && is(&seen.released, 1));
 }
 
-#[test]
-fn take_if_last_takes_only_the_last_reference() {
-    let (released, value) = watched();
-    let link = AtomicRcuArc::new(Some(value.clone()));
-    assert!(link.take_if_last().is_none());
-    drop(value);
-    let guard = pin();
-    assert!(link.load(&guard).unwrap().try_upgrade().is_some());
-    let last = link.take_if_last().unwrap();
-    assert!(link.load(&guard).is_none() && is(&released, 0));
-    drop(last);
-    assert!(is(&released, 1));
-}
-
 struct Chained(AtomicRcuArc<Chained>);
 
 impl Release for Chained {
+    type Link = Last;
+
     fn release(&self) {
         drop(self.0.take());
     }

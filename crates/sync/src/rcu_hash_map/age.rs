@@ -41,11 +41,11 @@ impl Clock {
 
 /// When an entry was inserted and when a lookup last found it, in ticks of the map's clock.
 #[derive(Debug)]
-pub(super) struct Uses(AtomicU32);
+pub(crate) struct Uses(AtomicU32);
 
 impl Uses {
     /// Returns the uses of an entry that is not in the map yet.
-    pub(super) fn none() -> Self {
+    pub(crate) fn none() -> Self {
         Self(AtomicU32::new(0))
     }
 

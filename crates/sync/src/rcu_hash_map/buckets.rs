@@ -12,17 +12,15 @@ use std::ptr::{self, NonNull};
 use crate::percpu::Padded;
 use crate::primitive::{AtomicPtr, capacity};
 
-use super::Node;
-
 /// Heads in one unit of allocation: a line of them, whose alignment leaves the lower bits of its
 /// address free.
 const UNIT: usize = capacity(16, 2);
 
 /// A unit of heads.
-pub(super) type Unit<T> = Padded<[Head<T>; UNIT]>;
+pub(super) type Unit = Padded<[Head; UNIT]>;
 
 /// The first link of a chain.
-pub(super) type Head<T> = AtomicPtr<Node<T>>;
+pub(super) type Head = AtomicPtr<()>;
 
 /// The bits of the pointer by which a hash is shifted to the index of its bucket: 64 less the
 /// logarithm of the number of buckets.
@@ -32,26 +30,13 @@ const SHIFT: usize = 63;
 pub(super) const STRIPE_BITS: u32 = capacity(8, 0);
 
 /// A pointer to buckets, with their number.
-pub(super) struct Buckets<T>(*mut Unit<T>);
-
-impl<T> Clone for Buckets<T> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<T> Copy for Buckets<T> {}
-
-impl<T> PartialEq for Buckets<T> {
-    fn eq(&self, other: &Self) -> bool {
-        ptr::eq(self.0, other.0)
-    }
-}
+#[derive(Clone, Copy, PartialEq)]
+pub(super) struct Buckets(*mut Unit);
 
 // SAFETY: it is a pointer to atomics, and its users say which thread may follow it.
-unsafe impl<T> Send for Buckets<T> {}
+unsafe impl Send for Buckets {}
 
-impl<T> Buckets<T> {
+impl Buckets {
     /// Returns a pointer to no buckets.
     pub(super) fn none() -> Self {
         Self(ptr::null_mut())
@@ -61,18 +46,18 @@ impl<T> Buckets<T> {
     pub(super) fn larger(self) -> Self {
         // A unit a stripe at least, so that threads that change different stripes share no line.
         let len = (2 * self.len()).max(UNIT << STRIPE_BITS);
-        let units: *mut Unit<T> = Box::into_raw(empty::<T>(len / UNIT)).cast();
+        let units: *mut Unit = Box::into_raw(empty(len / UNIT)).cast();
         Self(units.map_addr(|addr| addr | (64 - len.trailing_zeros() as usize)))
     }
 
     /// Returns the buckets at a pointer that [`pointer`](Self::pointer) returned.
     #[inline]
-    pub(super) fn at_pointer(pointer: *mut Unit<T>) -> Self {
+    pub(super) fn at_pointer(pointer: *mut Unit) -> Self {
         Self(pointer)
     }
 
     /// Returns the pointer to the buckets, with their number.
-    pub(super) fn pointer(self) -> *mut Unit<T> {
+    pub(super) fn pointer(self) -> *mut Unit {
         self.0
     }
 
@@ -100,7 +85,7 @@ impl<T> Buckets<T> {
     }
 
     #[inline]
-    fn first(self) -> *mut Unit<T> {
+    fn first(self) -> *mut Unit {
         self.0.map_addr(|addr| addr & !SHIFT)
     }
 
@@ -109,7 +94,7 @@ impl<T> Buckets<T> {
     /// # Safety
     /// There are buckets, and they are not freed during `'g`.
     #[inline]
-    pub(super) unsafe fn head<'g>(self, hash: u64) -> &'g Head<T> {
+    pub(super) unsafe fn head<'g>(self, hash: u64) -> &'g Head {
         // SAFETY: the index is less than the number of buckets, and the caller keeps them.
         unsafe { self.at(self.index(hash)) }
     }
@@ -119,10 +104,10 @@ impl<T> Buckets<T> {
     /// # Safety
     /// As [`head`](Self::head), and there are more than `index` buckets.
     #[inline]
-    pub(super) unsafe fn at<'g>(self, index: usize) -> &'g Head<T> {
-        if size_of::<Unit<T>>() == UNIT * size_of::<Head<T>>() {
+    pub(super) unsafe fn at<'g>(self, index: usize) -> &'g Head {
+        if size_of::<Unit>() == UNIT * size_of::<Head>() {
             // SAFETY: the caller's promise, and units have no padding between their heads.
-            return unsafe { &*self.first().cast::<Head<T>>().add(index) };
+            return unsafe { &*self.first().cast::<Head>().add(index) };
         }
         // In models, heads are larger.
         // SAFETY: the caller's promise.
@@ -144,25 +129,25 @@ impl<T> Buckets<T> {
 
 /// Returns the mark at the end of the chain of `head`.
 #[inline]
-pub(super) fn end_of<T>(head: &Head<T>) -> *mut Node<T> {
-    ptr::from_ref(head).cast_mut().cast::<Node<T>>().map_addr(|addr| addr | 1)
+pub(super) fn end_of(head: &Head) -> *mut () {
+    ptr::from_ref(head).cast_mut().cast::<()>().map_addr(|addr| addr | 1)
 }
 
 /// Returns whether a link, which is not null, is the end of a chain.
 #[inline]
-pub(super) fn is_end<T>(link: *mut Node<T>) -> bool {
+pub(super) fn is_end(link: *mut ()) -> bool {
     link.addr() & 1 == 1
 }
 
 /// Returns empty units. The system provides zeroed memory on first access.
 #[cfg(not(feature = "loom"))]
-fn empty<T>(units: usize) -> Box<[Unit<T>]> {
+fn empty(units: usize) -> Box<[Unit]> {
     // SAFETY: an `AtomicPtr` has the layout of a pointer, and zeroes are the null pointer.
     unsafe { Box::new_zeroed_slice(units).assume_init() }
 }
 
 #[cfg(feature = "loom")]
-fn empty<T>(units: usize) -> Box<[Unit<T>]> {
+fn empty(units: usize) -> Box<[Unit]> {
     let unit = || Padded(std::array::from_fn(|_| AtomicPtr::new(ptr::null_mut())));
     (0..units).map(|_| unit()).collect()
 }

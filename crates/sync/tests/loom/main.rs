@@ -6,7 +6,6 @@ mod closable_refcount;
 mod latch;
 mod rcu;
 mod rcu_arc;
-mod rcu_arc_map;
 mod rcu_hash_map;
 mod rcu_snapshot;
 mod seqcount;
@@ -42,7 +41,9 @@ impl Poisoned {
     }
 }
 
-impl extern4_sync::rcu_arc::Release for Poisoned {}
+impl extern4_sync::rcu_arc::Release for Poisoned {
+    type Link = extern4_sync::rcu_arc::First;
+}
 
 impl Drop for Poisoned {
     fn drop(&mut self) {

@@ -2,16 +2,16 @@
 
 use std::sync::Arc as StdArc;
 
-use extern4_sync::model::{explore, race, race_for};
+use extern4_sync::model::{explore, race};
 use extern4_sync::primitive::{Mutex, Ordering, thread};
 use extern4_sync::rcu::pin;
-use extern4_sync::rcu_arc::{AtomicRcuArc, RcuArc, Release};
+use extern4_sync::rcu_arc::{AtomicRcuArc, Last, RcuArc, Release};
 use loom::cell::UnsafeCell;
 
 use crate::Poisoned;
 
 /// A counted value that records its end and panics if it is used afterwards.
-struct Ending {
+pub(crate) struct Ending {
     value: Poisoned,
     /// Data that a holder writes plainly, so that loom finds an end that is not ordered after it.
     work: UnsafeCell<u64>,
@@ -24,7 +24,7 @@ unsafe impl Sync for Ending {}
 unsafe impl Send for Ending {}
 
 impl Ending {
-    fn new(value: u64) -> (RcuArc<Self>, Ends) {
+    pub(crate) fn new(value: u64) -> (RcuArc<Self>, Ends) {
         let ends = StdArc::default();
         let (value, work) = (Poisoned::new(value), UnsafeCell::new(0));
         let watch = Ends { ends: StdArc::clone(&ends), alive: value.alive.clone() };
@@ -32,7 +32,7 @@ impl Ending {
     }
 
     /// Writes as a holder. One thread of a model does this.
-    fn work(&self) {
+    pub(crate) fn work(&self) {
         assert_eq!(self.ends.load(Ordering::Relaxed), 0, "used by a holder after its end");
         // SAFETY: loom's cell gives a valid pointer, and panics if the write is a race.
         self.work.with_mut(|work| unsafe { *work += 1 });
@@ -40,6 +40,8 @@ impl Ending {
 }
 
 impl Release for Ending {
+    type Link = Last;
+
     fn release(&self) {
         self.value.value();
         // SAFETY: as in `work`.
@@ -56,18 +58,18 @@ impl Drop for Ending {
 
 /// Observes the end of a counted value.
 #[derive(Clone)]
-struct Ends {
+pub(crate) struct Ends {
     ends: StdArc<std::sync::atomic::AtomicU64>,
     alive: StdArc<std::sync::atomic::AtomicBool>,
 }
 
 impl Ends {
-    fn times(&self) -> u64 {
+    pub(crate) fn times(&self) -> u64 {
         self.ends.load(Ordering::Relaxed)
     }
 
     /// Checks the state after the last guard has been dropped.
-    fn check_freed(&self) {
+    pub(crate) fn check_freed(&self) {
         drop(pin());
         assert_eq!((self.times(), self.alive.load(Ordering::Relaxed)), (1, false), "ended once, and freed");
     }
@@ -81,45 +83,22 @@ fn link_of_one() -> Linked {
     (AtomicRcuArc::new(Some(value)), ends)
 }
 
-/// A field and a second reference, which one of two threads drops.
-struct LinkAndOther {
-    link: AtomicRcuArc<Ending>,
-    ends: Ends,
-    other: Mutex<Option<RcuArc<Ending>>>,
-}
-
-impl LinkAndOther {
-    fn new() -> Self {
-        let (link, ends) = link_of_one();
-        let other = Mutex::new(link.load(&pin()).unwrap().try_upgrade());
-        Self { link, ends, other }
-    }
-
-    fn take_other(&self) -> RcuArc<Ending> {
-        self.other.lock().unwrap().take().unwrap()
-    }
-
-    fn drop_other(&self) {
-        self.take_other().work();
-    }
-}
-
 /// Loads the value as a reader, upgrades if it can, and uses both.
-fn load_and_upgrade((link, _): &Linked) -> bool {
+fn load_and_upgrade((link, _): &Linked) {
     let guard = pin();
-    let Some(seen) = link.load(&guard) else { return false };
+    let Some(seen) = link.load(&guard) else { return };
     assert_eq!(seen.value.value(), 1);
     let held = seen.try_upgrade();
     assert_eq!(seen.value.value(), 1);
     drop(guard);
-    held.inspect(|held| held.work()).is_some()
+    held.inspect(|held| held.work());
 }
 
 #[test]
 fn rcu_arc_upgrade_vs_last_drop() {
     race(
         link_of_one,
-        |shared| _ = load_and_upgrade(shared),
+        load_and_upgrade,
         |(link, _)| drop(link.take()),
         |(link, ends)| {
             assert!(link.load(&pin()).is_none());
@@ -143,84 +122,6 @@ fn rcu_arc_drop_vs_drop() {
     });
 }
 
-#[test]
-fn take_if_last_vs_upgrade() {
-    race_for(
-        link_of_one,
-        load_and_upgrade,
-        |(link, _)| {
-            let last = link.take_if_last();
-            last.inspect(|_| assert!(link.load(&pin()).is_none())).is_some()
-        },
-        |(link, ends), held, taken| {
-            assert!(held || taken || link.load(&pin()).is_some(), "lost");
-            assert_eq!((link.load(&pin()).is_none(), ends.times()), (taken, u64::from(taken)));
-            drop(link.take());
-            ends.check_freed();
-        },
-    );
-}
-
-#[test]
-fn take_if_last_vs_drop() {
-    race(
-        LinkAndOther::new,
-        LinkAndOther::drop_other,
-        |shared| drop(shared.link.take_if_last()),
-        |shared| {
-            assert_eq!(u64::from(shared.link.load(&pin()).is_none()), shared.ends.times());
-            drop(shared.link.take());
-            shared.ends.check_freed();
-        },
-    );
-}
-
-#[test]
-fn take_if_last_vs_set() {
-    race_for(
-        link_of_one,
-        |(link, _)| {
-            let (value, ends) = Ending::new(2);
-            drop(link.set(Some(value)));
-            ends
-        },
-        |(link, _)| drop(link.take_if_last()),
-        |(link, first), second, ()| {
-            first.check_freed();
-            let there = link.load(&pin()).map(|there| there.value.value());
-            assert_eq!(u64::from(there.is_none()), second.times(), "either ended or in the field");
-            drop(link.take());
-            second.check_freed();
-        },
-    );
-}
-
-#[test]
-fn take_if_last_vs_upgrade_and_set() {
-    race_for(
-        link_of_one,
-        |(link, _)| {
-            let guard = pin();
-            // The upgrade makes the other thread put the value back, if it has not taken it yet.
-            let held = link.load(&guard).and_then(|seen| seen.try_upgrade());
-            let (value, ends) = Ending::new(2);
-            drop(link.set(Some(value)));
-            drop(guard);
-            held.inspect(|held| held.work());
-            ends
-        },
-        |(link, _)| drop(link.take_if_last()),
-        |(link, first), second, ()| {
-            first.check_freed();
-            let there = link.load(&pin()).map(|there| there.value.value());
-            assert_eq!(there.unwrap_or(2), 2, "the old value was put back over the new one");
-            assert_eq!(u64::from(there.is_none()), second.times(), "either ended or in the field");
-            drop(link.take());
-            second.check_freed();
-        },
-    );
-}
-
 /// A value that keeps another one in use.
 struct Owner {
     value: Poisoned,
@@ -228,6 +129,8 @@ struct Owner {
 }
 
 impl Release for Owner {
+    type Link = Last;
+
     fn release(&self) {
         drop(self.inner.take());
     }

@@ -1,0 +1,82 @@
+//! The link of a counted value in a hash map, which is part of the value's allocation.
+//!
+//! [`RcuHashMap`](crate::rcu_hash_map::RcuHashMap) uses it. A value is in one map at a time.
+
+use std::ptr;
+
+use crate::primitive::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
+use crate::rcu_hash_map::age::Uses;
+
+/// The link of a value in the chain of a hash map, which describes the fields.
+#[derive(Debug)]
+pub struct Link {
+    pub(crate) next: AtomicPtr<()>,
+    pub(crate) hash: AtomicU64,
+    pub(crate) uses: Uses,
+    /// Whether the value is in a map.
+    linked: AtomicBool,
+}
+
+impl Default for Link {
+    fn default() -> Self {
+        Self {
+            next: AtomicPtr::new(ptr::null_mut()),
+            hash: AtomicU64::new(0),
+            uses: Uses::none(),
+            linked: AtomicBool::new(false),
+        }
+    }
+}
+
+impl Link {
+    /// Claims the link for a map. Returns false if the value is in one.
+    pub(crate) fn claim(&self) -> bool {
+        // Acquire: pairs with the Release in `release`, so the link is out of its chain.
+        !self.linked.swap(true, Ordering::Acquire)
+    }
+
+    /// Ends the claim, after the link was taken out of its chain.
+    pub(crate) fn release(&self) {
+        self.linked.store(false, Ordering::Release);
+    }
+}
+
+/// The place of a link in the allocation of its value: [`First`] or [`Last`].
+pub trait Place: 'static {
+    /// The part of the allocation before the value.
+    type Before: Default + Send + Sync;
+    /// The part behind the value and the count.
+    type Behind: Default + Send + Sync;
+
+    /// Returns the link.
+    fn link<'a>(before: &'a Self::Before, behind: &'a Self::Behind) -> &'a Link;
+}
+
+/// The link lies before the value, on the line that a lookup reads in any case.
+#[derive(Debug)]
+pub enum First {}
+
+/// The link lies next to the count, so that the lines of the value are its own. Holders that count
+/// disturb lookups in the map.
+#[derive(Debug)]
+pub enum Last {}
+
+impl Place for First {
+    type Before = Link;
+    type Behind = ();
+
+    #[inline]
+    fn link<'a>(before: &'a Link, (): &'a ()) -> &'a Link {
+        before
+    }
+}
+
+impl Place for Last {
+    type Before = ();
+    type Behind = Link;
+
+    #[inline]
+    fn link<'a>((): &'a (), behind: &'a Link) -> &'a Link {
+        behind
+    }
+}
