@@ -159,10 +159,6 @@ pub(crate) const SETXATTR_ACL_KILL_SGID: u32 = 1 << 0;
 
 /// FUSE_NOTIFY_INVAL_INODE: the kernel's cached state of a node is out of date.
 pub(crate) const NOTIFY_INVAL_INODE: i32 = 2;
-/// FUSE_NOTIFY_PRUNE: the kernel is to forget unused nodes.
-pub(crate) const NOTIFY_PRUNE: i32 = 9;
-/// The first minor version with `NOTIFY_PRUNE`.
-pub(crate) const MINOR_PRUNE: u32 = 45;
 
 macro_rules! wire {
     ($($(#[$doc:meta])* struct $name:ident = $size:literal { $($field:ident: $type:ty,)* })*) => {$(
@@ -226,12 +222,6 @@ wire! {
         ino: u64,
         off: i64,
         len: i64,
-    }
-    /// The header before the node ids to prune.
-    struct NotifyPruneOut = 16 {
-        count: u32,
-        padding: u32,
-        spare: u64,
     }
     struct WireAttr = 88 {
         ino: u64,

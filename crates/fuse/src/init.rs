@@ -56,12 +56,6 @@ impl Server {
             self.log(&format!("the kernel's FUSE {}.{} is too old", init.major, init.minor));
             return Err(Errno::from_raw(EPROTO).into());
         }
-        self.protocol.set_minor(init.minor);
-        if !self.protocol.prunes() && self.config().max_known != usize::MAX {
-            self.log(
-                "this kernel cannot be asked to forget files, so memory for those that it knows is not bounded",
-            );
-        }
         let mut offered = Features::from_bits_truncate(u64::from(init.flags));
         if offered.contains(Features::INIT_EXT) {
             let (more, _) = InitInExt::read_from_prefix(rest).map_err(|_| Errno::EINVAL)?;

@@ -6,20 +6,18 @@
 
 use extern4_sync::primitive::OnceLock;
 
-use crate::abi::{Features, MINOR_PRUNE};
+use crate::abi::Features;
 
 /// The agreement. Each part is set once, before the kernel sends other requests.
 pub(crate) struct Protocol {
     features: OnceLock<Features>,
-    /// Whether the kernel can be asked to forget nodes.
-    prunes: OnceLock<bool>,
     /// Bytes that a request carries through the rings that exist, to be used if the kernel agrees.
     rings: OnceLock<Option<usize>>,
 }
 
 impl Protocol {
     pub(crate) fn new() -> Self {
-        Self { features: OnceLock::new(), prunes: OnceLock::new(), rings: OnceLock::new() }
+        Self { features: OnceLock::new(), rings: OnceLock::new() }
     }
 
     /// Records the features that were agreed on; the first call counts.
@@ -30,16 +28,6 @@ impl Protocol {
     /// Returns whether kernel and server have agreed on a feature.
     pub(crate) fn has(&self, feature: Features) -> bool {
         self.features.get().is_some_and(|agreed| agreed.contains(feature))
-    }
-
-    /// Records the kernel's minor version.
-    pub(crate) fn set_minor(&self, minor: u32) {
-        self.prunes.get_or_init(|| minor >= MINOR_PRUNE);
-    }
-
-    /// Returns whether the kernel can be asked to forget nodes.
-    pub(crate) fn prunes(&self) -> bool {
-        self.prunes.get().copied().unwrap_or(false)
     }
 
     /// Records how much a request carries through rings, if there are any, before INIT.

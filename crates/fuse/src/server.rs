@@ -57,10 +57,6 @@ pub struct Config {
     /// caller only where a request makes a file; elsewhere the server reads `/proc`, where that
     /// matters.
     pub idmap: bool,
-    /// How many files the kernel may remember, each of which the server keeps in memory. Above the
-    /// limit, the server asks the kernel to forget unused files. Kernels before 6.18 cannot be
-    /// asked.
-    pub max_known: usize,
     /// The most memory for requests that come through rings, in bytes. Each CPU has eight requests.
     /// Where there are many CPUs, each request carries less, down to 128 KiB.
     pub max_ring_bytes: usize,
@@ -91,7 +87,6 @@ impl Default for Config {
         Self {
             lifetime: Duration::from_secs(365 * 24 * 60 * 60),
             idmap: false,
-            max_known: usize::MAX,
             max_ring_bytes: usize::MAX,
             owner: (None, None),
             only: None,
@@ -200,7 +195,7 @@ impl Server {
         Self {
             credentials: Credentials::new(namespace, config.fakeroot.is_some(), &protocol),
             protocol,
-            nodes: Nodes::new(namespace, config.max_known),
+            nodes: Nodes::new(namespace),
             handles: Handles::new(),
             meter: Meter::new(),
             forgets: Forgets::new(),

@@ -4,9 +4,10 @@
 //! they also cover requests that no kernel sends: short ones, unknown ones, and one that makes the
 //! file system panic.
 
-use std::sync::{Arc, Barrier, Mutex};
+use std::sync::{Arc, Barrier, Mutex, RwLock};
 use std::time::Duration;
 
+use extern4_sync::cache_budget::CacheBudget;
 use extern4_sync::primitive::{AtomicBool, Ordering};
 use extern4_vfs::{
     Access, Cred, Errno, Inode, MemFs, MemLimits, Namespace, SecurityHook, SuperBlock, SuperOptions,
@@ -14,8 +15,8 @@ use extern4_vfs::{
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::abi::{
-    AttrOut, CreateIn, EntryOut, Features, ForgetIn, InHeader, InitIn, InitInExt, InitOut, MkdirIn, MknodIn,
-    Opcode, OpenOut, ROOT_ID, ReadIn, ReleaseIn, WriteIn,
+    AttrOut, CreateIn, EntryOut, Features, ForgetIn, InHeader, InitIn, InitInExt, InitOut, LinkIn, MkdirIn,
+    MknodIn, Opcode, OpenOut, ROOT_ID, ReadIn, ReleaseIn, RenameIn, WriteIn,
 };
 use crate::reply::Answer;
 use crate::request::Request;
@@ -200,6 +201,160 @@ fn a_node_that_the_kernel_has_forgotten_is_found_by_its_handle() {
     assert_eq!(up.nodeid, ROOT_ID);
     served.ask(Opcode::Rmdir, ROOT_ID, &[b"dir\0"]).expect("it is empty");
     assert_eq!(served.ask(Opcode::Lookup, dir.nodeid, &[b".\0"]), Err(Errno::ESTALE));
+}
+
+#[test]
+fn known_files_are_found_again_by_number() {
+    const FILES: usize = 3000;
+    let budget = CacheBudget::new(1 << 20);
+    let served = Served::new(SuperOptions { budget: Arc::clone(&budget), ..SuperOptions::default() });
+    let dir = served.mkdir(ROOT_ID, b"dir").expect("a directory").nodeid;
+    let inner = served.mkdir(dir, b"inner").expect("a directory").nodeid;
+    let files: Vec<u64> = (0..FILES).map(|at| served.make(format!("{at}").as_bytes())).collect();
+    let superblock = Arc::clone(served.server.superblock());
+    assert!(superblock.stats().inodes < FILES / 2, "{:?}", superblock.stats());
+    assert!(budget.used() < budget.limit() * 5 / 4, "{budget:?}");
+    for (at, &node) in files.iter().enumerate() {
+        let attr: AttrOut = served.get(Opcode::Getattr, node, &[]);
+        assert_eq!(attr.attr.ino, node);
+        let found: EntryOut = served.get(Opcode::Lookup, ROOT_ID, &[format!("{at}\0").as_bytes()]);
+        assert_eq!(found.nodeid, node);
+    }
+    // A directory is where it was.
+    superblock.drop_caches();
+    assert_eq!(superblock.stats().inodes, 1, "the root");
+    let up: EntryOut = served.get(Opcode::Lookup, inner, &[b"..\0"]);
+    assert_eq!(up.nodeid, dir);
+    superblock.drop_caches();
+    let rename = |from, to, name: &[u8]| {
+        let args = RenameIn { newdir: to };
+        served.ask(Opcode::Rename, from, &[args.as_bytes(), name, b"\0moved\0"])
+    };
+    assert_eq!(rename(ROOT_ID, inner, b"dir"), Err(Errno::EINVAL), "it would be below itself");
+    superblock.drop_caches();
+    assert_eq!(rename(dir, ROOT_ID, b"inner"), Ok(Vec::new()));
+    superblock.drop_caches();
+    let up: EntryOut = served.get(Opcode::Lookup, inner, &[b"..\0"]);
+    assert_eq!(up.nodeid, ROOT_ID);
+}
+
+#[test]
+fn a_file_without_names_is_in_use_until_it_is_forgotten() {
+    let served = Served::new(SuperOptions::default());
+    let superblock = Arc::clone(served.server.superblock());
+    let files_in_use = || superblock.fs().statfs().map(|stat| stat.files - stat.files_free).expect("figures");
+    let before = files_in_use();
+    let removed = served.make(b"removed");
+    served.ask(Opcode::Unlink, ROOT_ID, &[b"removed\0"]).expect("it is removed");
+    let replaced = served.make(b"replaced");
+    let other = served.make(b"other");
+    let args = RenameIn { newdir: ROOT_ID };
+    served.ask(Opcode::Rename, ROOT_ID, &[args.as_bytes(), b"other\0replaced\0"]).expect("it moves");
+    let linked = served.make(b"linked");
+    let args = LinkIn { oldnodeid: linked };
+    let _: EntryOut = served.get(Opcode::Link, ROOT_ID, &[args.as_bytes(), b"second\0"]);
+    for name in [&b"linked\0"[..], b"second\0"] {
+        served.ask(Opcode::Unlink, ROOT_ID, &[name]).expect("it is removed");
+    }
+    let dir = served.mkdir(ROOT_ID, b"dir").expect("a directory").nodeid;
+    served.ask(Opcode::Rmdir, ROOT_ID, &[b"dir\0"]).expect("it is removed");
+    let nameless = served.make_open(Opcode::Tmpfile, b"").expect("a file").0;
+    let orphans = [(removed, 1), (replaced, 1), (linked, 2), (dir, 1), (nameless, 1)];
+    for (node, _) in orphans {
+        superblock.drop_caches();
+        let attr: AttrOut = served.get(Opcode::Getattr, node, &[]);
+        assert_eq!((attr.attr.ino, attr.attr.nlink), (node, 0));
+    }
+    assert_eq!(files_in_use(), before + orphans.len() as u64 + 1);
+    for (node, nlookup) in orphans {
+        served.ask(Opcode::Forget, node, &[ForgetIn { nlookup }.as_bytes()]).expect("it is forgotten");
+        assert_eq!(served.ask(Opcode::Getattr, node, &[]), Err(Errno::ESTALE));
+    }
+    assert_eq!(files_in_use(), before + 1);
+    // A file that gets its first name need not stay in use.
+    let named = served.make_open(Opcode::Tmpfile, b"").expect("a file").0;
+    let args = LinkIn { oldnodeid: named };
+    let _: EntryOut = served.get(Opcode::Link, ROOT_ID, &[args.as_bytes(), b"named\0"]);
+    assert_eq!(served.open_files(), 1);
+    served.server.nodes.forget(other, 1);
+    for name in [&b"named\0"[..], b"replaced\0"] {
+        served.ask(Opcode::Unlink, ROOT_ID, &[name]).expect("it is removed");
+    }
+    served.server.forget_all();
+    assert_eq!(files_in_use(), before);
+}
+
+/// Ends the other threads of a test when one ends.
+struct Ends<'a>(&'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// A request names a known node while others take and give the names of its file.
+#[test]
+fn a_known_file_is_found_at_any_moment() {
+    const ROUNDS: usize = 1000;
+    let served = &Served::new(SuperOptions { budget: CacheBudget::new(1), ..SuperOptions::default() });
+    let (known, ended) = (&RwLock::new(ROOT_ID), &AtomicBool::new(false));
+    let ask = |opcode, args: &[&[u8]]| served.ask(opcode, ROOT_ID, args).expect("it is done");
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                let _ends = Ends(ended);
+                while !ended.load(Ordering::Relaxed) {
+                    // The kernel forgets no node that a request names.
+                    let node = known.read().expect("a node");
+                    for _ in 0..10 {
+                        served.get::<AttrOut>(Opcode::Getattr, *node, &[]);
+                    }
+                }
+            });
+        }
+        let _ends = Ends(ended);
+        for _ in 0..ROUNDS {
+            let made = served.make(b"file");
+            *known.write().expect("a node") = made;
+            let link = LinkIn { oldnodeid: made };
+            ask(Opcode::Link, &[link.as_bytes(), b"second\0"]);
+            ask(Opcode::Unlink, &[b"file\0"]);
+            let other = served.make(b"file");
+            served.server.superblock().drop_caches();
+            let rename = RenameIn { newdir: ROOT_ID };
+            ask(Opcode::Rename, &[rename.as_bytes(), b"file\0second\0"]);
+            *known.write().expect("a node") = other;
+            ask(Opcode::Unlink, &[b"second\0"]);
+            *known.write().expect("a node") = ROOT_ID;
+            for (nodeid, nlookup) in [(made, 2), (other, 1)] {
+                served.ask(Opcode::Forget, nodeid, &[ForgetIn { nlookup }.as_bytes()]).expect("it is done");
+            }
+            if ended.load(Ordering::Relaxed) {
+                break;
+            }
+        }
+    });
+}
+
+/// Without a report of each open, the server cannot know which files programs have open.
+#[test]
+fn few_files_stay_open_for_requests_that_name_none() {
+    let served = Served::new(SuperOptions { budget: CacheBudget::new(1 << 20), ..SuperOptions::default() });
+    let files: Vec<u64> = (0..1000).map(|at| served.make(format!("{at}").as_bytes())).collect();
+    for round in 0..2_u8 {
+        for &node in &files {
+            let write = WriteIn { offset: round.into(), size: 1, ..WriteIn::default() };
+            served.ask(Opcode::Write, node, &[write.as_bytes(), &[round]]).expect("it is written");
+        }
+        assert!((1..=64).contains(&served.open_files()), "{}", served.open_files());
+    }
+    for &node in &files {
+        let read = ReadIn { size: 100, ..ReadIn::default() };
+        assert_eq!(served.ask(Opcode::Read, node, &[read.as_bytes()]).expect("it is read"), [0, 1]);
+        served.ask(Opcode::Forget, node, &[ForgetIn { nlookup: 1 }.as_bytes()]).expect("it is forgotten");
+    }
+    assert_eq!(served.open_files(), 0);
 }
 
 #[test]

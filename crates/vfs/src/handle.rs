@@ -2,21 +2,29 @@
 //! (`open_by_handle_at(2)`).
 //!
 //! `Namespace::locate_inode` fails with `ESTALE` if the number is free or belongs to a later file.
-//! The FUSE server calls it for requests that name a node which the server does not hold.
+//! The FUSE server calls it for handles of files that the kernel has forgotten.
 //!
 //! Creation and removal of files assume that inodes are found by names only. An inode that is being
 //! made is not in the cache yet, and one that loses its only name may be freed at once. So a lookup
 //! by number pauses all changes.
+//!
+//! For a file that the kernel knows, the FUSE server calls `Namespace::locate_known_inode`, which
+//! pauses nothing. Such a file was located before, so it is not being made. Before a change that
+//! may take its last name, the server holds a location of it, so it is not freed within that
+//! change. Then the lookup finds the inode in the cache, or it finds a record without links.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
+use std::ptr;
 
+use extern4_sync::rcu::pin;
 use extern4_sync::rcu_arc::RcuArc;
 
 use crate::dentry::Dentry;
 use crate::errno::{Errno, Error, Result};
 use crate::inode::Inode;
 use crate::mount::{Location, Namespace};
+use crate::name::Scanned;
 use crate::superblock::{SuperBlock, dangling, directory, two_names};
 
 impl Namespace {
@@ -37,16 +45,57 @@ impl Namespace {
             if generation.is_some_and(|generation| generation != inode.attr().generation) {
                 return Err(Errno::ESTALE.into());
             }
-            if inode.is_dir() {
-                return sb.connect(inode);
-            }
-            Ok(RcuArc::new(Dentry::nameless(sb.dcache.new_id(), sb.root(), inode)))
+            if inode.is_dir() { sb.connect(inode) } else { Ok(sb.nameless(inode)) }
         })?;
+        Ok(Location { mount: root.mount.clone(), dentry })
+    }
+
+    /// Like [`locate_inode`](Self::locate_inode), and pauses changes only for a directory that has
+    /// left the cache. For a file that the caller has located before. Before any change that may
+    /// take the file's last name, the caller holds a location of it, and keeps that as long as it
+    /// may call this. So no other file can get the number.
+    ///
+    /// # Errors
+    /// `ESTALE` for a file that has lost its last name; errors of reading the inode, and those of
+    /// `locate_inode` for a directory.
+    pub fn locate_known_inode(&self, ino: u64) -> Result<Location> {
+        let root = self.root();
+        let sb = root.superblock();
+        let inode = sb.iget(ino)?;
+        let dentry = match inode.is_dir() {
+            false => sb.nameless(inode),
+            true => match sb.cached_dentry(&inode) {
+                Some(dentry) => dentry,
+                None => return self.locate_inode(ino, None),
+            },
+        };
         Ok(Location { mount: root.mount.clone(), dentry })
     }
 }
 
 impl SuperBlock {
+    /// Returns a dentry for a file of which no path is known.
+    fn nameless(&self, inode: RcuArc<Inode>) -> RcuArc<Dentry> {
+        RcuArc::new(Dentry::nameless(self.dcache.new_id(), self.root(), inode))
+    }
+
+    /// Returns the dentry of a directory if the cache has it. `None` says nothing about the
+    /// directory.
+    fn cached_dentry(&self, dir: &Inode) -> Option<RcuArc<Dentry>> {
+        let (parent, name) = dir.alias()?;
+        // The directory above folds names as this one does, or else this finds nothing.
+        let canonical = self.canonical_name(dir, &name).ok()?;
+        let name = Scanned::alone(self.dcache.seed(), &canonical);
+        let (held, is_current) = {
+            let guard = pin();
+            let entry = self.dcache.see(parent, &name, &guard)?;
+            entry.inode.filter(|inode| ptr::eq(*inode, dir))?;
+            // The state after the reference: see `Dentry::unbind`.
+            (entry.dentry.try_upgrade()?, entry.is_current())
+        };
+        is_current.then_some(held)
+    }
+
     /// Returns the dentry of a directory. The caller has paused all changes.
     fn connect(&self, inode: RcuArc<Inode>) -> Result<RcuArc<Dentry>> {
         let mut way = vec![inode];
@@ -80,7 +129,7 @@ impl SuperBlock {
     /// Returns the dentry of directory `child`, which is in `parent`.
     fn child(&self, parent: &RcuArc<Dentry>, child: RcuArc<Inode>) -> Result<RcuArc<Dentry>> {
         // If the cache knows the directory's name already, no listing is needed.
-        if let Some(name) = child.name_in(parent.id()) {
+        if let Some((_, name)) = child.alias().filter(|(above, _)| *above == parent.id()) {
             let known = self.lookup(parent, &name)?;
             if known.inode().is_some_and(|inode| inode.ino() == child.ino()) {
                 return Ok(known);

@@ -362,11 +362,10 @@ impl Inode {
         }
     }
 
-    /// Returns the name of the directory's dentry in use, if that is in the directory of dentry
-    /// `parent`.
-    pub(crate) fn name_in(&self, parent: u64) -> Option<Box<[u8]>> {
-        let claimed = lock::lock(&self.alias);
-        claimed.as_ref().filter(|alias| alias.parent == parent).map(|alias| alias.name.clone())
+    /// Returns where the directory's dentry in use is: the number of the dentry above it, and the
+    /// name.
+    pub(crate) fn alias(&self) -> Option<(u64, Box<[u8]>)> {
+        lock::lock(&self.alias).as_ref().map(|alias| (alias.parent, alias.name.clone()))
     }
 
     /// Lets a file that was made without a name get one.

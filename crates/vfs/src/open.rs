@@ -93,18 +93,28 @@ impl Session {
     }
 }
 
+impl Location {
+    /// Returns whether its name decides about an open: an encrypted directory may hold no file that
+    /// is not encrypted. The same file can be opened where it is located by number.
+    pub fn is_misplaced(&self) -> bool {
+        !self.inode().is_dir() && !self.inode().perm().encrypted() && is_in_encrypted(self)
+    }
+}
+
 /// Asks the file system whether a regular file may be opened, if the file or its directory is
 /// encrypted.
 fn check_encryption(location: &Location) -> Result<()> {
-    let inode = location.inode();
-    let in_encrypted = {
-        let guard = pin();
-        location.dentry.see_parent(&guard).is_some_and(|(_, dir)| dir.perm().encrypted())
-    };
+    let (inode, in_encrypted) = (location.inode(), is_in_encrypted(location));
     if !in_encrypted && !inode.perm().encrypted() {
         return Ok(());
     }
     location.superblock().fs().check_open(inode, in_encrypted)
+}
+
+/// Returns whether the directory of a location is encrypted.
+fn is_in_encrypted(location: &Location) -> bool {
+    let guard = pin();
+    location.dentry.see_parent(&guard).is_some_and(|(_, dir)| dir.perm().encrypted())
 }
 
 /// Fails with `EINVAL` for flags that make no sense together.

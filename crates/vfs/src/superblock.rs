@@ -350,6 +350,19 @@ impl SuperBlock {
         extern4_sync::rcu::pin().flush_all();
     }
 
+    /// Drops an inode that nothing uses and to which no cached name leads, if the caches exceed
+    /// their budget. For callers that find files by number: other inodes leave with their names.
+    pub fn trim_inode(&self, ino: u64) {
+        if self.icache.account().excess() > 0 {
+            self.icache.evict_unused(ino);
+        }
+    }
+
+    /// Returns the memory for dentries and inodes, which other caches may share.
+    pub fn cache_budget(&self) -> &Arc<CacheBudget> {
+        self.icache.account().budget()
+    }
+
     /// Returns the counters.
     pub fn stats(&self) -> CacheStats {
         // Relaxed, here and below: statistics order nothing.

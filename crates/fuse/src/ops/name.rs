@@ -2,7 +2,8 @@
 //!
 //! `Server` calls these handlers. Each answer that names a node counts one lookup, and the kernel's
 //! FORGETs give the counts back. So the server never drops a node that the kernel may still name.
-//! The kernel has checked permissions, and the VFS orders requests that change the same name.
+//! A handler that may take a file's last name pins the file first (`nodes`). The kernel has checked
+//! permissions, and the VFS orders requests that change the same name.
 
 use std::time::Duration;
 
@@ -117,13 +118,17 @@ impl Server {
     pub(crate) fn unlink(&self, request: &Request<'_>) -> Result<()> {
         let (name, _) = name(request.text())?;
         let dir = self.nodes.get(request.header.nodeid)?;
-        self.credentials.session(&request.caller, &dir).unlink(name)
+        let session = self.credentials.session(&request.caller, &dir);
+        let _pin = self.nodes.pin(session.locate(name, LookupFlags::NOFOLLOW)?);
+        session.unlink(name)
     }
 
     pub(crate) fn rmdir(&self, request: &Request<'_>) -> Result<()> {
         let (name, _) = name(request.text())?;
         let dir = self.nodes.get(request.header.nodeid)?;
-        self.credentials.session(&request.caller, &dir).rmdir(name)
+        let session = self.credentials.session(&request.caller, &dir);
+        let _pin = self.nodes.pin(session.locate(name, LookupFlags::NOFOLLOW)?);
+        session.rmdir(name)
     }
 
     pub(crate) fn rename(&self, request: &Request<'_>) -> Result<()> {
@@ -143,10 +148,15 @@ impl Server {
         let (to, _) = name(rest)?;
         let dir = self.nodes.get(request.header.nodeid)?;
         let session = self.credentials.session(&request.caller, &dir);
-        if newdir == request.header.nodeid {
-            return session.rename(from, to, flags);
-        }
-        session.rename_to(from, &session.at(&self.nodes.get(newdir)?), to, flags)
+        let other = match newdir == request.header.nodeid {
+            true => None,
+            false => Some(session.at(&self.nodes.get(newdir)?)),
+        };
+        let target = other.as_ref().unwrap_or(&session);
+        // The rename itself reports an error of this lookup, in its turn.
+        let replaced = target.locate(to, LookupFlags::NOFOLLOW).ok();
+        let _pin = replaced.map(|replaced| self.nodes.pin(replaced));
+        session.rename_to(from, target, to, flags)
     }
 
     pub(crate) fn link(&self, request: &Request<'_>, body: &mut Body<'_>) -> Result<()> {
@@ -155,6 +165,8 @@ impl Server {
         let file = self.nodes.get(link.oldnodeid)?;
         let dir = self.nodes.get(request.header.nodeid)?;
         let session = self.credentials.session(&request.caller, &file);
+        // A file that gets its first name is no longer held after this.
+        let _pin = self.nodes.pin(file.clone());
         session.link_to("", LookupFlags::EMPTY_PATH, &session.at(&dir), name)?;
         body.put(&self.entry(file))
     }

@@ -25,7 +25,7 @@ use extern4_vfs::Errno;
 use rustix::io::Errno as OsErrno;
 use zerocopy::IntoBytes as _;
 
-use crate::abi::{NOTIFY_INVAL_INODE, NOTIFY_PRUNE, NotifyInvalInodeOut, NotifyPruneOut, Opcode, OutHeader};
+use crate::abi::{NOTIFY_INVAL_INODE, NotifyInvalInodeOut, Opcode, OutHeader};
 use crate::lock::lock;
 use crate::reply::{Answer, Outlet};
 use crate::request::Request;
@@ -80,11 +80,7 @@ pub fn serve(server: &Arc<Server>, device: OwnedFd, ready: impl FnOnce()) -> io:
     }
     let start = Start::default();
     let result = thread::scope(|scope| {
-        // This runs on every return, so that the scope can end.
-        let _ended = EndPruning(server);
         let gate = CancelStart(&start);
-        let prune = || server.nodes.to_prune.each_batch(|ids| ask_to_forget(server, &device, ids));
-        thread::Builder::new().spawn_scoped(scope, prune)?;
         let mut forgets = None;
         let threads = match (alive, queues.filter(|_| rings)) {
             (false, _) => Vec::new(),
@@ -152,15 +148,6 @@ impl Drop for CancelStart<'_> {
     }
 }
 
-/// On drop, ends the thread that makes the kernel forget nodes.
-struct EndPruning<'a>(&'a Server);
-
-impl Drop for EndPruning<'_> {
-    fn drop(&mut self) {
-        self.0.nodes.to_prune.end();
-    }
-}
-
 /// Makes the server invalidate attributes in the kernel. For that the kernel takes no lock that the
 /// caller of the pending request may hold. It marks the attributes as out of date and releases the
 /// node, which that caller still uses.
@@ -187,20 +174,6 @@ fn notify(device: &OwnedFd, what: i32, parts: &[&[u8]]) -> rustix::io::Result<()
     let len = u32::try_from(size_of::<OutHeader>() + body.len()).expect("a short message");
     let header = OutHeader { len, error: what, unique: 0 };
     rustix::io::write(device, &[header.as_bytes(), &body].concat()).map(drop)
-}
-
-/// Asks the kernel to forget unused nodes.
-fn ask_to_forget(server: &Server, device: &OwnedFd, ids: &[u64]) {
-    if !server.protocol.prunes() {
-        return;
-    }
-    let count = u32::try_from(ids.len()).expect("a batch");
-    let prune = NotifyPruneOut { count, ..NotifyPruneOut::default() };
-    match notify(device, NOTIFY_PRUNE, &[prune.as_bytes(), ids.as_bytes()]) {
-        // The mount has gone.
-        Ok(()) | Err(OsErrno::NODEV | OsErrno::CONNABORTED | OsErrno::NOTCONN) => {}
-        Err(error) => server.log(&format!("cannot ask the kernel to forget files: {}", named(error))),
-    }
 }
 
 /// Answers a request, with the body in `space`; returns the header of the answer, and the length of

@@ -48,6 +48,7 @@ fn directories_are_found_where_they_hang() {
         let found = locate(&root, ino).unwrap();
         assert_eq!(root.at(&found).getcwd(), b"/tmp/a/b/c");
         assert!(found.is(&root.locate("/tmp/a/b/c", LookupFlags::FOLLOW).unwrap()));
+        assert!(found.is(&root.namespace().locate_known_inode(ino).unwrap()));
         assert_eq!(
             root.at(&found).locate("../..", LookupFlags::FOLLOW).unwrap().ino(),
             handle(&root, "/tmp/a").0
@@ -56,6 +57,9 @@ fn directories_are_found_where_they_hang() {
     sb(&root).drop_caches();
     root.rename("/tmp/a/b", "/tmp/a/other/b2", RenameFlags::empty()).unwrap();
     assert_eq!(root.at(&locate(&root, ino).unwrap()).getcwd(), b"/tmp/a/other/b2/c");
+    root.rename("/tmp/a/other/b2", "/tmp/a/b3", RenameFlags::empty()).unwrap();
+    let known = root.namespace().locate_known_inode(ino).unwrap();
+    assert_eq!(root.at(&known).getcwd(), b"/tmp/a/b3/c");
     let top = root.root().ino();
     assert!(locate(&root, top).unwrap().is(root.root()));
 }

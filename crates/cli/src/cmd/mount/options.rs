@@ -23,10 +23,6 @@ pub(crate) use self::spelling::starts;
 use self::table::{Meaning, MountOption, Remount, TABLE};
 use crate::image_path::{Image, Part};
 
-/// Bytes for a file that the kernel knows, or that the server remembers as well: its inode, its
-/// name, and their index entries. Measured after a walk of a million files.
-const FILE_BYTES: u64 = 1400;
-
 /// The most memory for requests through rings.
 const MAX_RING_BYTES: u64 = 48 << 20;
 /// The least memory for caches that a mount can work with.
@@ -134,14 +130,13 @@ impl Options {
         TABLE.iter().filter_map(setting).collect()
     }
 
-    /// Sets the memory of the volume's caches, of which the files that the kernel knows get half.
-    /// Requests through rings get up to a quarter as much in addition.
+    /// Sets the memory of the volume's caches. Requests through rings get up to a quarter as much
+    /// in addition.
     fn set_memory(&mut self, budget: Arc<CacheBudget>) {
         let part = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
         let bytes = budget.limit();
         self.ext4.budget = budget;
         self.server.max_ring_bytes = part((bytes / 4).min(MAX_RING_BYTES));
-        self.server.max_known = part(bytes / 2 / FILE_BYTES);
     }
 
     fn expect_quotas(&mut self) {
@@ -491,7 +486,7 @@ mod tests {
             assert!(why.contains(few) && why.contains("at least 4M"), "{why}");
         }
         let least = read(&["memory=4M"]);
-        assert_eq!((least.ext4.budget.limit(), least.server.max_known), (MIN_MEMORY_BYTES, 1497));
+        assert_eq!(least.ext4.budget.limit(), MIN_MEMORY_BYTES);
     }
 
     #[test]
