@@ -43,7 +43,6 @@ use std::iter;
 use std::ops::Range;
 use std::sync::Arc;
 
-use extern4_sync::cache_budget::CacheAccount;
 use extern4_sync::percpu::PerCpu;
 use extern4_sync::primitive::{AtomicU32, AtomicU64, Ordering::Relaxed, capacity};
 use extern4_sync::rcu::{self, Guard};
@@ -53,7 +52,7 @@ use extern4_sync::thread_counter::ThreadCounter;
 
 pub use self::buffer::{Buffer, Found, Pin};
 pub use self::dirty_buffer::{Snapshot, Unsealed};
-pub use extern4_sync::cache_budget::CacheBudget;
+pub use extern4_sync::cache_budget::{CacheAccount, CacheBudget, Reclaim, Registration};
 
 use self::block_table::BlockTable;
 use self::buffer::Block;
@@ -426,9 +425,15 @@ impl BufferCache {
         if excess == 0 {
             return;
         }
-        let evicted = self.table.evict(EVICT_BATCH.max((excess / bytes).min(MAX_EVICTED) as usize)) as u64;
-        self.account.sub(evicted * bytes);
+        self.evict(EVICT_BATCH.max((excess / bytes).min(MAX_EVICTED) as usize));
+    }
+
+    /// Evicts up to `want` buffers. Returns how many.
+    fn evict(&self, want: usize) -> u64 {
+        let evicted = self.table.evict(want) as u64;
+        self.account.sub(evicted * self.buffer_bytes());
         self.counts.local().evictions.fetch_add(evicted, Relaxed);
+        evicted
     }
 
     /// Returns the bytes of a budget that one buffer of `block_size` bytes takes.
@@ -519,6 +524,23 @@ impl Drop for Abandon<'_> {
             let error = io::Error::other("the thread that read it has panicked");
             self.cache.publish(held, Err(Error::io(Op::Read, offset, size, error)));
         }
+    }
+}
+
+impl Reclaim for BufferCache {
+    fn account(&self) -> &CacheAccount {
+        &self.account
+    }
+
+    fn reclaim(&self, bytes: u64) -> u64 {
+        let mut evicted = 0;
+        while evicted < bytes {
+            match self.evict(MAX_EVICTED as usize) {
+                0 => break,
+                buffers => evicted += buffers * self.buffer_bytes(),
+            }
+        }
+        evicted
     }
 }
 

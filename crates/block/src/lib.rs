@@ -18,7 +18,10 @@ pub mod partition;
 mod surface;
 mod writer;
 
-pub use cache::{Buffer, BufferCache, CacheBudget, CacheOptions, CacheStats, Found, Pin, Snapshot, Unsealed};
+pub use cache::{
+    Buffer, BufferCache, CacheAccount, CacheBudget, CacheOptions, CacheStats, Found, Pin, Reclaim,
+    Registration, Snapshot, Unsealed,
+};
 pub use device::counted::CountedDevice;
 pub use device::crash::CrashDevice;
 pub use device::fault::FaultDevice;

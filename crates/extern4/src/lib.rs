@@ -47,6 +47,7 @@ mod error;
 mod file;
 mod file_flags;
 mod make;
+mod memory_pressure;
 mod metadata;
 mod open_options;
 mod removal;
@@ -74,6 +75,7 @@ pub use extern4_vfs::{
     XattrNamespace,
 };
 pub use file::File;
+pub use memory_pressure::PressureWatch;
 pub use metadata::{Metadata, system_time};
 pub use open_options::OpenOptions;
 pub use session::Session;

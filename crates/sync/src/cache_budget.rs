@@ -4,10 +4,13 @@
 //! counts its bytes in a [`CacheAccount`]. After it has added an entry it asks how much it has to
 //! evict ([`CacheAccount::excess`]), and evicts that from its own entries.
 //!
-//! A cache evicts only its own entries, because it is called under locks of its volume, and another
-//! volume's eviction takes locks of that one. A cache always keeps a small share, half of an equal
-//! one. So a volume that comes when others have taken the whole budget has room, too, and all
-//! caches together exceed the budget by half at most.
+//! A thread that inserts an entry evicts only entries of that cache, because it holds locks of its
+//! volume, and another volume's eviction takes locks of that one. A cache always keeps a small
+//! share, half of an equal one. So all caches together exceed the budget by half at most.
+//!
+//! A thread that holds no lock of a volume may have all [registered](CacheBudget::register) caches
+//! evict. The opening of a volume does so for [room](CacheBudget::make_room) for its caches, and a
+//! watch of the system's memory does so under pressure.
 //!
 //! Counting costs a store to a line of the CPU. A CPU hands its sum on when that exceeds a part of
 //! the budget, so the count is exact within a 64th of the budget.
@@ -15,13 +18,18 @@
 //! | field | written by | read by | orderings |
 //! | --- | --- | --- | --- |
 //! | `used`, `pending`, `caches` | all threads | all threads | `Relaxed`: sums |
+//!
+//! The lock of the registry is outside of all locks of volumes. It is held while registered caches
+//! evict, so a cache whose registration has ended is used by no other thread.
 
 #[cfg(not(feature = "loom"))]
 mod memory;
 
 use std::fmt;
-use std::sync::Arc;
+// Not a lock of models: no model evicts from a registered cache.
+use std::sync::{self, Arc, PoisonError};
 
+use crate::opener::Opener;
 use crate::percpu::{Padded, PerCpu, possible_cpus};
 use crate::primitive::{AtomicU64, Ordering::Relaxed, capacity};
 
@@ -35,6 +43,24 @@ pub struct CacheBudget {
     limit: u64,
     caches: AtomicU64,
     used: Padded<AtomicU64>,
+    registered: sync::Mutex<Vec<Arc<dyn Reclaim>>>,
+}
+
+/// A cache that evicts entries at the request of a thread that holds none of its locks.
+pub trait Reclaim: Send + Sync {
+    /// Returns the account that the cache counts its memory in.
+    fn account(&self) -> &CacheAccount;
+
+    /// Evicts unused entries of about `bytes` bytes, or all of them if they are fewer. Returns the
+    /// bytes that it evicted.
+    fn reclaim(&self, bytes: u64) -> u64;
+}
+
+/// The registration of a cache with its budget, which ends when this is dropped.
+pub struct Registration {
+    budget: Arc<CacheBudget>,
+    cache: Arc<dyn Reclaim>,
+    opener: Opener,
 }
 
 /// The memory of one cache, as a part of a [`CacheBudget`].
@@ -51,7 +77,12 @@ pub struct CacheAccount {
 impl CacheBudget {
     /// Returns a budget of `limit` bytes.
     pub fn new(limit: u64) -> Arc<Self> {
-        Arc::new(Self { limit, caches: AtomicU64::new(0), used: Padded::default() })
+        Arc::new(Self {
+            limit,
+            caches: AtomicU64::new(0),
+            used: Padded::default(),
+            registered: sync::Mutex::default(),
+        })
     }
 
     /// Returns the budget that all caches of the process share unless they are given another: an
@@ -76,6 +107,61 @@ impl CacheBudget {
     /// Returns the bytes in use, within the exactness of the budget.
     pub fn used(&self) -> u64 {
         not_negative(self.used.load(Relaxed))
+    }
+
+    /// Registers a cache, so that it evicts at the requests of others as long as the registration
+    /// lasts.
+    pub fn register(self: &Arc<Self>, cache: Arc<dyn Reclaim>) -> Registration {
+        self.registered().push(Arc::clone(&cache));
+        Registration { budget: Arc::clone(self), cache, opener: Opener::here() }
+    }
+
+    /// Makes registered caches evict about `bytes` bytes, from each in proportion to its memory.
+    /// Returns the bytes evicted. The caller holds no lock of a volume.
+    pub fn reclaim(&self, bytes: u64) -> u64 {
+        let used = u128::from(self.used()).max(1);
+        let part = |of: u64| u64::try_from(u128::from(of) * u128::from(bytes) / used).unwrap_or(u64::MAX);
+        self.registered().iter().map(|cache| cache.reclaim(part(cache.account().used()))).sum()
+    }
+
+    /// Makes room for the caches of a volume that is being opened: if others have taken the budget,
+    /// each of them evicts what it has beyond an equal share. The caller holds no lock of a volume.
+    pub fn make_room(&self) {
+        let share = self.limit() / self.caches.load(Relaxed).max(1);
+        if self.used().saturating_add(share) > self.limit() {
+            for cache in self.registered().iter() {
+                let excess = cache.account().used().saturating_sub(share);
+                if excess > 0 {
+                    cache.reclaim(excess);
+                }
+            }
+        }
+    }
+
+    fn registered(&self) -> sync::MutexGuard<'_, Vec<Arc<dyn Reclaim>>> {
+        // Ignores poison: each change of the list is one step.
+        self.registered.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        // In a forked child, the lock may be held by a thread that the child does not have.
+        if !self.opener.is_here() {
+            return;
+        }
+        let ended = {
+            let mut registered = self.budget.registered();
+            let index = registered.iter().position(|cache| Arc::ptr_eq(cache, &self.cache));
+            index.map(|index| registered.swap_remove(index))
+        };
+        drop(ended);
+    }
+}
+
+impl fmt::Debug for Registration {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Registration").finish_non_exhaustive()
     }
 }
 
@@ -172,6 +258,44 @@ mod tests {
         assert_eq!((first.excess(), second.excess(), budget.used()), (0, 0, 1000));
         drop(first);
         assert_eq!(budget.used(), 300);
+    }
+
+    /// A cache of entries of one byte.
+    struct Bytes(CacheAccount);
+
+    impl Reclaim for Bytes {
+        fn account(&self) -> &CacheAccount {
+            &self.0
+        }
+
+        fn reclaim(&self, bytes: u64) -> u64 {
+            let evicted = bytes.min(self.0.used());
+            self.0.sub(evicted);
+            evicted
+        }
+    }
+
+    #[test]
+    fn registered_caches_evict_for_others() {
+        let budget = CacheBudget::new(1000);
+        let [first, second] = [600, 300].map(|bytes| {
+            let cache = Arc::new(Bytes(CacheAccount::new(&budget)));
+            cache.0.add(bytes);
+            let registered: Arc<dyn Reclaim> = Arc::clone(&cache) as _;
+            (cache, budget.register(registered))
+        });
+        budget.make_room();
+        assert_eq!((first.0.0.used(), second.0.0.used()), (500, 300));
+        // There is room for a third.
+        let third = CacheAccount::new(&budget);
+        budget.make_room();
+        assert_eq!((first.0.0.used(), second.0.0.used()), (333, 300));
+        third.add(167);
+        assert_eq!(budget.reclaim(400), 166 + 150);
+        let (second, registration) = second;
+        drop(registration);
+        assert_eq!(budget.reclaim(u64::MAX), 167);
+        assert_eq!((second.0.used(), Arc::strong_count(&second)), (150, 1));
     }
 
     #[test]

@@ -16,7 +16,7 @@ pub(crate) mod transaction;
 
 use std::sync::Arc;
 
-use extern4_block::{BlockDevice, BufferCache, CacheBudget, CacheOptions};
+use extern4_block::{BlockDevice, BufferCache, CacheBudget, CacheOptions, Registration};
 use extern4_disk::blocks::Blocks;
 use extern4_disk::indirect;
 use extern4_disk::superblock::Superblock;
@@ -29,6 +29,8 @@ use crate::volume::inode_table::ReadAheadWindows;
 
 /// The device, geometry, group descriptors, buffers and maps of names of a volume.
 pub struct Volume {
+    /// Ends first, so that the cache ends with the volume.
+    _registration: Registration,
     /// The source of file contents: the device, or the device with its journal replayed over it.
     pub(crate) device: Arc<dyn BlockDevice>,
     pub(crate) cache: Arc<BufferCache>,
@@ -53,10 +55,16 @@ impl Volume {
     ) -> Result<Self> {
         let geometry = superblock.geometry();
         let name_maps = NameMaps::new(&budget);
-        let cache =
-            CacheOptions { block_size: geometry.block_size(), block_count: geometry.blocks_count(), budget };
+        let options = CacheOptions {
+            block_size: geometry.block_size(),
+            block_count: geometry.blocks_count(),
+            budget: Arc::clone(&budget),
+        };
+        let cache = Arc::new(BufferCache::new(Arc::clone(&device), options)?);
+        budget.make_room();
         Ok(Self {
-            cache: Arc::new(BufferCache::new(Arc::clone(&device), cache)?),
+            _registration: budget.register(Arc::clone(&cache) as _),
+            cache,
             name_maps,
             device,
             groups: Groups::new(&superblock, copy_in),

@@ -7,7 +7,7 @@ use std::io;
 use std::process;
 use std::sync::{Arc, OnceLock};
 
-use extern4::Volume;
+use extern4::{PressureWatch, Volume};
 use extern4_fuse::{Callbacks, Server};
 use tracing::{debug, info, warn};
 
@@ -28,15 +28,20 @@ pub(super) fn until_unmounted(args: &Args, host: Host, made: Made, app: &mut App
         made;
     let closed = Closed::default();
     let setting = setting(&lists, &options, &volume);
+    let budget = Arc::clone(&options.ext4.budget);
     let callbacks = callbacks(&volume, &closed);
     let server = Arc::new(Server::new(volume.namespace(), options.server, callbacks));
     let mounted = mounted.get_or_init(|| mount);
     let note = |what: &str, error: &io::Error| {
         app.note_at(args.dir.display(), format_args!("{what}: {}", host_reason(error)));
     };
-    let (mut control, mut is_ready) = (None, false);
+    let (mut control, mut pressure, mut is_ready) = (None, None, false);
     let ready = || {
         control = Control::start(&args.dir, &server, &volume, &image, setting, host.metrics, note);
+        // Without reports, the budget alone bounds the caches.
+        pressure = PressureWatch::start(&budget)
+            .inspect_err(|error| debug!("no reports of memory pressure: {}", host_reason(error)))
+            .ok();
         info!("{image} is mounted on {dir}; requests come through {}", server.transport().name());
         // In the background, the service manager started another process than this one.
         service::tell(&format!("READY=1\nMAINPID={}\nSTATUS={image} on {dir}", process::id()));
@@ -49,6 +54,7 @@ pub(super) fn until_unmounted(args: &Args, host: Host, made: Made, app: &mut App
     // Serving ends before the last step of a forced unmount: this waits for that step.
     drop(ending.lock());
     service::tell("STOPPING=1");
+    drop(pressure);
     let waiting = control.map(Control::end);
     // The user has seen that the volume is mounted, and may have closed the terminal.
     if is_ready {
