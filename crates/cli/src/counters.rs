@@ -47,6 +47,24 @@ pub(crate) const ALL: &[Counter] = &[
         read: |stats| Some(stats.names.inode_reads),
     },
     Counter {
+        name: "evictions",
+        kind: Kind::Total,
+        meaning: "Names and inodes that left the cache for want of memory.",
+        read: |stats| Some(stats.names.evictions),
+    },
+    Counter {
+        name: "memory_used",
+        kind: Kind::Now,
+        meaning: "Bytes of all caches of the process.",
+        read: |stats| Some(stats.names.memory_used),
+    },
+    Counter {
+        name: "memory_limit",
+        kind: Kind::Now,
+        meaning: "The most bytes that all caches of the process keep.",
+        read: |stats| Some(stats.names.memory_limit),
+    },
+    Counter {
         name: "lookups",
         kind: Kind::Total,
         meaning: "Names searched for in a directory of the volume, because the cache did not know them.",

@@ -60,6 +60,7 @@
 use std::cell::Cell;
 use std::sync::Arc;
 
+use extern4_sync::cache_budget::{CacheAccount, Reclaim};
 use extern4_sync::lock_order::{Ordered, Rank, Ranked};
 use extern4_sync::rcu::{Guard, pin};
 use extern4_sync::rcu_arc::{FinalRef, RcuArc, RcuRef};
@@ -84,6 +85,9 @@ pub(crate) struct DentryCache {
     seed: u64,
     ids: IdAllocator,
 }
+
+/// Dentries evicted together at the request of others.
+const RECLAIM_BATCH: usize = 64;
 
 /// Bytes of a dentry, with its count, its link and its part of the table.
 const DENTRY_BYTES: u64 = RcuArc::<Dentry>::BYTES as u64 + 16;
@@ -507,12 +511,19 @@ impl DentryCache {
         }
     }
 
-    /// Evicts unused dentries and their inodes, if the budget is exceeded: two at most, so that no
-    /// caller pays for much more than it adds.
+    /// Evicts unused dentries if the budget is exceeded: two at most, so that no caller pays for
+    /// much more than it adds.
     fn make_room(&self) {
         if self.inodes.account().excess() > 0 {
-            self.end(self.table.evict(2, |dentry| dentry.state.evict()));
+            self.evict(2);
         }
+    }
+
+    /// Evicts up to `want` unused dentries, and their inodes. Returns the number of dentries.
+    fn evict(&self, want: usize) -> usize {
+        let evicted = self.end(self.table.evict(want, |dentry| dentry.state.evict()));
+        self.inodes.count_evictions(evicted);
+        evicted
     }
 
     /// Removes a name from the cache. Locks: the name, hidden.
@@ -559,6 +570,28 @@ impl DentryCache {
     /// Returns the number of dentries in memory.
     pub(crate) fn len(&self) -> usize {
         self.table.len()
+    }
+}
+
+impl Reclaim for DentryCache {
+    fn account(&self) -> &CacheAccount {
+        self.inodes.account()
+    }
+
+    fn reclaim(&self, bytes: u64) -> u64 {
+        let inode_bytes = self.inodes.inode_bytes();
+        let mut reclaimed = 0;
+        while reclaimed < bytes {
+            let dentries = self.evict(RECLAIM_BATCH) as u64;
+            // The few inodes without a dentry in the cache leave when no dentry does.
+            let inodes = if dentries > 0 { dentries } else { self.inodes.evict(RECLAIM_BATCH) as u64 };
+            if inodes == 0 {
+                break;
+            }
+            reclaimed += dentries * DENTRY_BYTES + inodes * inode_bytes;
+        }
+        pin().flush_all();
+        reclaimed
     }
 }
 

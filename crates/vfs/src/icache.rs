@@ -45,6 +45,8 @@ pub(crate) struct InodeCache {
     unlinked: Arc<ThreadRefcount>,
     /// Inodes read from the file system.
     reads: AtomicU64,
+    /// Dentries and inodes that left for want of memory.
+    evictions: AtomicU64,
 }
 
 /// Bytes of an inode in the buckets of the table.
@@ -69,6 +71,7 @@ impl InodeCache {
             fs: PerThread::new(),
             unlinked,
             reads: AtomicU64::new(0),
+            evictions: AtomicU64::new(0),
         }
     }
 
@@ -177,9 +180,26 @@ impl InodeCache {
 
     /// Evicts up to `want` unused inodes, after a thread has inserted one by its number alone. The
     /// inodes of dentries leave with these.
-    pub(crate) fn evict(&self, want: usize) {
+    pub(crate) fn evict(&self, want: usize) -> usize {
         let evicted = self.table.evict(want, |_| ());
         self.account.sub(evicted.len() as u64 * self.inode_bytes);
+        self.count_evictions(evicted.len());
+        evicted.len()
+    }
+
+    /// Counts dentries or inodes that left for want of memory.
+    pub(crate) fn count_evictions(&self, evicted: usize) {
+        self.evictions.fetch_add(evicted as u64, Ordering::Relaxed);
+    }
+
+    /// Returns the number of dentries and inodes evicted so far for want of memory.
+    pub(crate) fn evictions(&self) -> u64 {
+        self.evictions.load(Ordering::Relaxed)
+    }
+
+    /// Returns the bytes of an inode, with the part that the file system keeps.
+    pub(crate) fn inode_bytes(&self) -> u64 {
+        self.inode_bytes
     }
 
     /// Returns the account of inodes and dentries.

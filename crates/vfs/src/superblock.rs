@@ -42,7 +42,7 @@ use std::ops::Range;
 use std::sync::{self, Arc, PoisonError};
 
 use extern4_acl::{Acl, AclKind};
-use extern4_sync::cache_budget::{CacheAccount, CacheBudget};
+use extern4_sync::cache_budget::{CacheAccount, CacheBudget, Registration};
 use extern4_sync::lock_order::{Ordered, Rank, Ranked};
 use extern4_sync::opener::Opener;
 use extern4_sync::primitive::{AtomicU64, Ordering};
@@ -135,6 +135,12 @@ pub struct CacheStats {
     pub inodes: usize,
     /// Inodes read from the file system.
     pub inode_reads: u64,
+    /// Dentries and inodes that left the caches for want of memory.
+    pub evictions: u64,
+    /// Bytes of all caches that share this one's budget.
+    pub memory_used: u64,
+    /// The most bytes that these caches keep.
+    pub memory_limit: u64,
     /// Names for which the VFS asked the file system.
     pub lookups: u64,
     /// Search checks answered from the permission cache.
@@ -159,6 +165,8 @@ const WALKS: usize = 4;
 
 /// A file system in use. Mounts and sessions share it.
 pub struct SuperBlock {
+    /// Ends first, so that the caches end with this.
+    _registration: Registration,
     opener: Opener,
     id: u64,
     fs: Arc<dyn FileSystem>,
@@ -173,7 +181,7 @@ pub struct SuperBlock {
     lookups: AtomicU64,
     walks: ThreadCounter<5>,
     pub(crate) icache: Arc<InodeCache>,
-    pub(crate) dcache: DentryCache,
+    pub(crate) dcache: Arc<DentryCache>,
     pub(crate) checker: Checker,
     pub(crate) files: OpenFiles,
     pub(crate) range_locks: RangeLocks,
@@ -198,7 +206,8 @@ impl SuperBlock {
         let account = CacheAccount::new(&options.budget);
         let icache = InodeCache::new(account, traits.inode_bytes, Arc::clone(write_gate.unlinked()));
         let icache = Arc::new(icache);
-        let dcache = DentryCache::new(Arc::clone(&icache));
+        let dcache = Arc::new(DentryCache::new(Arc::clone(&icache)));
+        options.budget.make_room();
         let root = match icache.get(&fs, fs.root_ino()) {
             Ok(root) if root.is_dir() => root,
             Err(error) if error != Errno::ESTALE => return Err(error),
@@ -218,6 +227,7 @@ impl SuperBlock {
         let parts = options.lab.replace(parts);
         let (files, checker) = parts;
         Ok(Arc::new(Self {
+            _registration: options.budget.register(Arc::clone(&dcache) as _),
             opener: Opener::here(),
             id,
             traits,
@@ -367,10 +377,14 @@ impl SuperBlock {
     pub fn stats(&self) -> CacheStats {
         // Relaxed, here and below: statistics order nothing.
         let walks = self.walks.sum();
+        let budget = self.icache.account().budget();
         CacheStats {
             dentries: self.dcache.len(),
             inodes: self.icache.len(),
             inode_reads: self.icache.reads(),
+            evictions: self.icache.evictions(),
+            memory_used: budget.used(),
+            memory_limit: budget.limit(),
             lookups: self.lookups.load(Ordering::Relaxed),
             fast_searches: walks[FAST_SEARCHES],
             full_searches: walks[FULL_SEARCHES],

@@ -354,6 +354,36 @@ fn caches_stay_within_their_limits() {
 }
 
 #[test]
+fn a_volume_that_is_opened_gets_room_from_others() {
+    let names: Vec<String> = (0..5000).map(|n| format!("/f{n}")).collect();
+    let table: Vec<_> = names.iter().map(|name| (name.as_str(), "file", 0o644, 0, 0)).collect();
+    let budget = CacheBudget::new(1 << 20);
+    let open = || {
+        let options = SuperOptions { budget: Arc::clone(&budget), ..Default::default() };
+        SuperBlock::new(TreeFs::new(&table), options).unwrap()
+    };
+    let read = |sb: &Arc<SuperBlock>| {
+        let session = Session::new(&Namespace::new(Arc::clone(sb)), Cred::root());
+        names.iter().for_each(|name| assert!(session.stat(name, LookupFlags::FOLLOW).is_ok()));
+    };
+    let first = open();
+    read(&first);
+    let before = first.stats();
+    assert!(before.evictions > 0 && before.memory_used > 900 << 10, "{before:?}");
+    let second = open();
+    let after = first.stats();
+    assert!(after.memory_used < 600 << 10 && after.dentries < before.dentries, "{after:?}");
+    read(&second);
+    // Under memory pressure, all give up a part.
+    let used = budget.used();
+    assert!(budget.reclaim(used / 2) > used / 3);
+    assert!(budget.used() < used * 2 / 3, "{} of {used}", budget.used());
+    drop(first);
+    budget.reclaim(u64::MAX);
+    assert!(second.stats().dentries <= 1 && second.stats().inodes <= 2, "{:?}", second.stats());
+}
+
+#[test]
 fn a_file_system_is_let_go_with_its_superblock() {
     let fs = MemFs::new(MemLimits::default());
     let dyn_fs: Arc<dyn FileSystem> = Arc::<MemFs>::clone(&fs);
