@@ -66,3 +66,29 @@ fn entry(path: String, kind: Kind) -> Entry {
 pub(super) fn name(number: u64) -> CString {
     CString::new(format!("name-{number}")).expect("no zero byte")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::paths;
+
+    #[test]
+    fn a_volume_has_all_paths_of_the_list() {
+        let folder = std::env::temp_dir().join(format!("extern4-generated-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a directory");
+        let (image, list) = (folder.join("image"), folder.join("list"));
+        Generated::build(250, &image, &list).expect("a volume");
+        let paths = paths::read(&list).expect("a list");
+        // 250 files, three directories that hold them, and one that holds these.
+        assert_eq!(paths.len(), 254);
+        let session = extern4::Volume::open(&image).expect("it opens").superuser();
+        for path in paths {
+            let path = path.into_string().expect("UTF-8");
+            assert_eq!(
+                session.symlink_metadata(&path).map(|found| found.is_file()).ok(),
+                Some(path.contains("file"))
+            );
+        }
+        std::fs::remove_dir_all(&folder).expect("it is there");
+    }
+}
