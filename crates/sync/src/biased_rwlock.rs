@@ -5,20 +5,24 @@
 //!
 //! Readers of an ordinary lock count themselves in it, so two readers of one file move one cache
 //! line between their CPUs. Here a lock that is read often becomes *biased*. From then on a reader
-//! only stores the lock's address in a [slot](VisibleReaders) of its own thread. A writer takes the
-//! ordinary lock, ends the bias, and waits until no slot holds the address. (D. Dice and A. Kogan,
-//! "BRAVO - Biased Locking for Reader-Writer Locks", USENIX ATC 2019. There the slots are one
-//! table, in which a reader chooses a slot by hash and takes it by compare-and-swap.)
+//! only stores the number of the bias in a [slot](VisibleReaders) of its own thread. A writer takes
+//! the ordinary lock, ends the bias, and waits until no slot holds the number. (D. Dice and A.
+//! Kogan, "BRAVO - Biased Locking for Reader-Writer Locks", USENIX ATC 2019. There the slots are
+//! one table, in which a reader chooses a slot by hash and takes it by compare-and-swap.)
 //!
 //! Ending a bias costs a barrier on all threads, which takes microseconds. So a lock becomes biased
 //! only after 16 readers in a row without a writer. After the end of a bias, the next one begins a
 //! millisecond later at the earliest. A lock that is read and written in alternation stays an
 //! ordinary lock.
 //!
+//! Each bias of the process has a number of its own. So a guard that is forgotten, whose slot keeps
+//! the number for ever, keeps no writer of a later lock at the same address waiting.
+//!
 //! # Why a writer is alone
-//! 1. Only a thread that holds `lock` shared sets `bias`, and only one that holds it exclusive
-//!    clears it. So no thread sets it while another one writes.
-//! 2. A reader stores the address in its slot, executes `light_fence`, and loads `bias` again. A
+//! 1. Only a thread that holds `lock` shared sets `bias`, from 0 and in one step. Only one that
+//!    holds it exclusive clears it. So no thread sets it while another one writes, and all readers
+//!    under one bias publish the same number.
+//! 2. A reader stores the number in its slot, executes `light_fence`, and loads `bias` again. A
 //!    writer clears `bias`, executes `heavy_fence`, and loads all slots
 //!    ([`membarrier`](crate::membarrier)). So either the reader sees that the bias is over and
 //!    clears its slot, or the writer sees the slot and waits.
@@ -48,12 +52,11 @@ use std::{sync::LazyLock, time::Instant};
 use crate::membarrier::{heavy_fence, publish, read_published};
 use crate::percpu::Padded;
 use crate::primitive::{
-    AtomicBool, AtomicU32, AtomicU64, Condvar, Mutex, Ordering, RwLock, RwLockReadGuard, RwLockWriteGuard,
-    capacity,
+    AtomicU32, AtomicU64, Condvar, Mutex, Ordering, RwLock, RwLockReadGuard, RwLockWriteGuard, capacity,
 };
 use crate::thread_slots::ThreadSlots;
 
-/// Lines of slots that a thread has, as a power of two. The address of a lock selects the line. A
+/// Lines of slots that a thread has, as a power of two. The number of a bias selects the line. A
 /// writer loads that line of each thread only, and most other locks use other lines.
 const LINE_BITS: u32 = capacity(3, 0);
 /// Locks that a thread may read under at the same time on one line.
@@ -78,8 +81,8 @@ unsafe impl<T: Send + Sync> Sync for BiasedRwLock<T> {}
 #[derive(Debug)]
 struct RawLock {
     lock: RwLock<()>,
-    /// Readers publish themselves in slots.
-    bias: AtomicBool,
+    /// The number by which readers publish themselves in slots; 0 without a bias.
+    bias: AtomicU32,
     /// A [`Streak`].
     streak: AtomicU32,
 }
@@ -130,7 +133,7 @@ pub struct BiasedWriteGuard<'a, T = ()> {
     lock: &'a BiasedRwLock<T>,
 }
 
-/// A published read: a slot that holds the address of the lock.
+/// A published read: a slot that holds the number of the bias.
 #[derive(Debug)]
 struct Published<'a> {
     raw: &'a RawLock,
@@ -157,7 +160,7 @@ pub struct VisibleReaders {
     slot_cleared: Condvar,
 }
 
-/// Addresses of the locks that one thread reads under. Only that thread stores here.
+/// Numbers of the biases that one thread reads under. Only that thread stores here.
 #[derive(Debug)]
 struct ReaderSlots([Padded<Line>; 1 << LINE_BITS]);
 
@@ -174,17 +177,17 @@ impl Default for ReaderSlots {
 }
 
 impl ReaderSlots {
-    /// Returns the line for `lock`.
+    /// Returns the line for `bias`.
     #[inline]
-    fn line(&self, lock: u64) -> &Line {
-        &self.0[line_of(lock)]
+    fn line(&self, bias: u64) -> &Line {
+        &self.0[line_of(bias)]
     }
 
-    /// Returns a free slot for `lock`.
+    /// Returns a free slot for `bias`.
     #[inline]
-    fn slot(&self, lock: u64) -> Option<&AtomicU64> {
+    fn slot(&self, bias: u64) -> Option<&AtomicU64> {
         // Relaxed: no other thread stores here.
-        self.line(lock).iter().find(|slot| slot.load(Ordering::Relaxed) == 0)
+        self.line(bias).iter().find(|slot| slot.load(Ordering::Relaxed) == 0)
     }
 }
 
@@ -201,16 +204,16 @@ impl VisibleReaders {
         self.readers.own()
     }
 
-    /// Waits until no slot holds `lock`, whose bias has been cleared.
+    /// Waits until no slot holds `bias`, which has been cleared.
     #[cold]
-    fn wait_for_readers(&self, lock: u64) {
+    fn wait_for_readers(&self, bias: u64) {
         while !heavy_fence() {
             // The kernel has no memory now: try again.
             std::thread::yield_now();
         }
-        let has = |slot: &AtomicU64| read_published(slot) == lock;
+        let has = |slot: &AtomicU64| read_published(slot) == bias;
         // A reader finds its slots before it publishes, so these include them.
-        let is_read = || self.readers.iter().any(|slots| slots.line(lock).iter().any(has));
+        let is_read = || self.readers.iter().any(|slots| slots.line(bias).iter().any(has));
         // A reader that this misses sees that the bias is over.
         if !is_read() {
             return;
@@ -228,12 +231,21 @@ impl VisibleReaders {
     }
 }
 
-/// Returns the index of the line for `lock`.
+/// Returns the index of the line for `bias`.
 #[inline]
-fn line_of(lock: u64) -> usize {
-    // The upper bits of a product: locks in objects of one size have similar addresses. OK: a few
-    // bits.
-    (lock.wrapping_mul(0x9e37_79b9_7f4a_7c15).unbounded_shr(u64::BITS - LINE_BITS)) as usize
+fn line_of(bias: u64) -> usize {
+    // The upper bits of a product: biases that begin one after another have different lines. OK: a
+    // few bits.
+    (bias.wrapping_mul(0x9e37_79b9_7f4a_7c15).unbounded_shr(u64::BITS - LINE_BITS)) as usize
+}
+
+/// Returns a number for a new bias.
+#[cold]
+fn new_bias() -> u32 {
+    // Not the type of `primitive`, which no static of a model holds.
+    static LAST: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
+    // Relaxed: the numbers only have to differ. One comes again after 4,000 million others.
+    LAST.fetch_add(1, Ordering::Relaxed).wrapping_add(1).max(1)
 }
 
 /// The visible readers of this process.
@@ -243,7 +255,7 @@ static PROCESS: LazyLock<VisibleReaders> = LazyLock::new(VisibleReaders::new);
 impl<T> BiasedRwLock<T> {
     /// Creates a free lock.
     pub fn new(value: T) -> Self {
-        let raw = RawLock { lock: RwLock::new(()), bias: AtomicBool::new(false), streak: AtomicU32::new(0) };
+        let raw = RawLock { lock: RwLock::new(()), bias: AtomicU32::new(0), streak: AtomicU32::new(0) };
         Self { raw, value: UnsafeCell::new(value) }
     }
 
@@ -371,16 +383,17 @@ impl RawLock {
         slots: impl FindSlots<'a>,
     ) -> Option<Published<'a>> {
         // Acquire: pairs with the Release in `count`.
-        if !self.bias.load(Ordering::Acquire) {
+        let bias = self.bias.load(Ordering::Acquire);
+        if bias == 0 {
             return None;
         }
-        let slot = slots(readers)?.slot(self.address())?;
-        publish(slot, self.address());
+        let slot = slots(readers)?.slot(bias.into())?;
+        publish(slot, bias.into());
         // From here on a return clears the slot.
         let publish_read = Published { raw: self, slot, readers };
         // Acquire: pairs with the Release in `count`. `light_fence` in `publish` precedes it, and
         // pairs with `heavy_fence` in `wait_for_readers`.
-        self.bias.load(Ordering::Acquire).then_some(publish_read)
+        (self.bias.load(Ordering::Acquire) == bias).then_some(publish_read)
     }
 
     /// Counts a reader, and makes the lock biased after enough of them. Locks: `lock` shared.
@@ -390,10 +403,11 @@ impl RawLock {
         // Relaxed, both: the streak only decides when to set the bias.
         let streak = Streak(self.streak.load(Ordering::Relaxed)).count_reader();
         self.streak.store(streak.0, Ordering::Relaxed);
-        if streak.is_long_enough() {
+        if streak.is_long_enough() && self.bias.load(Ordering::Relaxed) == 0 {
             // Release: pairs with the Acquire in `publish_read`. A reader under the bias sees what
-            // the last writer did, because the lock made this thread see it.
-            self.bias.store(true, Ordering::Release);
+            // the last writer did, because the lock made this thread see it. On failure another
+            // reader has set it.
+            let _ = self.bias.compare_exchange(0, new_bias(), Ordering::Release, Ordering::Relaxed);
         }
     }
 
@@ -401,12 +415,13 @@ impl RawLock {
     #[cfg_attr(feature = "audit", track_caller)]
     fn write(&self, readers: &VisibleReaders) -> RwLockWriteGuard<'_, ()> {
         let held = self.lock.write().unwrap_or_else(PoisonError::into_inner);
-        // Relaxed, all: the lock orders these words, except for `bias` = false.
+        // Relaxed, all: the lock orders these words, except for `bias` = 0.
         let streak = Streak(self.streak.load(Ordering::Relaxed));
-        if self.bias.load(Ordering::Relaxed) {
+        let bias = self.bias.load(Ordering::Relaxed);
+        if bias != 0 {
             // Relaxed: `heavy_fence` in `wait_for_readers` orders it before the loads of the slots.
-            self.bias.store(false, Ordering::Relaxed);
-            readers.wait_for_readers(self.address());
+            self.bias.store(0, Ordering::Relaxed);
+            readers.wait_for_readers(bias.into());
             self.streak.store(Streak::ended_now().0, Ordering::Relaxed);
         } else if streak.0 != streak.reset().0 {
             self.streak.store(streak.reset().0, Ordering::Relaxed);
@@ -418,18 +433,13 @@ impl RawLock {
     #[cfg_attr(feature = "audit", track_caller)]
     fn try_write_unless_read(&self) -> Option<RwLockWriteGuard<'_, ()>> {
         // Relaxed: a stale value has the effect of an earlier or a later call.
-        if self.bias.load(Ordering::Relaxed) {
+        if self.bias.load(Ordering::Relaxed) != 0 {
             return None;
         }
         let held = unless_it_blocks(self.lock.try_write())?;
         // Relaxed: the lock orders it. While `bias` is clear, readers hold the lock itself: the
         // writer that ended the bias waited for the others.
-        (!self.bias.load(Ordering::Relaxed)).then_some(held)
-    }
-
-    /// Returns the address that a slot holds: unique while a thread holds the lock.
-    fn address(&self) -> u64 {
-        std::ptr::from_ref(self).addr() as u64
+        (self.bias.load(Ordering::Relaxed) == 0).then_some(held)
     }
 }
 
@@ -479,7 +489,7 @@ impl Drop for Published<'_> {
         publish(self.slot, 0);
         // Relaxed: `light_fence` in `publish` orders it, and pairs with `heavy_fence` in
         // `wait_for_readers`.
-        if !self.raw.bias.load(Ordering::Relaxed) {
+        if self.raw.bias.load(Ordering::Relaxed) == 0 {
             self.readers.wake();
         }
     }
@@ -516,9 +526,10 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::primitive::AtomicBool;
 
     fn is_biased(lock: &BiasedRwLock) -> bool {
-        lock.raw.bias.load(Ordering::Relaxed)
+        lock.raw.bias.load(Ordering::Relaxed) != 0
     }
 
     #[test]
@@ -538,6 +549,25 @@ mod tests {
         thread::sleep(Duration::from_millis(4));
         (0..STREAK).for_each(|_| drop(lock.read()));
         assert!(is_biased(&lock));
+    }
+
+    fn bias(lock: &BiasedRwLock) {
+        (0..STREAK).for_each(|_| drop(lock.read()));
+        assert!(is_biased(lock));
+    }
+
+    /// A guard that is never dropped keeps its own lock only.
+    #[test]
+    fn a_writer_does_not_wait_for_a_forgotten_reader_of_an_earlier_lock() {
+        let mut lock = BiasedRwLock::new(());
+        for _ in 0..10 {
+            bias(&lock);
+            std::mem::forget(lock.read());
+            lock = BiasedRwLock::new(());
+            bias(&lock);
+            drop(lock.write());
+            lock = BiasedRwLock::new(());
+        }
     }
 
     #[test]
@@ -583,7 +613,8 @@ mod tests {
         locks.iter().for_each(|lock| (0..STREAK).for_each(|_| drop(lock.read())));
         let held: Vec<_> = locks.iter().map(|lock| lock.read()).collect();
         let noted = held.iter().filter(|guard| matches!(guard._held, ReadHold::Published(..))).count();
-        let on = |line| locks.iter().filter(|lock| line_of(lock.raw.address()) == line).count();
+        let line = |lock: &BiasedRwLock| line_of(lock.raw.bias.load(Ordering::Relaxed).into());
+        let on = |at| locks.iter().filter(|&lock| line(lock) == at).count();
         assert_eq!(noted, (0..1 << LINE_BITS).map(|line| on(line).min(SLOTS_PER_LINE)).sum::<usize>());
         assert!(noted < locks.len());
         drop(held);

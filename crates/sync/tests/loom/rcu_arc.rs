@@ -3,7 +3,7 @@
 use std::sync::Arc as StdArc;
 
 use extern4_sync::model::{explore, race};
-use extern4_sync::primitive::{Mutex, Ordering, thread};
+use extern4_sync::primitive::{Ordering, thread};
 use extern4_sync::rcu::pin;
 use extern4_sync::rcu_arc::{AtomicRcuArc, Last, RcuArc, Release};
 use loom::cell::UnsafeCell;
