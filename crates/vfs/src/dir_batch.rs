@@ -58,8 +58,8 @@ impl DirBatch {
         self.entries.is_empty()
     }
 
-    /// Returns whether the listing has ended with this batch. A batch that does not say so may still
-    /// be the last one.
+    /// Returns whether the listing has ended with this batch. A batch that does not say so may
+    /// still be the last one.
     pub fn reaches_end(&self) -> bool {
         self.reaches_end
     }
