@@ -235,6 +235,13 @@ impl<'a, T: Release> RcuRef<'a, T> {
         self.0 == other.0
     }
 
+    /// Returns the hash under which the value was last inserted into a hash map. It is `Relaxed`:
+    /// the owner knows whether the value stays under that hash.
+    #[inline]
+    pub fn hash(self) -> u64 {
+        self.link().hash.load(Ordering::Relaxed)
+    }
+
     #[inline]
     pub(crate) fn link(self) -> &'a Link {
         let inner = self.counted();

@@ -55,7 +55,7 @@
 //! | the table | the holder of the bucket | all threads | those of `rcu_hash_map` |
 //! | the state of a dentry | all threads | all threads | those of `dentry_state` |
 //! | its inode | the holder of its name | all threads | AcqRel / Acquire, and the state |
-//! | its key, spelling, parent | the holder of its name | all threads | Relaxed; the state |
+//! | its name, hash, parent | the holder of its name | all threads | Relaxed; the state |
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -102,12 +102,14 @@ pub(crate) struct DcacheEntry<'g> {
 }
 
 impl<'g> DcacheEntry<'g> {
-    /// Returns the binding of a dentry, if its state is still as the caller saw it before it
-    /// compared the key.
+    /// Returns the binding of a dentry, if it has the hash, and its state is still as the caller
+    /// saw it before it compared the name.
     #[inline]
-    fn new(dentry: RcuRef<'g, Dentry>, seen: SeenState) -> Option<Self> {
+    fn new(dentry: RcuRef<'g, Dentry>, hash: u64, seen: SeenState) -> Option<Self> {
         let inode = dentry.get().inode();
-        (seen.is_cached() && dentry.get().state.is_still(seen)).then_some(Self { dentry, inode, seen })
+        // The table has compared the hash before the caller saw the state.
+        let has_key = dentry.hash() == hash && seen.is_cached();
+        (has_key && dentry.get().state.is_still(seen)).then_some(Self { dentry, inode, seen })
     }
 
     /// Returns whether the name is still bound to this dentry, and the dentry to this inode.
@@ -362,17 +364,19 @@ impl DentryCache {
     /// Like [`see`](Self::see), and finds hidden names, too.
     #[inline(always)]
     fn probe<'g>(&'g self, parent: u64, name: &Scanned<'_>, guard: &'g Guard) -> Option<DcacheEntry<'g>> {
-        let seen = Cell::new(None);
+        let seen = Cell::default();
         let hash = in_directory(parent, name.hash);
-        let dentry = self.table.find(hash, guard, |dentry| has_key(dentry, (parent, name), guard, &seen))?;
-        DcacheEntry::new(dentry, seen.get()?)
+        let dentry = self.table.find(hash, guard, |dentry| {
+            seen.set(dentry.state.load());
+            dentry.has_name(name, guard)
+        })?;
+        DcacheEntry::new(dentry, hash, seen.get())
     }
 
     /// Returns whether the cache has the name, hidden or not, as of some moment of this call.
     pub(crate) fn knows(&self, parent: u64, name: &Scanned<'_>, guard: &Guard) -> bool {
         let hash = in_directory(parent, name.hash);
-        let is = |entry: &_| has_key(entry, (parent, name), guard, &Cell::new(None));
-        self.table.find(hash, guard, is).is_some()
+        self.table.find(hash, guard, |dentry| dentry.has_name(name, guard)).is_some()
     }
 
     /// Like [`see`](Self::see), and takes a reference to the dentry.
@@ -389,20 +393,23 @@ impl DentryCache {
     /// Like [`find`](Self::find), under the lock of the bucket: a name that it does not find is not
     /// in the cache. Without the lock, another thread could have just inserted it.
     pub(crate) fn find_locked(&self, key: Key<'_>) -> CachedName {
-        let seen = Cell::new(None);
+        let seen = Cell::default();
         let held = {
             let guard = pin();
             let bucket = self.table.lock(key.hash(), &guard);
-            let is = |dentry: &Dentry| has_key(dentry, (key.parent.id(), &key.name), &guard, &seen);
+            let is = |dentry: &Dentry| {
+                seen.set(dentry.state.load());
+                dentry.has_name(&key.name, &guard)
+            };
             bucket.find(key.hash(), is).and_then(RcuRef::try_upgrade)
         };
         // The state after the reference: see `Dentry::unbind`.
         let is_visible =
             |held: &RcuArc<Dentry>, seen: SeenState| !seen.is_hidden() && held.state.is_still(seen);
-        match (held, seen.get()) {
-            (None, _) => CachedName::Unknown,
-            (Some(dentry), Some(seen)) if is_visible(&dentry, seen) => CachedName::Known(dentry),
-            _ => CachedName::Hidden,
+        match held {
+            None => CachedName::Unknown,
+            Some(dentry) if is_visible(&dentry, seen.get()) => CachedName::Known(dentry),
+            Some(_) => CachedName::Hidden,
         }
     }
 
@@ -502,7 +509,7 @@ impl DentryCache {
     pub(crate) fn put(&self, key: Key<'_>, dentry: RcuArc<Dentry>) {
         let replaced = {
             let guard = pin();
-            let is = |dentry: &Dentry| dentry.has_key(key.parent.id(), &key.name, &guard);
+            let is = |dentry: &Dentry| dentry.has_name(&key.name, &guard);
             self.table.lock(key.hash(), &guard).replace(key.hash(), dentry, is)
         };
         if replaced.is_none() {
@@ -531,7 +538,7 @@ impl DentryCache {
         let removed = {
             let guard = pin();
             let mut bucket = self.table.lock(key.hash(), &guard);
-            let is = |dentry: &Dentry| dentry.has_key(key.parent.id(), &key.name, &guard);
+            let is = |dentry: &Dentry| dentry.has_name(&key.name, &guard);
             bucket.find(key.hash(), is).and_then(|found| bucket.remove(found))
         };
         if removed.is_some() {
@@ -593,16 +600,4 @@ impl Reclaim for DentryCache {
         pin().flush_all();
         reclaimed
     }
-}
-
-/// Returns whether a dentry has this key, and puts the state that it had before into `seen`.
-#[inline]
-fn has_key(
-    dentry: &Dentry,
-    (parent, name): (u64, &Scanned<'_>),
-    guard: &Guard,
-    seen: &Cell<Option<SeenState>>,
-) -> bool {
-    seen.set(Some(dentry.state.load()));
-    dentry.has_key(parent, name, guard)
 }

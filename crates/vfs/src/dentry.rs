@@ -3,9 +3,11 @@
 //! `dcache` makes and binds dentries, the walks step along them, and a `Location` holds one in use.
 //!
 //! A dentry binds a name in a directory to an inode, or to nothing: a negative dentry remembers
-//! that the name is not there. The cache finds it by its key, which the dentry itself holds: the
-//! number of the directory's dentry, and the name. Both binding and key may change, but only while
-//! the name is hidden ([`DentryState`], `dcache`):
+//! that the name is not there. The cache finds it by its key: the directory and the name. The
+//! dentry holds the name, and its link in the cache's table the hash of both. Two keys of one name
+//! and one hash are of one directory ([`in_directory`]), so the dentry does not keep the
+//! directory's number. Both binding and key may change, but only while the name is hidden
+//! ([`DentryState`], `dcache`):
 //!
 //! - A negative dentry becomes positive when its name is made. A positive one becomes negative when
 //!   its name is removed and it has no other user. One that is in use, or stands for a directory,
@@ -18,12 +20,14 @@
 //! RCU readers may go on reading all three. A negative dentry does not keep its directory, so that
 //! a removed directory goes with its last user. No walk finds the negative dentries of such a
 //! directory again, because no other dentry ever has its number.
+//!
+//! [`in_directory`]: crate::name::in_directory
 
 #![expect(unsafe_code, reason = "reads the inode of a dentry in use without a guard")]
 
 use std::fmt;
 
-use extern4_sync::primitive::{AtomicU64, Ordering, thread};
+use extern4_sync::primitive::thread;
 use extern4_sync::rcu::{Guard, pin};
 use extern4_sync::rcu_arc::{AtomicRcuArc, First, RcuArc, RcuRef, Release};
 
@@ -31,18 +35,23 @@ use crate::dentry_state::DentryState;
 use crate::inode::Inode;
 use crate::name::{DentryName, Scanned};
 
-/// A directory entry. The fields that path walks read come first.
+/// A directory entry. The first line, which begins with the link in the cache's table, holds what
+/// walks read of names of fewer than 16 bytes. Holders write only the count, on a line behind.
 #[repr(C)]
 pub(crate) struct Dentry {
     pub(crate) state: DentryState,
     id: u64,
     inode: AtomicRcuArc<Inode>,
-    /// The number of the directory's dentry.
-    parent_id: AtomicU64,
     name: DentryName,
     /// The directory's dentry; none in the root and in a negative dentry.
     parent: AtomicRcuArc<Dentry>,
 }
+
+const _: () = assert!(
+    RcuArc::<Dentry>::BYTES == 192
+        // Words of models are larger.
+        || cfg!(any(feature = "loom", feature = "audit", not(target_pointer_width = "64")))
+);
 
 impl Dentry {
     pub(crate) fn root(id: u64, inode: RcuArc<Inode>) -> Self {
@@ -50,7 +59,6 @@ impl Dentry {
             state: DentryState::uncached(),
             id,
             inode: AtomicRcuArc::new(Some(inode)),
-            parent_id: AtomicU64::new(id),
             name: DentryName::new(b"", b""),
             parent: AtomicRcuArc::new(None),
         }
@@ -67,7 +75,6 @@ impl Dentry {
         Self {
             state,
             id,
-            parent_id: AtomicU64::new(parent.id),
             name: DentryName::new(key, spelling),
             parent: AtomicRcuArc::new(inode.is_some().then(|| parent.clone())),
             inode: AtomicRcuArc::new(inode),
@@ -106,11 +113,11 @@ impl Dentry {
         self.see_inode()?.try_upgrade()
     }
 
-    /// Returns whether its key is the name `name` in the directory of dentry `parent`.
+    /// Returns whether its key has this name. The caller compares the hash, too, and then asks the
+    /// state whether the key has changed.
     #[inline]
-    pub(crate) fn has_key(&self, parent: u64, name: &Scanned<'_>, guard: &Guard) -> bool {
-        // Relaxed: the caller asks the state whether it has changed.
-        self.parent_id.load(Ordering::Relaxed) == parent && self.name.is(name, guard)
+    pub(crate) fn has_name(&self, name: &Scanned<'_>, guard: &Guard) -> bool {
+        self.name.is(name, guard)
     }
 
     /// Returns the directory that it is in, with its inode, for an RCU reader.
@@ -159,10 +166,9 @@ impl Dentry {
         let guard = pin();
         let is_awaited = self.state.begin_move();
         self.name.set(key, spelling, &guard);
-        let from = self.parent_id.load(Ordering::Relaxed);
-        self.parent_id.store(parent.id, Ordering::Relaxed);
-        // The directory that it leaves does not end here: the caller works in it.
-        if from != parent.id && self.inode().is_some() {
+        let stays = self.parent.load(&guard).is_some_and(|from| from.ptr_eq(parent.as_rcu_ref()));
+        if !stays {
+            // The directory that it leaves does not end here: the caller works in it.
             drop(self.parent.set(Some(parent.clone())));
         }
         self.state.end_move();

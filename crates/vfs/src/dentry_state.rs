@@ -47,8 +47,9 @@ const BINDING: u64 = !(CHANGE - 1) | CACHED | HIDDEN;
 /// The state of a dentry.
 pub(crate) struct DentryState(AtomicU64);
 
-/// The state as a reader saw it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The state as a reader saw it. The default is the state of a dentry that the cache does not lead
+/// to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SeenState(u64);
 
 impl SeenState {

@@ -155,7 +155,8 @@ pub fn hash_name(seed: u64, name: &[u8]) -> u64 {
     finish(seed, state, rest_of(name, rest), name.len())
 }
 
-/// Returns the hash of a name in a directory, whose number comes from [`spread`].
+/// Returns the hash of a name in a directory, whose number comes from [`spread`]. For one name, two
+/// directories never give one hash.
 #[inline]
 pub(crate) fn in_directory(parent: u64, name_hash: u64) -> u64 {
     parent ^ name_hash

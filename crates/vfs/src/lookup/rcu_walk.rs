@@ -102,15 +102,16 @@ enum AtLast {
 struct RcuPath<'g> {
     dentry: RcuRef<'g, Dentry>,
     inode: &'g Inode,
-    /// The state of the dentry when the cache led here; `None` where the walk started or went up.
-    seen: Option<SeenState>,
+    /// The state of the dentry when the cache led here; the default where the walk started or went
+    /// up.
+    seen: SeenState,
 }
 
 impl<'g> RcuPath<'g> {
     /// Returns a walk's position on a dentry. A walk cannot stand on a negative one: it falls back.
     fn on(dentry: RcuRef<'g, Dentry>) -> Result<Self, WalkError> {
         let inode = dentry.get().inode().ok_or(WalkError::Fallback)?;
-        Ok(Self { dentry, inode, seen: None })
+        Ok(Self { dentry, inode, seen: SeenState::default() })
     }
 }
 
@@ -121,7 +122,7 @@ pub(crate) struct LookupResult<'g> {
     pub(crate) sb: &'g SuperBlock,
     pub(crate) inode: &'g Inode,
     dentry: RcuRef<'g, Dentry>,
-    seen: Option<SeenState>,
+    seen: SeenState,
 }
 
 /// The directory of a path's last component, and that component. It holds no reference.
@@ -228,7 +229,7 @@ impl LookupResult<'_> {
     /// walks again, with references.
     #[inline(always)]
     pub(crate) fn is_current(&self) -> bool {
-        let current = self.seen.is_none_or(|seen| self.dentry.get().state.is_still(seen));
+        let current = !self.seen.is_cached() || self.dentry.get().state.is_still(self.seen);
         if !current {
             self.sb.count_restart();
         }
@@ -373,7 +374,7 @@ impl<'g> RcuWalk<'g> {
                 if inode.kind() == FileType::Symlink && (!is_last || slash || last == AtLast::Follow) {
                     *at = self.follow(inode, *at)?;
                 } else {
-                    *at = RcuPath { dentry: entry.dentry, inode, seen: Some(entry.seen) };
+                    *at = RcuPath { dentry: entry.dentry, inode, seen: entry.seen };
                 }
             }
             if is_last {
@@ -432,7 +433,7 @@ impl<'g> RcuWalk<'g> {
         if dentry.get().is_mountpoint() {
             return Err(WalkError::Fallback);
         }
-        Ok(RcuPath { dentry, inode, seen: None })
+        Ok(RcuPath { dentry, inode, seen: SeenState::default() })
     }
 
     /// Walks the target of a symbolic link to its end, from the directory of the link.
