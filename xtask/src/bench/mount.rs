@@ -211,7 +211,16 @@ impl Bench {
 
     /// Requests that a mount of ours has answered so far.
     fn requests(&self, mount: &Path) -> Result<f64> {
-        let text = output(Command::new(self.extern4()?).args(["stats", "--json"]).arg(mount))?;
+        let ask = || output(Command::new(self.extern4()?).args(["stats", "--json"]).arg(mount));
+        // The daemon mounts the volume and then listens.
+        let text = (0..100).find_map(|_| {
+            let text = ask().ok();
+            if text.is_none() {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            text
+        });
+        let text = text.map_or_else(ask, Ok)?;
         let said: Value = serde_json::from_str(&text).map_err(|e| format!("{e} in {text}"))?;
         let kinds = said["operations"].as_array().ok_or_else(|| format!("no operations in {text}"))?;
         Ok(kinds.iter().filter_map(|kind| kind["count"].as_f64()).sum())
