@@ -7,6 +7,7 @@
 //! [`inodes::stat_torn_attrs`] looks at them alone.
 //!
 //! The names are those of the races that the design of the hot paths lists.
+mod absent;
 mod inodes;
 mod key_locks;
 mod names;
