@@ -58,6 +58,7 @@
 //! | its name, hash, parent | the holder of its name | all threads | Relaxed; the state |
 
 use std::cell::Cell;
+use std::ptr;
 use std::sync::Arc;
 
 use extern4_sync::cache_budget::{CacheAccount, Reclaim};
@@ -561,8 +562,11 @@ impl DentryCache {
 
     /// Drops evicted dentries, and takes their inodes out of the cache unless these are in use.
     /// Returns the number of dentries.
-    fn end(&self, dentries: Vec<FinalRef<Dentry>>) -> usize {
+    fn end(&self, mut dentries: Vec<FinalRef<Dentry>>) -> usize {
         let evicted = dentries.len();
+        // Dentries that were made one after the other lie next to each other and to their inodes.
+        // In this order the processor fetches them ahead.
+        dentries.sort_unstable_by_key(|dentry| ptr::from_ref(dentry.get()));
         for dentry in dentries {
             let ino = dentry.get().inode().map(Inode::ino);
             drop(dentry);

@@ -167,7 +167,6 @@ const WALKS: usize = 4;
 pub struct SuperBlock {
     /// Ends first, so that the caches end with this.
     _registration: Registration,
-    opener: Opener,
     id: u64,
     fs: Arc<dyn FileSystem>,
     traits: FsTraits,
@@ -186,12 +185,20 @@ pub struct SuperBlock {
     pub(crate) files: OpenFiles,
     pub(crate) range_locks: RangeLocks,
     pub(crate) write_gate: WriteGate,
+    /// Dropped last.
+    _end: End,
 }
 
-impl Drop for SuperBlock {
+/// Tells the file system of the end of its use, after the caches have been dropped.
+struct End {
+    opener: Opener,
+    fs: Arc<dyn FileSystem>,
+}
+
+impl Drop for End {
     fn drop(&mut self) {
         if self.opener.is_here() {
-            self.drop_caches();
+            extern4_sync::rcu::pin().flush_all();
             self.fs.end();
         }
     }
@@ -228,7 +235,6 @@ impl SuperBlock {
         let (files, checker) = parts;
         Ok(Arc::new(Self {
             _registration: options.budget.register(Arc::clone(&dcache) as _),
-            opener: Opener::here(),
             id,
             traits,
             atime: options.atime,
@@ -243,9 +249,10 @@ impl SuperBlock {
             checker,
             files,
             range_locks: RangeLocks::new(),
-            fs,
             icache,
             dcache,
+            _end: End { opener: Opener::here(), fs: Arc::clone(&fs) },
+            fs,
         }))
     }
 
