@@ -8,9 +8,9 @@
 //! does not matter.
 //!
 //! The record holds:
-//! 1. Accesses to these atomics and locks, in order and with their place in the source
-//!    ([`Access`]). Locking and unlocking count as one access together. The caller records other
-//!    locks by [`note_lock`].
+//! 1. Accesses to these atomics and locks, each with its place in the source ([`Access`]). Locking
+//!    and unlocking count as one access together. The caller records other locks by
+//!    [`note_lock`].
 //! 2. No plain loads, such as those of a name's bytes or of a pointer inside a box. They conflict
 //!    with plain stores only. The code makes plain stores only with exclusive access, or to a line
 //!    on which it also stores to an atomic. So tests also check the lines that an operation stores
@@ -57,14 +57,8 @@ pub enum Kind {
     Load,
     /// A plain store.
     Store,
-    /// A read-modify-write, a failing one too.
+    /// A read-modify-write, a failing one too. A lock taken is one.
     Rmw,
-    /// A lock is taken; it is one read-modify-write.
-    Lock,
-    /// A shared lock is taken; it is one read-modify-write.
-    LockShared,
-    /// A lock is released. This does not count as another access.
-    Unlock,
 }
 
 impl Kind {
@@ -107,7 +101,7 @@ impl Uses {
 #[derive(Clone, Debug, Default)]
 pub struct Footprint {
     lines: BTreeMap<Line, Uses>,
-    trace: Vec<Access>,
+    accesses: Vec<Access>,
     full_fences: u64,
 }
 
@@ -121,29 +115,23 @@ pub struct Conflict {
 }
 
 impl Footprint {
-    /// Returns the footprint of `trace`.
-    fn of(trace: Vec<Access>, full_fences: u64) -> Self {
+    /// Returns the footprint of these accesses.
+    fn of(accesses: Vec<Access>, full_fences: u64) -> Self {
         let mut lines = BTreeMap::<Line, Uses>::new();
-        for access in &trace {
+        for access in &accesses {
             let uses = lines.entry(access.line).or_default();
             match access.kind {
                 Kind::Load => uses.loads += 1,
                 Kind::Store => uses.stores += 1,
-                Kind::Rmw | Kind::Lock | Kind::LockShared => uses.rmws += 1,
-                Kind::Unlock => {}
+                Kind::Rmw => uses.rmws += 1,
             }
         }
-        Self { lines, trace, full_fences }
-    }
-
-    /// Returns all accesses, in order.
-    pub fn trace(&self) -> &[Access] {
-        &self.trace
+        Self { lines, accesses, full_fences }
     }
 
     /// Returns the accesses to a line.
     pub fn accesses(&self, line: Line) -> impl Iterator<Item = &Access> {
-        self.trace.iter().filter(move |access| access.line == line && access.kind != Kind::Unlock)
+        self.accesses.iter().filter(move |access| access.line == line)
     }
 
     /// Returns the lines, and the accesses to each.
@@ -168,13 +156,6 @@ impl Footprint {
             stores: sum.stores + uses.stores,
             rmws: sum.rmws + uses.rmws,
         })
-    }
-
-    /// Returns the locked instructions that the accesses stand for, including unlocking and fences.
-    /// Code that records nothing may execute more.
-    pub fn locked_instructions(&self) -> u64 {
-        let locked = |access: &&Access| !matches!(access.kind, Kind::Load | Kind::Store);
-        self.trace.iter().filter(locked).count() as u64 + self.full_fences
     }
 
     /// Returns the number of sequentially consistent fences, each of which costs as much as a
@@ -244,12 +225,8 @@ pub fn note_lock<T: ?Sized>(lock: &T) {
 #[inline]
 #[track_caller]
 fn note<T: ?Sized>(at: &T, kind: Kind) {
-    note_access(Access { line: Line::of(at), kind, site: Location::caller() });
-}
-
-#[inline]
-fn note_access(access: Access) {
     if RECORDING.get() {
+        let access = Access { line: Line::of(at), kind, site: Location::caller() };
         // A thread that is ending records nothing any more.
         let _ = SO_FAR.try_with(|so_far| so_far.borrow_mut().push(access));
     }

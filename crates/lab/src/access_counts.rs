@@ -10,17 +10,7 @@ use std::fs;
 use std::path::Path;
 
 use crate::Result;
-use crate::coherence::Replay;
-use crate::conflicts::Matrix;
-use crate::line_conflicts::LineConflict;
 use crate::plan::Side;
-
-/// The extension of the file of recorded operations, for the [simulation](crate::coherence).
-const TRACES: &str = "traces";
-/// The extension of the file with the [matrices](crate::conflicts).
-const CONFLICTS: &str = "conflicts";
-/// The extension of the file with [conflicts on cache lines](crate::line_conflicts).
-const LINE_CONFLICTS: &str = "line_conflicts";
 
 /// The counts of one operation of one side.
 #[derive(Clone, Debug, PartialEq)]
@@ -52,11 +42,6 @@ pub struct Length {
 pub struct AccessCounts {
     figures: Vec<Figure>,
     lengths: Vec<Length>,
-    replays: Vec<Replay>,
-    /// Pairs of calls that commute, and whether they conflict.
-    pub matrices: Vec<Matrix>,
-    /// Pairs of operations that commute, and their conflicts on cache lines.
-    pub line_conflicts: Vec<LineConflict>,
 }
 
 impl AccessCounts {
@@ -77,92 +62,40 @@ impl AccessCounts {
         self.lengths.iter().find(|length| length.operation == operation && length.side == side)
     }
 
-    /// Returns the recorded accesses of an operation of a side, in order, if there are any.
-    pub fn replay(&self, operation: &str, side: Side) -> Option<&Replay> {
-        self.replays.iter().find(|replay| replay.operation == operation && replay.side == side)
-    }
-
     /// Adds the instructions of an operation of a side.
     pub fn note_instructions(&mut self, operation: &str, side: Side, instructions: f64) {
         self.lengths.push(Length { operation: operation.to_owned(), side, instructions });
     }
 
-    /// Reads a file, and the files next to it that exist.
+    /// Reads a file.
     pub fn read(file: &Path) -> Result<Self> {
         let text = fs::read_to_string(file).map_err(|e| format!("{}: {e}", file.display()))?;
-        let beside = |extension| fs::read_to_string(file.with_extension(extension)).unwrap_or_default();
-        let what = |line: &str| format!("what is {line:?}?");
-        let figures = text.lines().map(|line| parse(line).ok_or_else(|| what(line)));
-        let traces = beside(TRACES);
-        let line_conflicts = beside(LINE_CONFLICTS);
-        let line_conflicts = line_conflicts.lines().map(LineConflict::of_text);
-        let replays = traces.lines().map(|line| Replay::of_text(line).ok_or_else(|| what(line)));
-        Ok(Self {
-            figures: figures.collect::<std::result::Result<_, _>>()?,
-            lengths: Vec::new(),
-            replays: replays.collect::<std::result::Result<_, _>>()?,
-            matrices: Matrix::of_text(&beside(CONFLICTS)).ok_or("what are these conflicts?")?,
-            line_conflicts: line_conflicts
-                .map(|conflict| conflict.ok_or("no table of conflicts on cache lines"))
-                .collect::<std::result::Result<_, _>>()?,
-        })
+        let figures = text.lines().map(|line| parse(line).ok_or_else(|| format!("what is {line:?}?")));
+        Ok(Self { figures: figures.collect::<std::result::Result<_, _>>()?, lengths: Vec::new() })
     }
 
-    /// Writes a file, and three next to it.
+    /// Writes a file.
     pub fn write(&self, file: &Path) -> Result<()> {
         let mut text = String::new();
         for Figure { operation, side, locked, conflicts } in &self.figures {
             writeln!(text, "{operation}\t{}\t{locked}\t{conflicts}", side.name())?;
         }
-        let traces: String = self.replays.iter().map(|replay| replay.to_text() + "\n").collect();
-        let conflicts: String = self.matrices.iter().map(Matrix::to_text).collect();
-        let line_conflicts: String =
-            self.line_conflicts.iter().map(|conflict| conflict.to_text() + "\n").collect();
-        let beside = |extension| file.with_extension(extension);
-        let files = [
-            (file.to_owned(), text),
-            (beside(TRACES), traces),
-            (beside(CONFLICTS), conflicts),
-            (beside(LINE_CONFLICTS), line_conflicts),
-        ];
-        for (file, text) in files {
-            fs::write(&file, text).map_err(|e| format!("{}: {e}", file.display()))?;
-        }
-        Ok(())
+        Ok(fs::write(file, text).map_err(|e| format!("{}: {e}", file.display()))?)
     }
 
-    /// Counts the accesses of `one`, and its conflicts with `other` on two threads.
+    /// Counts the locked instructions of `one`, and the lines on which it conflicts with `other`,
+    /// each on a thread and a CPU of its own.
     #[cfg(feature = "audit")]
     pub fn count(&mut self, operation: &str, side: Side, one: impl Fn(), other: impl Fn() + Send) {
         use extern4_sync::audit;
-        // A step takes microseconds, and a recorded access takes nanoseconds. So this steps through
-        // few calls and records many.
-        const STEPPED: u32 = 4;
-        const NOTED: u32 = 25;
-        let (footprints, lines) = side_by_side(&one, other);
-        let conflicts = lines as f64;
-        self.replays.push(Replay::of(operation, side, footprints.each_ref()));
+        // Calls that are stepped through. Some work is done once in a few calls only.
+        const STEPPED: u32 = 25;
+        let [ours, theirs] = audit::side_by_side(on_cpu(0, &one), on_cpu(1, other));
+        let conflicts = audit::conflicts(&ours, &theirs).len() as f64;
         let stepped = audit::locked_instructions(|| (0..STEPPED).for_each(|_| one()));
-        let ((), noted) = audit::record(|| (0..NOTED).for_each(|_| one()));
-        let noted = noted.locked_instructions() as f64 / f64::from(NOTED);
-        // The records lack the counts of `Arc`, and a few steps may lack rare work. The greater
-        // number counts.
-        let locked = stepped.map_or(f64::NAN, |((), locked)| (locked as f64 / f64::from(STEPPED)).max(noted));
+        let locked = stepped.map_or(f64::NAN, |((), locked)| locked as f64 / f64::from(STEPPED));
         self.figures.push(Figure { operation: operation.to_owned(), side, locked, conflicts });
     }
-}
-
-/// Records two operations, each on a thread and a CPU of its own. Returns their accesses, and the
-/// number of lines that one writes and the other uses.
-#[cfg(feature = "audit")]
-pub(crate) fn side_by_side(
-    one: impl Fn(),
-    other: impl Fn() + Send,
-) -> ([extern4_sync::audit::Footprint; 2], usize) {
-    use extern4_sync::audit;
-    let footprints = audit::side_by_side(on_cpu(0, one), on_cpu(1, other));
-    let lines = audit::conflicts(&footprints[0], &footprints[1]).len();
-    (footprints, lines)
 }
 
 /// Returns `act` bound to the CPU of this number among those that the thread may run on, if there
@@ -203,10 +136,7 @@ mod tests {
     fn what_is_written_is_read() {
         let figure = |side, locked| Figure { operation: "hit".to_owned(), side, locked, conflicts: 1.0 };
         let figures = vec![figure(Side::Baseline, 4.25), figure(Side::Extern4, 0.0)];
-        let replays = vec![Replay::of_text("hit\textern4\tr0 w-1\tr0 w-2").unwrap()];
-        let matrices = Matrix::of_text("ext4\tstat\twrite\tthe same file\tfalse\tA.b").unwrap();
-        let line_conflicts = vec![LineConflict::of_text("hits\thit\tmiss\tpatch\t2").unwrap()];
-        let counted = AccessCounts { figures, replays, matrices, line_conflicts, ..AccessCounts::default() };
+        let counted = AccessCounts { figures, ..AccessCounts::default() };
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("counted");
         counted.write(&file).unwrap();

@@ -15,11 +15,8 @@ use extern4_vfs::lab::Check;
 
 use crate::access_counts::AccessCounts;
 use crate::chapter::{self, Chapter, Published};
-use crate::coherence::curves;
 use crate::plan::{Plan, Side};
 use crate::row::{self, Row};
-#[cfg(feature = "audit")]
-use crate::volume::operations;
 use crate::volume::{DIRECTORIES, PATH, Production, headers};
 
 /// Returns the check of a side.
@@ -72,7 +69,6 @@ pub fn chapter(plan: &Plan, counted: &AccessCounts, say: &mut dyn FnMut(&str)) -
         }
     }
     let (verdicts, table) = (verdicts(&rows), table(&rows));
-    let simulated = curves(&REPLAYED, &rows, counted);
     let counted = counted.of(&COUNTED);
     Chapter {
         title: "ACLs",
@@ -85,7 +81,6 @@ pub fn chapter(plan: &Plan, counted: &AccessCounts, say: &mut dyn FnMut(&str)) -
         table: Some(table),
         drawn: &[STAT, CHECKS],
         rows,
-        simulated,
         counted,
         verdicts,
         ..Chapter::default()
@@ -165,9 +160,6 @@ const NOTES: &[(&str, &str)] = &[
 
 const COUNTED: [&str; 3] = [STAT, CHECKS, CHECKS_ACLS];
 
-/// Recorded operations, each with its workload.
-const REPLAYED: [(&str, &str); 3] = [(STAT, STAT), (CHECKS, CHECKS), (CHECKS_ACLS, CHECKS_ACLS)];
-
 const PUBLISHED: &str = "lmbench on a Nehalem of 3.2 GHz, microseconds, files not owned by the caller:\n\n\
     | | null call | null I/O | stat | open/close | fork | exec | sh |\n|---|---:|---:|---:|---:|---:|---:|---:|\n\
     | before | 0.04 | 0.09-0.10 | 0.95 | 1.42-1.48 | 68.6-69.9 | 253-284 | 1140 |\n\
@@ -193,12 +185,6 @@ fn count_side(counted: &mut AccessCounts, side: Side) {
         // Fill all caches.
         (0..4).for_each(|_| act());
         counted.count(workload, side, act, act);
-    }
-    for (mechanism, with_acls) in [("ACLs, none there", false), ("ACLs, everywhere", true)] {
-        let volume = volume(side, with_acls);
-        let directories = DIRECTORIES.map(|path| volume.directory(path));
-        let [ours, theirs] = [0, 1].map(|thread| operations(&volume, &directories, thread));
-        crate::line_conflicts::count(counted, mechanism, side, &ours, &theirs);
     }
 }
 

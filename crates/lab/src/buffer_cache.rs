@@ -16,8 +16,6 @@ mod tree;
 mod unlink;
 
 use std::sync::Arc;
-#[cfg(feature = "audit")]
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use extern4_block::{BlockDevice, Result};
 
@@ -27,9 +25,6 @@ pub use production::Extern4;
 
 use crate::access_counts::AccessCounts;
 use crate::chapter::Chapter;
-use crate::coherence::curves;
-#[cfg(feature = "audit")]
-use crate::line_conflicts::Operation;
 use crate::plan::{Plan, Side};
 use crate::row::{self, Row};
 use extern4_measure::callgrind;
@@ -105,7 +100,6 @@ pub fn chapter(plan: &Plan, counted: &AccessCounts, say: &mut dyn FnMut(&str)) -
     }
     let share = by_unlinking(plan, &mut rows, say);
     let (verdicts, table) = (verdicts(&rows, counted), table(&rows, share));
-    let simulated = curves(&REPLAYED, &rows, counted);
     let counted = counted.of(&[HIT]);
     Chapter {
         title: "Buffer cache",
@@ -118,7 +112,6 @@ pub fn chapter(plan: &Plan, counted: &AccessCounts, say: &mut dyn FnMut(&str)) -
         table: Some(table),
         drawn: &[WORKLOADS[0].0, SEED_RATE],
         rows,
-        simulated,
         counted,
         verdicts,
         ..Chapter::default()
@@ -227,9 +220,6 @@ const NOTES: &[(&str, &str)] = &[
     ),
 ];
 
-/// Recorded operations, each with its workload.
-const REPLAYED: [(&str, &str); 1] = [(HIT, WORKLOADS[0].0)];
-
 const PUBLISHED: &str = "On a machine of 8 CPUs that removes 80,000 files a second, 1,000,000 lookups a second found their block and 3,000 did not. The allocator's share \
     of the samples:\n\n\
     | | kmem_cache_alloc | kmem_cache_free |\n|---|---:|---:|\n| before | 5.6 % | 3.7 % |\n| after | 3.8 % | 2.2 % |\n";
@@ -249,18 +239,6 @@ fn count_side<C: Cache>(counted: &mut AccessCounts, side: Side) {
         std::hint::black_box(cache.with(block, |bytes| bytes[9]).expect("memory can be read"));
     };
     counted.count(HIT, side, || hit(5), || hit(6));
-    let cold = [lookups::COLD / 2, 0].map(|first| AtomicU64::new(lookups::HOT + first));
-    let operations = |thread: usize| -> [Operation<'_>; 3] {
-        // Relaxed: only one thread counts.
-        let cold = &cold[thread];
-        let miss = move || hit(cold.fetch_add(1, Ordering::Relaxed));
-        [
-            (HIT, Box::new(move || hit(7 + thread as u64))),
-            ("hit of one block by both", Box::new(|| hit(7))),
-            ("miss", Box::new(miss)),
-        ]
-    };
-    crate::line_conflicts::count(counted, "buffer cache", side, &operations(0), &operations(1));
 }
 
 #[cfg(test)]

@@ -4,7 +4,6 @@
 //! measured has no cell, and no verdict counts it as met.
 
 use crate::access_counts::{Figure, Length};
-use crate::coherence::Curve;
 use crate::plan::Side;
 use crate::row::Row;
 use extern4_measure::table::{Table, figure, maybe};
@@ -37,8 +36,6 @@ pub struct Chapter {
     pub counted: Vec<Figure>,
     /// Instructions of operations, where callgrind counted them.
     pub lengths: Vec<Length>,
-    /// The simulation of more CPUs.
-    pub simulated: Vec<Curve>,
     /// Other facts about the sides.
     pub facts: Vec<Fact>,
     /// The goals.

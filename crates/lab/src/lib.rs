@@ -18,9 +18,6 @@
 //!   quartiles (`extern4-measure`).
 //! * [`access_counts`] holds figures that cannot be counted during a measurement. They come from a
 //!   build with the feature `audit`. [`instructions`] come from callgrind, which runs [`repeat`].
-//! * [`spec`] says which calls of a file system commute, and [`conflicts`] whether such calls
-//!   conflict on a cache line. [`line_conflicts`] asks the same of a mechanism's operations, on all
-//!   three sides. [`coherence`] simulates more CPUs than the machine has.
 //! * [`traces`] are recorded lookups of programs by path, played through the sides of [`may_exec`].
 //! * [`report`] writes the report.
 #![forbid(unsafe_code)]
@@ -29,20 +26,15 @@ pub mod access_counts;
 pub mod acl;
 pub mod buffer_cache;
 pub mod chapter;
-pub mod coherence;
-pub mod conflicts;
 pub mod instructions;
-pub mod line_conflicts;
 pub mod may_exec;
 pub mod mbcache;
 pub mod open_files;
-mod ping_pong;
 pub mod plan;
 pub mod random;
 pub mod repeat;
 pub mod report;
 pub mod row;
-pub mod spec;
 pub mod traces;
 pub mod volume;
 
@@ -71,26 +63,15 @@ pub fn run(
     say: &mut dyn FnMut(&str),
 ) -> Result<Vec<Chapter>> {
     let mut machine = Machine::look();
-    let chapters = chapters(plan, counted, say, &mut || machine.time_a_line());
-    machine.look_again();
-    let report = Report { machine: &machine, plan, chapters: &chapters, counted };
-    report::write(&report, folder)?;
+    let chapters = chapters(plan, counted, say);
+    machine.about.look_again();
+    report::write(&Report { machine: &machine, plan, chapters: &chapters }, folder)?;
     Ok(chapters)
 }
 
-/// Measures the chapters, and calls `before` before each.
-fn chapters(
-    plan: &Plan,
-    counted: &AccessCounts,
-    say: &mut dyn FnMut(&str),
-    before: &mut dyn FnMut(),
-) -> Vec<Chapter> {
-    let mut chapters = Vec::new();
-    for chapter in
-        [acl::chapter, may_exec::chapter, open_files::chapter, mbcache::chapter, buffer_cache::chapter]
-    {
-        before();
-        chapters.push(chapter(plan, counted, say));
-    }
-    chapters
+/// Measures the chapters.
+fn chapters(plan: &Plan, counted: &AccessCounts, say: &mut dyn FnMut(&str)) -> Vec<Chapter> {
+    [acl::chapter, may_exec::chapter, open_files::chapter, mbcache::chapter, buffer_cache::chapter]
+        .map(|chapter| chapter(plan, counted, say))
+        .into()
 }

@@ -50,7 +50,7 @@ fn run(mut args: impl Iterator<Item = String>) -> Result<()> {
     let say = &mut |what: &str| eprintln!("lab: {what}");
     instructions::count(&may_exec::REPEATED, &mut counted, say)?;
     let chapters = extern4_lab::run(&plan, &counted, &folder, say)?;
-    print!("{}", headline::text(&chapters, &counted));
+    print!("{}", headline::text(&chapters));
     println!("\nThe report: {}", folder.join("report.md").display());
     Ok(())
 }
@@ -74,7 +74,6 @@ fn count(file: &std::path::Path) -> Result<()> {
     extern4_lab::open_files::count(&mut counted);
     extern4_lab::mbcache::count(&mut counted);
     extern4_lab::buffer_cache::count(&mut counted);
-    extern4_lab::conflicts::count(&mut counted, &mut |what| eprintln!("lab: {what}"))?;
     counted.write(file)
 }
 

@@ -15,7 +15,6 @@ use extern4_vfs::lab::Check;
 use crate::Result;
 use crate::access_counts::AccessCounts;
 use crate::chapter::{self, Chapter};
-use crate::coherence::curves;
 use crate::plan::{Plan, Side};
 use crate::row::{self, Row};
 use crate::traces::{self, Trace};
@@ -81,7 +80,6 @@ pub fn chapter(plan: &Plan, counted: &AccessCounts, say: &mut dyn FnMut(&str)) -
     let (verdicts, table) = (verdicts(&rows, counted), table(&rows, &shares(plan)));
     let of = |operation| Side::EVERY.map(|side| counted.instructions(operation, side).cloned());
     let lengths = REPEATED.into_iter().flat_map(of).flatten().collect();
-    let simulated = curves(&REPLAYED, &rows, counted);
     let counted = counted.of(&[CHECKS]);
     Chapter {
         title: "Search checks",
@@ -94,7 +92,6 @@ pub fn chapter(plan: &Plan, counted: &AccessCounts, say: &mut dyn FnMut(&str)) -
         table: Some(table),
         drawn: &[STAT, BUILD],
         rows,
-        simulated,
         counted,
         lengths,
         verdicts,
@@ -220,9 +217,6 @@ pub fn repeat(operation: &str, side: Side, times: u64) -> Result<()> {
     Ok(())
 }
 
-/// Recorded operations, each with its workload.
-const REPLAYED: [(&str, &str); 1] = [(CHECKS, CHECKS)];
-
 const PUBLISHED: &str = "Compiling a kernel, 60,579,018 of 66,676,145 checks took the short way: 90.9 %. stat of `/usr/include/linux/fs.h` in a loop, on ext4, on a \
     Sapphire Rapids:\n\n\
     | | operations a second |\n|---|---:|\n| before | 3,640,352 |\n| after | 3,797,258 (+4 %) |\n\n\
@@ -240,8 +234,6 @@ fn count_side(counted: &mut AccessCounts, side: Side) {
     let directories = crate::volume::DIRECTORIES.map(|path| volume.directory(path));
     let check = || calls::check(&volume, &directories);
     counted.count(CHECKS, side, check, check);
-    let [ours, theirs] = [0, 1].map(|thread| crate::volume::operations(&volume, &directories, thread));
-    crate::line_conflicts::count(counted, "MAY_EXEC", side, &ours, &theirs);
 }
 
 #[cfg(test)]

@@ -24,17 +24,8 @@ pub use blocks::{Blocks, MOST};
 pub use patch::Patch;
 pub use production::Extern4;
 
-#[cfg(feature = "audit")]
-use std::sync::{
-    Mutex, PoisonError,
-    atomic::{AtomicU32, Ordering},
-};
-
 use crate::access_counts::AccessCounts;
 use crate::chapter::{Chapter, times};
-use crate::coherence::curves;
-#[cfg(feature = "audit")]
-use crate::line_conflicts::Operation;
 use crate::plan::{Plan, Side};
 use crate::row::{self, Row};
 use extern4_measure::table::Table;
@@ -90,7 +81,6 @@ pub fn chapter(plan: &Plan, counted: &AccessCounts, say: &mut dyn FnMut(&str)) -
     let through = through(plan, say);
     let verdicts = verdicts(&rows, &through, plan);
     let table = Some(table(&through));
-    let simulated = curves(&REPLAYED, &rows, counted);
     let counted = counted.of(&[SET]);
     Chapter {
         title: "Shared attributes",
@@ -103,7 +93,6 @@ pub fn chapter(plan: &Plan, counted: &AccessCounts, say: &mut dyn FnMut(&str)) -
         table,
         drawn: &[CELLS[0].name, CELLS[14].name],
         rows: rows.into_iter().chain(through).collect(),
-        simulated,
         counted,
         facts: facts::all(),
         verdicts,
@@ -157,10 +146,6 @@ fn verdicts(rows: &[Row], through: &[Row], plan: &Plan) -> Vec<Verdict> {
 }
 
 const SET: &str = "set an attribute to what another file has";
-#[cfg(feature = "audit")]
-const SET_OWN: &str = "set to what files of the thread have";
-const SET_COMMON: &str = "set to what files of both have";
-const SET_FRESH: &str = "set to what no file has";
 
 const IDEA: &str = "Files with the same attributes share the block that holds them, which is found by a hash. Most of what a cache for that \
     used to do was to protect its own entries; but an entry only has to be a hint, for whoever comes to a block compares what it holds, \
@@ -195,10 +180,6 @@ const NOTES: &[(&str, &str)] = &[
          next to the kernel.",
     ),
 ];
-
-/// Recorded operations, each with its workload. With few values, each value belongs to many files
-/// of all threads. With very many, a value is hardly ever found.
-const REPLAYED: [(&str, &str); 2] = [(SET_COMMON, CELLS[0].name), (SET_FRESH, CELLS[CELLS.len() - 1].name)];
 
 const PUBLISHED: &str = "xattr-bench: P processes set an attribute on F files each, its value one of V. Its grid stands next to ours in the page's table. An \
     entry went from 13 words to 7, the code from 913 lines to 414. Of the whole, much is what else a process does to set an attribute.";
@@ -413,37 +394,6 @@ fn count_side<C: Cache>(counted: &mut AccessCounts, side: Side) {
     // Warm up: an entry is marked as referenced only on its first use.
     (0..4).for_each(|_| [&ours as &dyn Fn(), &theirs].iter().for_each(|set| set()));
     counted.count(SET, side, ours, theirs);
-    let [ours, theirs] = [1, 2].map(|thread| operations(cache, blocks, thread));
-    for ((name, ours), (_, theirs)) in ours.iter().zip(&theirs).filter(|((name, _), _)| *name != SET_OWN) {
-        // Warm up: an entry is marked as referenced only on its first use.
-        (0..4).for_each(|_| [ours, theirs].iter().for_each(|set| set()));
-        counted.count(name, side, ours, theirs);
-    }
-    crate::line_conflicts::count(counted, "mbcache", side, &ours, &theirs);
-}
-
-/// Returns operations that the thread of this number does. Each two of them commute on two threads.
-#[cfg(feature = "audit")]
-fn operations<'c, C: Cache>(cache: &'c C, blocks: &'c Blocks, thread: u32) -> [Operation<'c>; 3] {
-    let files = || Mutex::new(sets::Files::new(thread as usize, 3));
-    let set = |files: &Mutex<sets::Files>, file, value| {
-        let mut files = files.lock().unwrap_or_else(PoisonError::into_inner);
-        files.set(cache, blocks, file, value);
-    };
-    // Sets a file to one value and then to another. Another file of the thread has each of them.
-    let in_turns = |values: [u32; 2]| {
-        let files = files();
-        values.into_iter().enumerate().for_each(|(file, value)| set(&files, file, value));
-        Box::new(move || values.into_iter().for_each(|value| set(&files, 2, value)))
-    };
-    let (files, last) = (files(), AtomicU32::new(1_000_000 * thread));
-    // Relaxed: only one thread counts.
-    let fresh = move || set(&files, 2, last.fetch_add(1, Ordering::Relaxed));
-    [
-        (SET_OWN, in_turns([10 * thread, 10 * thread + 1])),
-        (SET_COMMON, in_turns([1, 2])),
-        (SET_FRESH, Box::new(fresh)),
-    ]
 }
 
 #[cfg(test)]

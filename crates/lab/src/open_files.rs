@@ -21,9 +21,6 @@ use extern4_vfs::{OpenFileInfo, OpenFlags};
 
 use crate::access_counts::AccessCounts;
 use crate::chapter::{Chapter, times};
-use crate::coherence::curves;
-#[cfg(feature = "audit")]
-use crate::line_conflicts::Operation;
 use crate::plan::{Plan, Side};
 use crate::row::{self, Counter, Row, Sample};
 use extern4_measure::load::Done;
@@ -129,7 +126,6 @@ pub fn chapter(plan: &Plan, counted: &AccessCounts, say: &mut dyn FnMut(&str)) -
     ];
     verdicts.extend(row::nowhere_slower(&rows, |_| true));
     let table = table(&rows);
-    let simulated = curves(&REPLAYED, &rows, counted);
     let counted = counted.of(&[PAIRS, CLOSE]);
     Chapter {
         title: "Open files",
@@ -142,7 +138,6 @@ pub fn chapter(plan: &Plan, counted: &AccessCounts, say: &mut dyn FnMut(&str)) -
         table: Some(table),
         drawn: &[PAIRS, HAND_OVER],
         rows,
-        simulated,
         counted,
         facts: if plan.repeated.is_some() { Vec::new() } else { churn::facts(plan) },
         verdicts,
@@ -260,9 +255,6 @@ const NOTES: &[(&str, &str)] = &[
     ),
 ];
 
-/// Recorded operations, each with its workload.
-const REPLAYED: [(&str, &str); 1] = [(PAIRS, PAIRS)];
-
 const PUBLISHED: &str = "On an Opteron of two sockets and eight cores:\n\n\
     | workload | locks taken to remove a file | on the CPU that added it | on the same node |\n|---|---:|---:|---:|\n\
     | booting | 25,049 | 92.5 % | 95.6 % |\n\
@@ -285,13 +277,6 @@ fn count_side<R: Registry<Opened, Ticket: Send>>(counted: &mut AccessCounts, sid
     let registry = &R::default();
     let pair = |ino| close(registry, &open(registry, ino));
     counted.count(PAIRS, side, || pair(1), || pair(2));
-    let operations = |thread| -> [Operation<'_>; 2] {
-        let list = || drop(std::hint::black_box(registry.list(Opened::info)));
-        [(PAIRS, Box::new(move || pair(thread))), ("a list of what is open", Box::new(list))]
-    };
-    let stay: Vec<_> = (0..10).map(|ino| open(registry, ino)).collect();
-    crate::line_conflicts::count(counted, "open files", side, &operations(1), &operations(2));
-    stay.iter().for_each(|ticket| close(registry, ticket));
     // Another thread, which lives until the end, opens files that others close: enough for all
     // calls of `count`.
     let some = || std::cell::RefCell::new((0..200).map(|ino| open(registry, ino)).collect::<Vec<_>>());

@@ -25,7 +25,7 @@ pub fn run(mut args: impl Iterator<Item = String>) -> Result<()> {
 /// Does batches of a workload, and returns how many operations these were.
 fn repeat_workload(workload: String, side: Side, batches: u64) -> u64 {
     let repeated = Repeated::new(workload, side, batches);
-    crate::chapters(&Plan::repeat(repeated.clone()), &AccessCounts::default(), &mut |_| {}, &mut || {});
+    crate::chapters(&Plan::repeat(repeated.clone()), &AccessCounts::default(), &mut |_| {});
     repeated.operations.load(Relaxed)
 }
 

@@ -4,11 +4,8 @@
 //! folder.
 
 mod chart;
-mod conflicts;
-mod curves;
 pub mod headline;
 mod json;
-mod line_conflicts;
 pub mod machine;
 mod markdown;
 mod page;
@@ -19,7 +16,6 @@ use std::path::Path;
 use extern4_measure::table::figure;
 
 use crate::Result;
-use crate::access_counts::AccessCounts;
 use crate::chapter::Chapter;
 use crate::plan::{Plan, Side};
 use crate::row::Row;
@@ -35,15 +31,13 @@ pub struct Report<'a> {
     pub plan: &'a Plan,
     /// The chapters, one for each mechanism.
     pub chapters: &'a [Chapter],
-    /// The counts: calls and operations that commute.
-    pub counted: &'a AccessCounts,
 }
 
 /// The folder of the page that is committed.
 const PAGE: &str = "page";
 
-/// Writes `report.md`, `report.json`, charts for each chapter, a picture of each matrix and the
-/// page to `folder`.
+/// Writes `report.md`, `report.json`, charts for each chapter and the page to
+/// `folder`.
 pub fn write(report: &Report<'_>, folder: &Path) -> Result<()> {
     fs::create_dir_all(folder).map_err(|e| format!("{}: {e}", folder.display()))?;
     let write = |name: &str, text: String| {
@@ -52,12 +46,6 @@ pub fn write(report: &Report<'_>, folder: &Path) -> Result<()> {
     };
     for chapter in report.chapters {
         write(&chart::file_name(chapter), chart::svg(chapter, &chapter.workloads())?)?;
-        if let Some(svg) = curves::svg(chapter)? {
-            write(&curves::file_name(chapter), svg)?;
-        }
-    }
-    for matrix in &report.counted.matrices {
-        write(&conflicts::file_name(matrix), conflicts::svg(matrix)?)?;
     }
     write("report.md", markdown::text(report))?;
     // Files of an earlier run may have other names.

@@ -6,8 +6,6 @@
 
 mod production;
 
-#[cfg(feature = "audit")]
-use extern4_vfs::Inode;
 use extern4_vfs::lab::Check;
 use extern4_vfs::{Cred, FileType};
 
@@ -38,26 +36,6 @@ impl File {
     pub fn regular(path: impl Into<String>) -> Self {
         Self { path: path.into(), kind: FileType::Regular, uid: 0, mode: 0o644 }
     }
-}
-
-/// Returns frequent operations on a volume, for the thread of this number. Each two of them commute
-/// on two threads.
-#[cfg(feature = "audit")]
-pub(crate) fn operations<'o>(
-    volume: &'o Production,
-    directories: &'o [&'o Inode; 4],
-    thread: usize,
-) -> [crate::line_conflicts::Operation<'o>; 5] {
-    let beside = |number: usize| format!("/usr/include/linux/other{}.h", number + thread);
-    let (asked, changed) = (beside(0), beside(2));
-    let stat = move |path: &str| assert!(volume.stat(path).is_ok(), "the user may search");
-    [
-        ("stat", Box::new(move || stat(PATH))),
-        ("open and close", Box::new(|| volume.open_and_close(PATH).expect("the user may read"))),
-        ("search checks", Box::new(|| assert!(volume.may_search(directories), "the user may search"))),
-        ("stat of another file", Box::new(move || stat(&asked))),
-        ("chmod of another file", Box::new(move || volume.chmod(&changed, 0o644))),
-    ]
 }
 
 /// Returns the search check of a side.

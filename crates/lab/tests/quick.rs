@@ -14,13 +14,6 @@ fn a_quick_run_writes_a_report() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("counted");
     fs::write(&file, "hit\textern4\t0\t0\nhit\tbaseline\t9\t3\n").unwrap();
-    let noted = Side::ALL.map(|side| format!("hit\t{}\tr0 w1 r-2\tr0 w1 r-3\n", side.name()));
-    fs::write(folder.path().join("counted.traces"), noted.concat()).unwrap();
-    let met =
-        "ext4\tstat\tread\tthe same file\ttrue\t\next4\tstat\twrite\tthe same file\tfalse\tA.b (c.rs)\n";
-    fs::write(folder.path().join("counted.conflicts"), met).unwrap();
-    let line_conflicts = "caches\thit\tmiss\tbaseline\t2\ncaches\thit\tmiss\textern4\t0\n";
-    fs::write(folder.path().join("counted.line_conflicts"), line_conflicts).unwrap();
     let (plan, mut counted) = (Plan::quick(), AccessCounts::read(&file).unwrap());
     for (operation, instructions) in may_exec::REPEATED.into_iter().zip([30.0, 200.0, 500.0]) {
         Side::ALL.iter().for_each(|side| counted.note_instructions(operation, *side, instructions));
@@ -58,23 +51,5 @@ fn a_quick_run_writes_a_report() {
         assert!(goals && chapter.table.as_ref().is_some_and(|table| page.contains(&table.markdown())));
     }
     assert!(page.contains(" load ") && page.lines().count() <= 110, "{page}");
-    let headline = headline::text(&chapters, &counted);
-    assert!(
-        headline.contains("x baseline")
-            && headline.contains("50.0 % at the first try, 50.0 % at the best of 4 (1 and 1 of 2)"),
-        "{headline}"
-    );
-    assert!(read("conflicts-ext4.svg").starts_with("<svg") && report.contains("A.b (c.rs)"));
-    assert!(json.contains(r#""free_at_first":1"#));
-    assert!(headline.contains("baseline 0, patch 0, extern4 1") && json.contains(r#""lines_in_conflict":2"#));
-    assert!(report.contains("| caches | 1 | 0 % | 0 % | 100 % |"));
-    assert!(report.contains("| caches | hit | miss | 2 | - | 0 |"));
-    let curves = &chapters[4].simulated;
-    assert!(curves.len() == 3 && curves.iter().all(|curve| curve.of_two_by_measured().is_some()));
-    // The report leaves out curves whose predictions are far off. On a busy machine that may be
-    // all.
-    let drawn = curves.iter().any(|curve| curve.is_sound());
-    assert_eq!(folder.path().join("buffer-cache-simulated.svg").exists(), drawn);
-    assert!(!drawn || read("buffer-cache-simulated.svg").contains("CPUs"));
-    assert!(!drawn || report.contains("predicted by measured"));
+    assert!(headline::text(&chapters).contains("x baseline"));
 }

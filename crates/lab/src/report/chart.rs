@@ -1,7 +1,7 @@
 //! A chart for each chapter: operations per microsecond by the number of threads, a panel for each
 //! workload.
 //!
-//! `report` writes it for each chapter, and `curves` draws with the same code. A workload with one
+//! `report` writes it for each chapter. A workload with one
 //! number of threads has no panel.
 
 use plotters::coord::Shift;
@@ -10,6 +10,7 @@ use plotters::prelude::{
     SVGBackend, SeriesLabelPosition, WHITE,
 };
 
+use extern4_measure::figures::Figures;
 use extern4_measure::table::figure;
 
 use crate::Result;
@@ -17,7 +18,7 @@ use crate::chapter::Chapter;
 use crate::plan::Side;
 use crate::row::Row;
 
-pub(super) const PANEL: (u32, u32) = (420, 340);
+const PANEL: (u32, u32) = (420, 340);
 /// The number of panels in a row, if there are more than a handful.
 const COLUMNS: usize = 3;
 
@@ -39,16 +40,11 @@ pub(super) fn svg(chapter: &Chapter, workloads: &[&'static str]) -> Result<Strin
         area.fill(&WHITE)?;
         for (panel, workload) in area.split_evenly((rows, columns)).iter().zip(workloads.iter().copied()) {
             let rows: Vec<_> = chapter.rows_of(workload).collect();
-            draw(panel, workload, "threads", &lines(&rows))?;
+            draw(panel, workload, &lines(&rows))?;
         }
         area.present()?;
     }
     Ok(text)
-}
-
-/// Returns operations per microsecond.
-fn throughput(nanos: f64) -> f64 {
-    1000.0 / nanos
 }
 
 fn color(side: Side) -> RGBColor {
@@ -61,35 +57,30 @@ fn color(side: Side) -> RGBColor {
 }
 
 /// A curve.
-pub(super) struct Line {
-    pub(super) side: Side,
-    pub(super) points: Vec<Point>,
+struct Line {
+    side: Side,
+    points: Vec<Point>,
 }
 
 /// A point on a curve.
-pub(super) struct Point {
-    /// The number of threads or CPUs.
-    pub(super) x: f64,
-    pub(super) nanos: f64,
-    /// The quartiles of the measured nanoseconds.
-    pub(super) quartiles: Option<(f64, f64)>,
-}
-
-impl Point {
-    /// Returns operations per microsecond: the fewest and the most.
-    fn range(&self) -> (f64, f64) {
-        let (low, high) = self.quartiles.unwrap_or((self.nanos, self.nanos));
-        (throughput(high), throughput(low))
-    }
+struct Point {
+    threads: f64,
+    /// Operations per microsecond: the median, and the fewest and the most of the middle half.
+    median: f64,
+    range: (f64, f64),
 }
 
 /// Returns the curves of the measured rows.
 fn lines(rows: &[&Row]) -> Vec<Line> {
     let line = |side| {
         let point = |row: &&Row| {
-            let nanos = row.nanos(side);
-            let median = nanos.median().unwrap_or(f64::NAN);
-            Point { x: row.threads as f64, nanos: median, quartiles: nanos.quartiles() }
+            let per_microsecond: Figures = row.nanos(side).0.iter().map(|nanos| 1000.0 / nanos).collect();
+            let (median, range) = (per_microsecond.median(), per_microsecond.quartiles());
+            Point {
+                threads: row.threads as f64,
+                median: median.unwrap_or(f64::NAN),
+                range: range.unwrap_or((f64::NAN, f64::NAN)),
+            }
         };
         Line { side, points: rows.iter().map(point).collect() }
     };
@@ -97,17 +88,12 @@ fn lines(rows: &[&Row]) -> Vec<Line> {
 }
 
 /// Draws curves with a title and labels.
-pub(super) fn draw(
-    panel: &DrawingArea<SVGBackend<'_>, Shift>,
-    title: &str,
-    by: &str,
-    lines: &[Line],
-) -> Result<()> {
+fn draw(panel: &DrawingArea<SVGBackend<'_>, Shift>, title: &str, lines: &[Line]) -> Result<()> {
     let points = || lines.iter().flat_map(|line| &line.points);
-    let most = points().map(|point| point.x).fold(2.0, f64::max);
+    let most = points().map(|point| point.threads).fold(2.0, f64::max);
     // Leaves room for the legend above the curves.
-    let top = points().map(|point| point.range().1).fold(0.0, f64::max) * 4.0;
-    let bottom = points().map(|point| point.range().0).fold(top, f64::min) / 1.3;
+    let top = points().map(|point| point.range.1).fold(0.0, f64::max) * 4.0;
+    let bottom = points().map(|point| point.range.0).fold(top, f64::min) / 1.3;
     let mut chart = ChartBuilder::on(panel)
         .caption(title, ("sans-serif", 16))
         .margin(12)
@@ -118,24 +104,20 @@ pub(super) fn draw(
         .configure_mesh()
         .disable_x_mesh()
         .max_light_lines(0)
-        .x_desc(by)
+        .x_desc("threads")
         .y_desc("operations in a microsecond")
         .x_label_formatter(&|n| format!("{n:.0}"))
         .y_label_formatter(&|n| if *n < 1.0 { figure(*n) } else { format!("{n:.0}") })
         .draw()?;
     for Line { side, points } in lines {
         let color = color(*side);
-        let curve = points.iter().map(|point| (point.x, throughput(point.nanos)));
+        let curve = points.iter().map(|point| (point.threads, point.median));
         chart
             .draw_series(LineSeries::new(curve, color))?
             .label(side.name())
             .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], color));
-        let measured = points.iter().filter(|point| point.quartiles.is_some());
-        let quartiles = measured.map(|point| {
-            let (fewest, most) = point.range();
-            PathElement::new([(point.x, fewest), (point.x, most)], color)
-        });
-        chart.draw_series(quartiles)?;
+        let range = |point: &Point| [point.range.0, point.range.1].map(|at| (point.threads, at));
+        chart.draw_series(points.iter().map(|point| PathElement::new(range(point), color)))?;
     }
     chart
         .configure_series_labels()

@@ -8,12 +8,10 @@ use extern4_measure::table::{Table, maybe};
 use extern4_measure::verdict::Verdict;
 
 use super::{ratio_titles, ratios, side_titles};
-use crate::access_counts::AccessCounts;
 use crate::chapter::Chapter;
-use crate::line_conflicts::{free, pairs};
 
 /// Returns short tables of all chapters, and the verdicts, for a terminal.
-pub fn text(chapters: &[Chapter], counted: &AccessCounts) -> String {
+pub fn text(chapters: &[Chapter]) -> String {
     let mut text = String::new();
     for chapter in chapters {
         let sides = chapter.measured_sides();
@@ -26,19 +24,6 @@ pub fn text(chapters: &[Chapter], counted: &AccessCounts) -> String {
         }
         text += &table.text();
         goals(&mut text, &chapter.verdicts);
-    }
-    for matrix in &counted.matrices {
-        // OK: writing to a string never fails, here and below.
-        let _ = writeln!(text, "Calls that commute, on {}", matrix.on.name());
-        goals(&mut text, &matrix.verdicts());
-    }
-    let pairs = pairs(&counted.line_conflicts);
-    for (mechanism, all, free) in free(&pairs) {
-        let [baseline, patch, extern4] = free;
-        let _ = writeln!(
-            text,
-            "{mechanism}: of {all} pairs of operations that commute, free of conflicts: baseline {baseline}, patch {patch}, extern4 {extern4}"
-        );
     }
     text + "ns of the clock for an operation of any of n threads, medians; x: how many times as fast extern4 is, by the \
         steadier of clock and CPU time\n"
@@ -62,7 +47,7 @@ mod tests {
     fn rows_have_a_line_each() {
         let rows = vec![row("x", 1, [8.0, 4.0, 2.0])];
         let chapter = Chapter { title: "T", rows, ..Chapter::default() };
-        let text = text(&[chapter], &AccessCounts::default());
+        let text = text(&[chapter]);
         let cells = |line: usize| text.lines().nth(line).unwrap().split_whitespace().collect::<Vec<_>>();
         assert_eq!(cells(0), ["T", "n", "baseline", "patch", "extern4", "x", "baseline", "x", "patch"]);
         assert_eq!(cells(1), ["x", "1", "8.00", "4.00", "2.00", "4.00", "2.00"]);

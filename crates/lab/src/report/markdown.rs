@@ -9,7 +9,7 @@ use extern4_measure::table::{Table, figure, maybe};
 use extern4_measure::verdict::Verdict;
 
 use super::machine::Machine;
-use super::{Report, chart, conflicts, curves, line_conflicts, ratio_titles, ratios, side_titles};
+use super::{Report, chart, ratio_titles, ratios, side_titles};
 use crate::chapter::Chapter;
 use crate::plan::{Plan, Side};
 use crate::row::Row;
@@ -35,31 +35,18 @@ pub(super) fn text(report: &Report<'_>) -> String {
             times(&mut text, &sides, chapter.rows_of(workload));
             counters(&mut text, &sides, chapter.rows_of(workload));
         }
-        curves::markdown(&mut text, chapter);
         counted(&mut text, chapter);
         lengths(&mut text, chapter);
         facts(&mut text, chapter);
         let _ = writeln!(text, "\n### {}: verdict\n", chapter.title);
         goals(&mut text, &chapter.verdicts);
     }
-    conflicts::markdown(&mut text, &report.counted.matrices);
-    line_conflicts::markdown(&mut text, &report.counted.line_conflicts);
-    if report.chapters.iter().any(|chapter| !chapter.simulated.is_empty()) {
-        curves::how(&mut text);
-    }
     text
 }
 
 fn head(text: &mut String, machine: &Machine, plan: &Plan) {
-    let Machine { about, commit, line, build } = machine;
+    let Machine { about, commit, build } = machine;
     let _ = writeln!(text, "{}; commit {commit}, {build}.\n", about.line());
-    let line: Vec<_> = line.iter().map(|nanos| figure(*nanos)).collect();
-    let _ = writeln!(
-        text,
-        "A cache line takes {} ns from one CPU to the other and back: before each chapter, and at the end. Where it takes longer, so does \
-         every write to a line that both CPUs use.\n",
-        line.join(", ")
-    );
     let _ = writeln!(
         text,
         "One binary. The sides take turns, {} times each after one that does not count, for {} ms. Times are nanoseconds of the \

@@ -44,10 +44,6 @@ pub(super) fn text(report: &Report<'_>) -> String {
         goals(&mut text, &chapter.verdicts);
         facts(&mut text, &chapter.facts);
     }
-    if !report.counted.matrices.is_empty() {
-        text.push_str("\n## Pairs of calls that commute, free of conflicts on cache lines\n");
-        report.counted.matrices.iter().for_each(|matrix| goals(&mut text, &matrix.verdicts()));
-    }
     left_out(&mut text, plan);
     text
 }
