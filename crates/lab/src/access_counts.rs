@@ -9,6 +9,8 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
+use extern4_measure::figures::Figures;
+
 use crate::Result;
 use crate::plan::Side;
 
@@ -33,8 +35,8 @@ pub struct Length {
     pub operation: String,
     /// The side that executes it.
     pub side: Side,
-    /// Instructions, on average.
-    pub instructions: f64,
+    /// Instructions, in each of several runs.
+    pub instructions: Figures,
 }
 
 /// All counts.
@@ -63,7 +65,7 @@ impl AccessCounts {
     }
 
     /// Adds the instructions of an operation of a side.
-    pub fn note_instructions(&mut self, operation: &str, side: Side, instructions: f64) {
+    pub fn note_instructions(&mut self, operation: &str, side: Side, instructions: Figures) {
         self.lengths.push(Length { operation: operation.to_owned(), side, instructions });
     }
 

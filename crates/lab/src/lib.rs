@@ -18,7 +18,7 @@
 //!   quartiles (`extern4-measure`).
 //! * [`access_counts`] holds figures that cannot be counted during a measurement. They come from a
 //!   build with the feature `audit`. [`instructions`] come from callgrind, which runs [`repeat`].
-//! * [`traces`] are recorded lookups of programs by path, played through the sides of [`may_exec`].
+//! * [`traces`] are recorded lookups of programs by path, for [`may_exec`].
 //! * [`report`] writes the report.
 #![forbid(unsafe_code)]
 
@@ -46,6 +46,8 @@ use plan::Plan;
 use report::Report;
 use report::machine::Machine;
 
+use extern4_measure::machine::{CpuTimes, all_cpus};
+
 /// Counts allocations, for the rows that report them.
 #[global_allocator]
 static ALLOCATOR: extern4_sync::allocations::Counting = extern4_sync::allocations::Counting;
@@ -69,9 +71,20 @@ pub fn run(
     Ok(chapters)
 }
 
-/// Measures the chapters.
+/// Measures a mechanism.
+type Measure = fn(&Plan, &AccessCounts, &mut dyn FnMut(&str)) -> Chapter;
+
+/// Measures the chapters. Each verdict gets the load of other programs meanwhile.
 fn chapters(plan: &Plan, counted: &AccessCounts, say: &mut dyn FnMut(&str)) -> Vec<Chapter> {
+    let measured = |chapter: Measure| {
+        let before = CpuTimes::now();
+        let mut chapter = chapter(plan, counted, say);
+        let load =
+            CpuTimes::now().zip(before).and_then(|(now, before)| now.others_since(&before, all_cpus()));
+        chapter.verdicts.iter_mut().for_each(|verdict| verdict.load = load);
+        chapter
+    };
     [acl::chapter, may_exec::chapter, open_files::chapter, mbcache::chapter, buffer_cache::chapter]
-        .map(|chapter| chapter(plan, counted, say))
+        .map(measured)
         .into()
 }

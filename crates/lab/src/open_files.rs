@@ -20,7 +20,7 @@ use extern4_vfs::lab::{Opened, Registry, SlabRegistry};
 use extern4_vfs::{OpenFileInfo, OpenFlags};
 
 use crate::access_counts::AccessCounts;
-use crate::chapter::{Chapter, times};
+use crate::chapter::{Chapter, Fact, times};
 use crate::plan::{Plan, Side};
 use crate::row::{self, Counter, Row, Sample};
 use extern4_measure::load::Done;
@@ -46,6 +46,9 @@ const BOOT: &str = "a machine boots";
 const BUILD: &str = "a project is built";
 const DBENCH: &str = "clients of a file server";
 const WORKLOADS: [&str; 7] = [PAIRS, HAND_OVER, LISTING, REMOUNTS, BOOT, BUILD, DBENCH];
+
+/// The workload whose [`instructions`](crate::instructions) are counted.
+pub const REPEATED: [&str; 1] = [PAIRS];
 
 /// The path of the opened file.
 const PATH: &[u8] = b"/usr/include/linux/fs.h";
@@ -121,11 +124,32 @@ pub fn chapter(plan: &Plan, counted: &AccessCounts, say: &mut dyn FnMut(&str)) -
     let of = |workload| rows.iter().filter(move |row: &&Row| row.workload == workload);
     let two = of(PAIRS).find(|row| row.threads == 2);
     let mut verdicts = vec![
-        Verdict::faster(Side::Extern4, Side::Baseline, "open and close, 2 threads", 3.0, two),
-        Verdict::faster_in_all(Side::Extern4, Side::Baseline, HAND_OVER, 1.0, of(HAND_OVER)),
+        Verdict::faster(
+            Side::Extern4,
+            Side::Baseline,
+            "the registry alone, open and close, 2 threads",
+            3.0,
+            two,
+        ),
+        Verdict::faster_in_all(
+            Side::Extern4,
+            Side::Baseline,
+            "the registry alone, one opens, others close",
+            1.0,
+            of(HAND_OVER),
+        ),
     ];
-    verdicts.extend(row::nowhere_slower(&rows, |_| true));
+    let through = [BOOT, BUILD, DBENCH];
+    verdicts.extend(row::nowhere_slower("the registry alone", &rows, |row| !through.contains(&row.workload)));
+    verdicts.extend(row::nowhere_slower("through open", &rows, |row| through.contains(&row.workload)));
     let table = table(&rows);
+    let mut facts = if plan.repeated.is_some() { Vec::new() } else { churn::facts(plan) };
+    let lengths: Vec<_> =
+        Side::ALL.into_iter().filter_map(|side| counted.instructions(PAIRS, side).cloned()).collect();
+    let instructions = lengths.iter().filter_map(|length| length.instructions.median());
+    if let Ok(figures) = instructions.collect::<Vec<_>>().try_into() {
+        facts.push(Fact { name: format!("instructions, the registry alone: {PAIRS}"), figures });
+    }
     let counted = counted.of(&[PAIRS, CLOSE]);
     Chapter {
         title: "Open files",
@@ -139,9 +163,9 @@ pub fn chapter(plan: &Plan, counted: &AccessCounts, say: &mut dyn FnMut(&str)) -
         drawn: &[PAIRS, HAND_OVER],
         rows,
         counted,
-        facts: if plan.repeated.is_some() { Vec::new() } else { churn::facts(plan) },
+        facts,
+        lengths,
         verdicts,
-        ..Chapter::default()
     }
 }
 
@@ -207,7 +231,8 @@ const ON_CPU: &str = "closed on the CPU that opened, %";
 const ON_NODE: &str = "closed on its node, %";
 
 const THEIRS: &str = "The patch: an Opteron of two sockets and eight cores. A build of the kernel with 64 threads went from 24.5 to 24.9, system time from \
-    28.25 % to 18.5 %. Ours are the same kinds of work played back; a gain is that of the whole open and close.";
+    28.25 % to 18.5 %. Ours are the same kinds of work played back; a gain is that of the whole open and close. **In the registry alone, opening and closing with two threads was to be three times as fast as \
+    in the baseline.** Each side fills the same record; the last line has the instructions of a pair.";
 
 const IDEA: &str = "A file system has to be able to say what is open on it, but it is rarely asked, while files are opened and closed all \
     the time. So each thread enters its files in places of its own by plain stores, and who wants the list walks through all places and \

@@ -69,7 +69,7 @@ pub struct Plan {
     pub span: Duration,
     /// The time from one listing of all open files to the next.
     pub period: Duration,
-    /// Attributes that each thread sets in a run of the patch's table.
+    /// Operations of each thread in a run of fixed length: attributes set, files removed.
     pub sets: u64,
     /// Measures all cells of a large table, not only some.
     pub every_cell: bool,

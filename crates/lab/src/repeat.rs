@@ -12,13 +12,12 @@ use crate::{Result, may_exec};
 pub fn run(mut args: impl Iterator<Item = String>) -> Result<()> {
     let what = args.next().ok_or("what?")?;
     let side = args.next().and_then(|name| Side::of_name(&name)).ok_or("which side?")?;
-    let times = args.next().ok_or("how often?")?.parse()?;
-    if may_exec::REPEATED.contains(&&*what) {
-        may_exec::repeat(&what, side, times)?;
-        println!("{times}");
-    } else {
-        println!("{}", repeat_workload(what, side, times));
-    }
+    let batches = args.next().ok_or("how often?")?.parse()?;
+    let operations = match may_exec::repeat(&what, side, batches) {
+        Some(operations) => operations,
+        None => repeat_workload(what, side, batches),
+    };
+    println!("{operations}");
     Ok(())
 }
 
@@ -43,7 +42,7 @@ mod tests {
             "open and close",
             "V=10, F=10",
             "lookups, no misses",
-            "files made and removed on ext4",
+            "files removed on ext4",
         ] {
             for side in Side::ALL {
                 let operations = |batches| repeat_workload(workload.to_owned(), side, batches);

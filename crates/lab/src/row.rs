@@ -9,14 +9,11 @@ use extern4_measure::row::INSTRUCTIONS;
 pub use extern4_measure::row::{Counter, Sample};
 use extern4_measure::verdict::{Goal, Verdict};
 
-use crate::instructions::{self, Counts};
+use crate::instructions;
 use crate::plan::{Plan, Side};
 
 /// A workload on a number of threads.
 pub type Row = extern4_measure::row::Row<Side>;
-
-/// Batches of a short run under callgrind, and of a long one.
-const COUNTED_BATCHES: [u64; 2] = [4, 204];
 
 /// Takes the figures of a row. With one thread, callgrind counts instructions if the clock does not
 /// decide whether extern4 is slower.
@@ -35,21 +32,19 @@ pub fn measure(
     let counts = plan.counts_instructions && threads == 1;
     if counts && !Side::RIVALS.iter().all(is_decided) && callgrind::is_there() {
         for side in sides {
-            let figure = instructions::per_operation(workload, *side, Counts::Batches, COUNTED_BATCHES);
-            if let Some(figure) = figure.expect("a run that is counted") {
-                row.note(*side, INSTRUCTIONS, figure);
-            }
+            let counted = instructions::per_operation(workload, *side).expect("a run that is counted");
+            row.note(*side, INSTRUCTIONS, counted.median().expect("there are several runs"));
         }
     }
     row
 }
 
-/// Returns two verdicts, for one thread and for more: extern4 is nowhere slower than its rivals.
-/// Rows that `covers` refuses are named in them.
-pub fn nowhere_slower(rows: &[Row], covers: impl Fn(&Row) -> bool + Copy) -> [Verdict; 2] {
-    [("one thread", true), ("more threads", false)].map(|(what, alone)| {
-        let rows = rows.iter().filter(|row| (row.threads == 1) == alone);
-        Verdict::nowhere_slower(what, Side::Extern4, &Side::RIVALS, rows, covers)
+/// Returns two verdicts, for one thread and for more: extern4 is nowhere slower than its rivals in
+/// the rows that `covers` chooses. `what` names what they measure.
+pub fn nowhere_slower(what: &str, rows: &[Row], covers: impl Fn(&Row) -> bool) -> [Verdict; 2] {
+    [("one thread", true), ("more threads", false)].map(|(threads, alone)| {
+        let rows = rows.iter().filter(|row| (row.threads == 1) == alone && covers(row));
+        Verdict::nowhere_slower(&format!("{what}, {threads}"), Side::Extern4, &Side::RIVALS, rows)
     })
 }
 

@@ -15,8 +15,10 @@ fn a_quick_run_writes_a_report() {
     let file = folder.path().join("counted");
     fs::write(&file, "hit\textern4\t0\t0\nhit\tbaseline\t9\t3\n").unwrap();
     let (plan, mut counted) = (Plan::quick(), AccessCounts::read(&file).unwrap());
-    for (operation, instructions) in may_exec::REPEATED.into_iter().zip([30.0, 200.0, 500.0]) {
-        Side::ALL.iter().for_each(|side| counted.note_instructions(operation, *side, instructions));
+    for (operation, instructions) in may_exec::REPEATED.into_iter().zip([[30.0; 3], [200.0; 3], [500.0; 3]]) {
+        Side::ALL
+            .iter()
+            .for_each(|side| counted.note_instructions(operation, *side, instructions.into_iter().collect()));
     }
     let mut heard = 0;
     let chapters = extern4_lab::run(&plan, &counted, folder.path(), &mut |_| heard += 1).unwrap();

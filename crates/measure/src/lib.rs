@@ -3,8 +3,7 @@
 //! * [`load`] runs threads that do the same thing at the same time, and measures their time.
 //! * [`rounds`] has the sides of a comparison measured in turn.
 //! * [`figures`] are the results of rounds: median, quartiles, ratios.
-//! * [`row`] compares sides in one workload. [`verdict`] compares rows with goals, and names the
-//!   rows that it leaves out.
+//! * [`row`] compares sides in one workload. [`verdict`] judges figures by goals.
 //! * [`callgrind`] counts instructions, where neither clock tells.
 //! * [`machine`] says where it was measured, and how busy that machine was.
 //! * [`table`] and [`json`] write it down.

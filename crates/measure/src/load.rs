@@ -104,7 +104,7 @@ impl Load {
             let mut state = begin(thread);
             ready.wait();
             let (begun, cpu, allocated) = (Instant::now(), cpu_time(), (self.allocations)());
-            let ops = work(&mut state)?;
+            let ops = counted_work(&work, &mut state)?;
             let allocations = (self.allocations)() - allocated;
             let done = Done { ops, cpu: cpu_time() - cpu, allocations, wall: Duration::ZERO };
             Ok((done, begun, Instant::now()))
@@ -167,9 +167,9 @@ impl Load {
             state
         };
         let work = |state: &mut S| {
-            let (mut ops, mut batches) = (counted_batch(&batch, state), 1);
+            let (mut ops, mut batches) = (batch(state), 1);
             while !is_over(batches) {
-                ops += counted_batch(&batch, state);
+                ops += batch(state);
                 batches += 1;
             }
             Ok::<_, std::convert::Infallible>(ops)
@@ -203,13 +203,13 @@ pub fn for_span<E>(
     }
 }
 
-/// The name of the function that runs each batch that counts, for a tool such as callgrind that
+/// The name of the function that runs the work of a thread, for a tool such as callgrind that
 /// counts only in it.
-pub const COUNTED: &str = "load::counted_batch";
+pub const COUNTED: &str = "load::counted_work";
 
 #[inline(never)]
-fn counted_batch<S>(batch: impl Fn(&mut S) -> u64, state: &mut S) -> u64 {
-    batch(state)
+fn counted_work<S, E>(work: impl Fn(&mut S) -> Result<u64, E>, state: &mut S) -> Result<u64, E> {
+    work(state)
 }
 
 /// Returns the CPU time that this thread has used.

@@ -4,7 +4,7 @@
 //! median to the bound, the spread is the distance of the quartiles. Otherwise the verdict is
 //! undecided, and says so. A goal whose figures were not measured is neither met nor missed.
 //!
-//! The lab and `xtask bench` judge by it. A verdict names the rows that it leaves out.
+//! The lab and `xtask bench` judge by it.
 
 use std::fmt;
 
@@ -117,7 +117,7 @@ impl Outcome {
 pub struct Verdict {
     /// The goal in words, with its bound.
     pub goal: String,
-    /// The finding in words. The rows that it does not cover stand at its end.
+    /// The finding in words.
     pub found: String,
     /// Whether the goal is reached.
     pub outcome: Outcome,
@@ -171,17 +171,14 @@ impl Verdict {
     }
 
     /// Judges whether a side is nowhere slower than its rivals, in `rows`, which `what` describes.
-    /// Rows that `covers` refuses are left out, and named.
     pub fn nowhere_slower<'r, S: Side>(
         what: &str,
         side: S,
         rivals: &[S],
         rows: impl Iterator<Item = &'r Row<S>>,
-        covers: impl Fn(&Row<S>) -> bool,
     ) -> Self {
-        let (covered, out): (Vec<_>, Vec<_>) = rows.partition(|row| covers(row));
         let (mut compared, mut slower, mut undecided) = (0, Vec::new(), Vec::new());
-        for (row, rival) in covered.iter().flat_map(|row| rivals.iter().map(move |rival| (row, *rival))) {
+        for (row, rival) in rows.flat_map(|row| rivals.iter().map(move |rival| (row, *rival))) {
             let Some(comparison) = row.compare(side, rival, Goal::NOT_SLOWER) else { continue };
             compared += 1;
             let (times, by, reason) = (comparison.times, comparison.by.remark(), comparison.outcome.reason());
@@ -204,11 +201,6 @@ impl Verdict {
             _ => listed(&slower, "slower", compared) + &listed(&undecided, "undecided", compared),
         };
         found.truncate(found.trim_end_matches("; ").len());
-        let mut left_out: Vec<_> = out.iter().map(|row| row.workload).collect();
-        left_out.dedup();
-        if !left_out.is_empty() {
-            found += &format!("; left out: {}", left_out.join(", "));
-        }
         let rivals = rivals.iter().map(|rival| rival.name()).collect::<Vec<_>>().join(" or ");
         let goal = format!("{what}: {} at least {NOT_SLOWER}x {rivals}, in each row", side.name());
         Self::new(goal, found, outcome)
@@ -217,6 +209,12 @@ impl Verdict {
     /// Returns the outcome in a word.
     pub fn word(&self) -> &'static str {
         self.outcome.word()
+    }
+
+    /// Returns the finding, and the load under which it was made.
+    pub fn found_under_load(&self) -> String {
+        let load = self.load.map(|load| format!(", load {load:.2}")).unwrap_or_default();
+        format!("{}{load}", self.found)
     }
 }
 
@@ -297,23 +295,24 @@ mod tests {
     }
 
     #[test]
-    fn a_verdict_names_what_is_slower_and_what_it_leaves_out() {
+    fn a_verdict_names_the_rows_that_are_slower() {
         let rows = [
             row("x", 1, [[9.0; 3], [3.0; 3]], [9.0, 3.0]),
             row("y", 1, [[2.0; 3], [4.0; 3]], [2.0, 4.0]),
             row("z", 2, [[2.0, 4.0, 8.0], [4.0; 3]], [4.0, 4.0]),
         ];
-        let over = |covers: fn(&Row<Who>) -> bool| {
-            Verdict::nowhere_slower("all", Who::New, &[Who::Old], rows.iter(), covers)
+        let over = |workloads: &[&str]| {
+            let rows = rows.iter().filter(|row| workloads.contains(&row.workload));
+            Verdict::nowhere_slower("all", Who::New, &[Who::Old], rows)
         };
-        let all = over(|_| true);
+        let all = over(&["x", "y", "z"]);
         let found = "slower in 1 of 3 comparisons: y: 0.50x Old; \
             undecided in 1 of 3 comparisons: z, 2 threads: 1.00x Old (spread 0.75, margin 0.0500)";
         assert_eq!((all.word(), all.found.as_str()), ("MISSED", found));
-        assert_eq!(over(|row| row.workload != "y").word(), "undecided");
-        let some = over(|row| row.workload == "x");
-        assert_eq!((some.word(), some.found.as_str()), ("met", "nowhere in 1 comparisons; left out: y, z"));
-        assert_eq!(over(|_| false).word(), "open");
+        assert_eq!(over(&["x", "z"]).word(), "undecided");
+        let some = over(&["x"]);
+        assert_eq!((some.word(), some.found.as_str()), ("met", "nowhere in 1 comparisons"));
+        assert_eq!(over(&[]).word(), "open");
         assert_eq!(all.goal, "all: New at least 0.95x Old, in each row");
     }
 }

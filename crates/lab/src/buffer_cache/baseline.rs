@@ -10,9 +10,9 @@ use super::{Cache, Counts, Shape};
 
 /// Allocates and initialises a buffer, then looks under the lock. So no buffer has to be allocated
 /// while the lock is held.
-pub struct Baseline<const TIMED: bool = false>(Tree<TIMED>);
+pub struct Baseline(Tree);
 
-impl<const TIMED: bool> Cache for Baseline<TIMED> {
+impl Cache for Baseline {
     fn new(shape: &Shape) -> Result<Self> {
         Ok(Self(Tree::new(shape)))
     }

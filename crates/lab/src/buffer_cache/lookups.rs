@@ -1,11 +1,9 @@
 //! The workload of lookups: threads look at blocks, most of which are in memory.
 //!
-//! `buffer_cache` measures it on each side, with several rates of misses. Another function measures
-//! how long locks are held.
+//! `buffer_cache` measures it on each side, with several rates of misses.
 
 use std::hint::black_box;
 use std::sync::Arc;
-use std::time::Instant;
 
 use extern4_block::MemoryDevice;
 
@@ -13,14 +11,13 @@ use super::{Cache, Counts, Shape};
 use crate::plan::Plan;
 use crate::random::Random;
 use crate::row::Sample;
-use extern4_measure::figures::Figures;
 use extern4_measure::load::Done;
 
 const BLOCK_SIZE: u32 = 4096;
 /// Blocks that are in memory.
-pub(super) const HOT: u64 = 512;
+const HOT: u64 = 512;
 /// Blocks of which hardly one is in memory.
-pub(super) const COLD: u64 = 16_384;
+const COLD: u64 = 16_384;
 const CAPACITY: usize = 1024;
 /// Lookups between two checks of whether the time is up.
 const BATCH: u64 = 256;
@@ -73,7 +70,6 @@ fn run<C: Cache>(cache: &C, plan: &Plan, threads: usize, one_of: Option<u64>) ->
         hits: after.hits - before.hits,
         misses: after.misses - before.misses,
         allocations: after.allocations - before.allocations,
-        held_nanos: after.held_nanos - before.held_nanos,
     };
     (done, since)
 }
@@ -91,25 +87,6 @@ pub(super) fn take<C: Cache>(cache: &C, plan: &Plan, threads: usize, one_of: Opt
         ("buffers allocated/lookup", counts.allocations as f64 / lookups),
     ];
     Sample { nanos: done.nanos(), counters }
-}
-
-/// Measures how long locks are held for a hit, in a cache with a clock in its locks.
-pub(super) fn held<C: Cache>(plan: &Plan) -> Sample {
-    let (done, counts) = run(&warm::<C>(), plan, 1, None);
-    let empty = (0..1000)
-        .map(|_| Instant::now().elapsed().as_nanos() as f64)
-        .collect::<Figures>()
-        .median()
-        .unwrap_or(0.0);
-    // A hit takes two locks: the tree's, and the buffer's.
-    let held = counts.held_nanos as f64 / counts.hits as f64 - 2.0 * empty;
-    Sample { nanos: done.nanos(), counters: vec![("locks held, ns/hit", held.max(0.0))] }
-}
-
-/// Measures hits in the cache of production, which has no lock.
-pub(super) fn not_held(plan: &Plan) -> Sample {
-    let (done, _) = run(&warm::<super::Extern4>(), plan, 1, None);
-    Sample { nanos: done.nanos(), counters: Vec::new() }
 }
 
 #[cfg(test)]

@@ -9,9 +9,9 @@ use super::{Cache, Counts, Shape};
 
 /// Looks under the lock. On a miss, allocates without it, and takes it again to insert the buffer,
 /// or to find the one that another thread has inserted meanwhile.
-pub struct Patch<const TIMED: bool = false>(Tree<TIMED>);
+pub struct Patch(Tree);
 
-impl<const TIMED: bool> Cache for Patch<TIMED> {
+impl Cache for Patch {
     fn new(shape: &Shape) -> Result<Self> {
         Ok(Self(Tree::new(shape)))
     }

@@ -6,10 +6,9 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, PoisonError};
-use std::time::Instant;
 
 use extern4_block::{BlockDevice, Error, Result};
-use extern4_sync::primitive::{AtomicBool, AtomicU64, Mutex, Ordering};
+use extern4_sync::primitive::{AtomicBool, Mutex, MutexGuard, Ordering};
 use extern4_sync::thread_counter::ThreadCounter;
 
 use super::{Counts, Shape};
@@ -23,8 +22,8 @@ pub(super) struct Buffer {
     bytes: Mutex<Option<Box<[u8]>>>,
 }
 
-/// Buffers by number, under a lock. If `TIMED`, a clock runs while a lock is held.
-pub(super) struct Tree<const TIMED: bool> {
+/// Buffers by number, under a lock.
+pub(super) struct Tree {
     device: Arc<dyn BlockDevice>,
     block_size: u32,
     block_count: u64,
@@ -32,7 +31,6 @@ pub(super) struct Tree<const TIMED: bool> {
     index: Mutex<Index>,
     /// Hits, misses, allocations.
     counts: ThreadCounter<3>,
-    held_nanos: AtomicU64,
 }
 
 /// The data that the lock protects.
@@ -61,7 +59,7 @@ impl Index {
     }
 }
 
-impl<const TIMED: bool> Tree<TIMED> {
+impl Tree {
     pub(super) fn new(shape: &Shape) -> Self {
         Self {
             device: Arc::clone(&shape.device),
@@ -70,7 +68,6 @@ impl<const TIMED: bool> Tree<TIMED> {
             capacity: shape.capacity,
             index: Mutex::new(Index::default()),
             counts: ThreadCounter::new(),
-            held_nanos: AtomicU64::new(0),
         }
     }
 
@@ -88,7 +85,7 @@ impl<const TIMED: bool> Tree<TIMED> {
 
     /// Returns the buffer of a block, if it is in memory.
     pub(super) fn find(&self, block: u64) -> Option<Arc<Buffer>> {
-        self.locked(&self.index, |index| index.buffers.get(&block).map(Arc::clone))
+        lock(&self.index).buffers.get(&block).map(Arc::clone)
     }
 
     /// Returns the buffer in memory for the block of `buffer`. If there is none, inserts `buffer`
@@ -96,16 +93,16 @@ impl<const TIMED: bool> Tree<TIMED> {
     pub(super) fn find_or_insert(&self, buffer: Arc<Buffer>) -> Arc<Buffer> {
         let number = buffer.number;
         // The evicted buffer is freed after the lock is released.
-        let (found, _evicted) = self.locked(&self.index, |index| {
-            if let Some(found) = index.buffers.get(&number) {
-                return (Arc::clone(found), None);
-            }
-            let evicted = if index.buffers.len() >= self.capacity { index.evict() } else { None };
-            index.buffers.insert(number, Arc::clone(&buffer));
-            index.queue.push_back(number);
-            (Arc::clone(&buffer), evicted)
-        });
-        found
+        let mut index = lock(&self.index);
+        if let Some(found) = index.buffers.get(&number) {
+            return Arc::clone(found);
+        }
+        let evicted = if index.buffers.len() >= self.capacity { index.evict() } else { None };
+        index.buffers.insert(number, Arc::clone(&buffer));
+        index.queue.push_back(number);
+        drop(index);
+        drop(evicted);
+        buffer
     }
 
     /// Calls `look` with the contents of a buffer. Reads the block first if no thread has yet.
@@ -114,15 +111,13 @@ impl<const TIMED: bool> Tree<TIMED> {
         if !buffer.used.load(Ordering::Relaxed) {
             buffer.used.store(true, Ordering::Relaxed);
         }
-        self.locked(&buffer.bytes, |bytes| {
-            let hit = bytes.is_some();
-            self.counts.add([u64::from(hit), u64::from(!hit), 0]);
-            let bytes = match bytes {
-                Some(bytes) => bytes,
-                None => bytes.insert(self.load(buffer.number)?),
-            };
-            Ok(look(bytes))
-        })
+        let mut bytes = lock(&buffer.bytes);
+        let hit = bytes.is_some();
+        self.counts.add([u64::from(hit), u64::from(!hit), 0]);
+        if bytes.is_none() {
+            *bytes = Some(self.load(buffer.number)?);
+        }
+        Ok(look(bytes.as_deref().expect("it was just read")))
     }
 
     fn load(&self, block: u64) -> Result<Box<[u8]>> {
@@ -131,21 +126,13 @@ impl<const TIMED: bool> Tree<TIMED> {
         Ok(bytes.into())
     }
 
-    /// Calls `act` under a lock.
-    fn locked<T, R>(&self, lock: &Mutex<T>, act: impl FnOnce(&mut T) -> R) -> R {
-        // The data stay consistent after a panic.
-        let mut guard = lock.lock().unwrap_or_else(PoisonError::into_inner);
-        let start = TIMED.then(Instant::now);
-        let result = act(&mut guard);
-        if let Some(start) = start {
-            // Relaxed: a sum.
-            self.held_nanos.fetch_add(start.elapsed().as_nanos() as u64, Ordering::Relaxed);
-        }
-        result
-    }
-
     pub(super) fn counts(&self) -> Counts {
         let [hits, misses, allocations] = self.counts.sum();
-        Counts { hits, misses, allocations, held_nanos: self.held_nanos.load(Ordering::Relaxed) }
+        Counts { hits, misses, allocations }
     }
+}
+
+/// Locks. The data stay consistent after a panic.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -77,19 +77,20 @@ fn every_check_gives_the_same_answers() {
 #[test]
 fn every_counted_operation_can_be_repeated() {
     for operation in REPEATED {
-        Side::ALL.iter().for_each(|side| repeat(operation, *side, 2).unwrap());
+        for side in Side::EVERY {
+            let one = repeat(operation, side, 1);
+            assert!(one > Some(0) && repeat(operation, side, 3) == one.map(|one| 3 * one), "{operation}");
+        }
     }
-    assert!(repeat("nothing", Side::Extern4, 1).is_err());
+    assert_eq!(repeat("nothing", Side::Extern4, 1), None);
 }
 
-/// Walks of the recorded build nearly always take the short way with a patch, and never without
-/// one.
+/// A bit answers for most directories, but not for the closed home.
 #[test]
-fn a_recorded_build_takes_the_short_way() {
-    let [(name, shares)] = &shares(&Plan::quick())[..] else { panic!("one trace in a hurry") };
-    assert!(name == BUILD_TRACE && shares[Side::Baseline as usize] == 0.0, "{name} {shares:?}");
-    assert!(
-        [Side::Patch, Side::Extern4, Side::Merged].iter().all(|side| shares[*side as usize] > 90.0),
-        "{shares:?}"
-    );
+fn a_recorded_build_takes_the_short_way_but_in_the_home() {
+    let shares = shares();
+    assert_eq!(shares[Side::Baseline as usize], 0.0, "{shares:?}");
+    for side in [Side::Patch, Side::Extern4] {
+        assert!((50.0..100.0).contains(&shares[side as usize]), "{shares:?}");
+    }
 }

@@ -22,7 +22,7 @@ macro_rules! cell {
     ($values:literal, $files:literal) => {
         Cell {
             name: concat!("V=", $values, ", F=", $files),
-            through: concat!("setxattr, V=", $values, ", F=", $files),
+            through: concat!("through setxattr, V=", $values, ", F=", $files),
             values: $values,
             files: $files,
         }

@@ -40,7 +40,7 @@ fn chapter(chapter: &Chapter, object: &mut Object<'_>) {
     object.objects("instructions", &chapter.lengths, |length, item| {
         item.text("operation", &length.operation);
         item.text("side", length.side.name());
-        item.number("instructions", length.instructions);
+        item.numbers("instructions", &length.instructions.0);
     });
     object.objects("facts", &chapter.facts, |fact, item| {
         item.text("name", &fact.name);
@@ -54,7 +54,8 @@ fn chapter(chapter: &Chapter, object: &mut Object<'_>) {
 fn verdict(verdict: &Verdict, object: &mut Object<'_>) {
     object.text("goal", &verdict.goal);
     object.text("found", &verdict.found);
-    object.maybe("met", verdict.outcome.is_met());
+    object.text("outcome", verdict.word());
+    object.rounded("load", verdict.load, 2);
 }
 
 fn row(row: &Row, object: &mut Object<'_>) {

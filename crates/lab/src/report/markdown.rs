@@ -51,9 +51,10 @@ fn head(text: &mut String, machine: &Machine, plan: &Plan) {
         text,
         "One binary. The sides take turns, {} times each after one that does not count, for {} ms. Times are nanoseconds of the \
          clock for an operation of any thread: the median, and the quartiles in parentheses. \"x baseline\" says how many times as \
-         fast extern4 is: the median of the turns, by clock or by CPU time, whichever is steadier. With more threads than CPUs, threads wait \
-         for CPUs. Where quartiles of extern4 and of another overlap with one thread, callgrind counts the instructions of the thread, and \
-         these decide which of them is slower.\n",
+         fast extern4 is: the median of the turns, by the clock; with one thread by CPU time, if that is steadier. With more threads than CPUs, \
+         threads wait for CPUs. A verdict needs a spread that is smaller than its margin, as the page says. Where time does not tell with one thread \
+         whether extern4 is slower, callgrind counts the instructions of the thread, and these decide. \"load\" says how many CPUs other programs \
+         used meanwhile.\n",
         plan.repetitions,
         plan.span.as_millis()
     );
@@ -109,7 +110,7 @@ fn counted(text: &mut String, chapter: &Chapter) {
 fn lengths(text: &mut String, chapter: &Chapter) {
     let mut table = Table::new(2, ["operation", "side", "instructions"]);
     for length in &chapter.lengths {
-        table.line([&length.operation, length.side.name(), &figure(length.instructions)]);
+        table.line([&length.operation, length.side.name(), &maybe(length.instructions.median())]);
     }
     section(text, chapter, "instructions", &table);
 }
@@ -134,7 +135,7 @@ fn section(text: &mut String, chapter: &Chapter, title: &str, table: &Table) {
 pub(super) fn goals(text: &mut String, verdicts: &[Verdict]) {
     let mut table = Table::new(3, ["goal", "found", ""]);
     for verdict in verdicts {
-        table.line([&verdict.goal, &verdict.found, verdict.word()]);
+        table.line([&verdict.goal, &verdict.found_under_load(), verdict.word()]);
     }
     let _ = writeln!(text, "{}", table.markdown());
 }

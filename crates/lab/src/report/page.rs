@@ -18,7 +18,8 @@ const HEAD: &str = "# The lab, on a page\n\n\
     Five patches to Linux replaced something on a hot path. **baseline** is the code that a patch replaced and **patch** is its idea, both \
     built here; **extern4** is the code in production. \"gain\" says how many times as fast as the baseline: the patch in its own report, and patch \
     and extern4 here, as the median of the rounds. Different machines, so compare the gains. `make lab` builds the full report, with every \
-    row, in `target/lab`; this page is its `page` folder.\n";
+    row, in `target/lab`; this page is its `page` folder. A verdict needs a spread (the distance of the quartiles) that is smaller than its margin (the \
+    distance from the median to the bound); otherwise it is undecided. \"load\" in a verdict says how many CPUs other programs used meanwhile.\n";
 
 /// Returns the whole page. Writing to a string never fails, so the code ignores the results of
 /// `writeln`.
@@ -27,7 +28,7 @@ pub(super) fn text(report: &Report<'_>) -> String {
     let (machine, plan) = (report.machine, report.plan);
     let _ = writeln!(
         text,
-        "{}; commit {}, {}. {} rounds of {} ms for each figure; CPU time decides where it is steadier than the clock.",
+        "{}; commit {}, {}. {} rounds of {} ms for each figure; with one thread, CPU time decides where it is steadier than the clock.",
         machine.about.line(),
         machine.commit,
         machine.build,
@@ -64,13 +65,12 @@ fn left_out(text: &mut String, plan: &Plan) {
 
 const LEFT_OUT: &str = "\n## Left out\n\
     The rows fork, exec and sh of the first patch's table: a library starts no processes. The machines of the patches: all figures of \
-    \"here\" are of the one machine above, and with more threads than it has CPUs, threads wait. Rows of single workloads, counters, and \
-    curves for more CPUs are in the full report. It leaves out a curve whose prediction for two CPUs is off by more than 25 %. \
-    `extern4-lab traces` plays the recorded traces with 1 to 128 threads.";
+    \"here\" are of the one machine above, and with more threads than it has CPUs, threads wait. Rows of single workloads, \
+    instructions and counters are in the full report.";
 
 /// Writes a line for all goals that are met, and one for each other.
 fn goals(text: &mut String, verdicts: &[Verdict]) {
-    let line = |verdict: &Verdict| format!("{}: {}", verdict.goal, verdict.found);
+    let line = |verdict: &Verdict| format!("{}: {}", verdict.goal, verdict.found_under_load());
     let (met, others): (Vec<_>, Vec<_>) =
         verdicts.iter().partition(|verdict| verdict.outcome == Outcome::Met);
     if !met.is_empty() {

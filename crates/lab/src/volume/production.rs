@@ -88,6 +88,12 @@ impl Production {
         [after.fast_searches - before.fast_searches, after.full_searches - before.full_searches]
     }
 
+    /// Returns the percentage of these search checks that are fast.
+    pub fn share(&self, paths: &[String]) -> f64 {
+        let [fast, full] = self.searches(paths);
+        100.0 * fast as f64 / (fast + full).max(1) as f64
+    }
+
     /// Returns the attributes of a file to the user.
     #[inline]
     pub fn stat(&self, path: &str) -> Result<Attr, Errno> {
