@@ -319,33 +319,58 @@ pub struct DeviceNumber {
     pub minor: u32,
 }
 
-/// The properties of the volume that decide how an inode's fields are read.
+/// The properties of the volume that decide how an inode's fields are read. Each inode in memory
+/// has a copy, so it is small.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Rules {
     inode_size: u16,
-    sectors_per_block: u16,
-    huge_file: bool,
-    large_dir: bool,
-    bit64: bool,
-    project: bool,
-    short_ids: bool,
-    os: CreatorOs,
+    /// The sectors of a block, as a power of two.
+    sector_bits: u8,
+    flags: RuleFlags,
+}
+
+bitflags! {
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    struct RuleFlags: u8 {
+        /// `i_blocks` has an upper half, and may count blocks.
+        const HUGE_FILE = 1;
+        /// `i_size` of a directory has an upper half.
+        const LARGE_DIR = 1 << 1;
+        /// `i_file_acl` has an upper half.
+        const WIDE_XATTR_BLOCK = 1 << 2;
+        const PROJECT = 1 << 3;
+        /// Users and groups have 16 bits.
+        const SHORT_IDS = 1 << 4;
+        /// Records have a checksum, if the volume has checksums.
+        const CHECKSUM = 1 << 5;
+        /// The checksum is verified.
+        const VERIFIED = 1 << 6;
+    }
 }
 
 impl Rules {
     fn of(sb: &Superblock) -> Self {
-        let features = sb.features();
-        Self {
-            inode_size: sb.inode_size(),
-            // At most 64 KiB / 512.
-            sectors_per_block: u16::try_from(sb.block_size() / 512).unwrap_or(1),
-            huge_file: features.ro_compat.contains(RoCompat::HUGE_FILE),
-            large_dir: features.incompat.contains(Incompat::LARGEDIR),
-            bit64: features.incompat.contains(Incompat::BIT64),
-            project: features.ro_compat.contains(RoCompat::PROJECT),
-            short_ids: sb.has_short_ids(),
-            os: sb.creator_os(),
-        }
+        let (features, os) = (sb.features(), sb.creator_os());
+        let flag = |flag: RuleFlags, is_set: bool| if is_set { flag } else { RuleFlags::empty() };
+        let flags = flag(RuleFlags::HUGE_FILE, features.ro_compat.contains(RoCompat::HUGE_FILE))
+            | flag(RuleFlags::LARGE_DIR, features.incompat.contains(Incompat::LARGEDIR))
+            | flag(
+                RuleFlags::WIDE_XATTR_BLOCK,
+                features.incompat.contains(Incompat::BIT64) && os != CreatorOs::Hurd,
+            )
+            | flag(RuleFlags::PROJECT, features.ro_compat.contains(RoCompat::PROJECT))
+            | flag(RuleFlags::SHORT_IDS, sb.has_short_ids())
+            // The inodes of these systems have other fields in its place.
+            | flag(RuleFlags::CHECKSUM, !matches!(os, CreatorOs::Hurd | CreatorOs::Masix))
+            // Linux does not look at them on volumes of other systems, which may keep something
+            // else there.
+            | flag(RuleFlags::VERIFIED, os == CreatorOs::Linux);
+        // OK: block sizes are powers of two, of 1 KiB to 64 KiB.
+        Self { inode_size: sb.inode_size(), sector_bits: (sb.block_size() / 512).ilog2() as u8, flags }
+    }
+
+    const fn has(self, flag: RuleFlags) -> bool {
+        self.flags.contains(flag)
     }
 }
 
@@ -422,8 +447,7 @@ impl Inode {
     }
 
     fn verify_checksum(&self, record: &[u8], volume: ChecksumSeed, at: Place) -> Result<(), Corrupt> {
-        // Linux does not look at them, for other systems may keep something else there.
-        if self.rules.os != CreatorOs::Linux {
+        if !self.rules.has(RuleFlags::VERIFIED) {
             return Ok(());
         }
         let Some(computed) = self.compute_checksum(record, volume) else { return Ok(()) };
@@ -435,7 +459,7 @@ impl Inode {
     /// the inodes of the volume's creator system have other fields in its place. e2fsprogs 1.47
     /// writes it for all other systems, and e2fsck asks for it.
     fn compute_checksum(&self, record: &[u8], volume: ChecksumSeed) -> Option<u32> {
-        if matches!(self.rules.os, CreatorOs::Hurd | CreatorOs::Masix) {
+        if !self.rules.has(RuleFlags::CHECKSUM) {
             return None;
         }
         let seed = self.checksum_seed(volume);
@@ -541,14 +565,14 @@ impl Inode {
     }
 
     const fn shown_id(&self, id: u32) -> u32 {
-        if self.rules.short_ids { id & 0xffff } else { id }
+        if self.rules.has(RuleFlags::SHORT_IDS) { id & 0xffff } else { id }
     }
 
     /// Returns the size in bytes of the file; at most `i64::MAX`.
     pub fn size(&self) -> u64 {
         // ext2 kept ACLs of directories in the upper half, so directories have it only with
         // `large_dir`.
-        let wide = self.kind == FileKind::Regular || self.rules.large_dir;
+        let wide = self.kind == FileKind::Regular || self.rules.has(RuleFlags::LARGE_DIR);
         join(self.base.i_size_lo.get(), if wide { self.base.i_size_high.get() } else { 0 })
     }
 
@@ -562,12 +586,12 @@ impl Inode {
     /// block included.
     pub fn sectors(&self) -> u64 {
         let lo = self.base.i_blocks_lo.get();
-        if !self.rules.huge_file {
+        if !self.rules.has(RuleFlags::HUGE_FILE) {
             return lo.into();
         }
         let blocks = join(lo, self.base.l_i_blocks_high.get().into());
         if self.flags().contains(InodeFlags::HUGE_FILE) {
-            return blocks * u64::from(self.rules.sectors_per_block);
+            return blocks << self.rules.sector_bits;
         }
         blocks
     }
@@ -601,8 +625,8 @@ impl Inode {
 
     /// Returns the block of extended attributes, if there is one; it is in the volume.
     pub fn xattr_block(&self) -> Option<u64> {
-        let wide = self.rules.bit64 && self.rules.os != CreatorOs::Hurd;
-        let hi = if wide { self.base.l_i_file_acl_high.get() } else { 0 };
+        let hi =
+            if self.rules.has(RuleFlags::WIDE_XATTR_BLOCK) { self.base.l_i_file_acl_high.get() } else { 0 };
         Some(join(self.base.i_file_acl_lo.get(), hi.into())).filter(|block| *block != 0)
     }
 
@@ -642,7 +666,7 @@ impl Inode {
     /// Returns the project. It is 0, the default one, if the volume has no projects or the record
     /// has no room for one.
     pub fn project(&self) -> u32 {
-        self.extra_field(32, self.extra.i_projid).filter(|_| self.rules.project).unwrap_or(0)
+        self.extra_field(32, self.extra.i_projid).filter(|_| self.rules.has(RuleFlags::PROJECT)).unwrap_or(0)
     }
 
     /// Returns the version, which counts the changes of the file (NFS).

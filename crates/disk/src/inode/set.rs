@@ -5,7 +5,7 @@
 
 use zerocopy::FromZeros;
 
-use super::{DeviceNumber, FileKind, Inode, InodeFlags, MAP_SIZE, RawInode, RawInodeExtra, Rules};
+use super::{DeviceNumber, FileKind, Inode, InodeFlags, MAP_SIZE, RawInode, RawInodeExtra, RuleFlags, Rules};
 use crate::superblock::Superblock;
 use crate::time::Timestamp;
 
@@ -44,7 +44,7 @@ impl Inode {
     /// id, as in Linux.
     const fn storable(&self, id: u32) -> u32 {
         const NOBODY: u32 = 65_534;
-        if self.rules.short_ids && id > 0xffff { NOBODY } else { id }
+        if self.rules.has(RuleFlags::SHORT_IDS) && id > 0xffff { NOBODY } else { id }
     }
 
     /// Sets the size in bytes.
@@ -63,11 +63,11 @@ impl Inode {
     /// volume's format cannot express the number.
     #[must_use]
     pub fn set_sectors(&mut self, sectors: u64) -> bool {
-        let (flags, number) = match (u32::try_from(sectors), self.rules.huge_file) {
+        let (flags, number) = match (u32::try_from(sectors), self.rules.has(RuleFlags::HUGE_FILE)) {
             (Ok(_), _) => (self.flags() - InodeFlags::HUGE_FILE, sectors),
             (Err(_), true) if sectors < 1 << 48 => (self.flags() - InodeFlags::HUGE_FILE, sectors),
             (Err(_), true) => {
-                (self.flags() | InodeFlags::HUGE_FILE, sectors.div_ceil(self.rules.sectors_per_block.into()))
+                (self.flags() | InodeFlags::HUGE_FILE, sectors.div_ceil(1 << self.rules.sector_bits))
             }
             (Err(_), false) => return false,
         };
@@ -93,7 +93,7 @@ impl Inode {
     pub fn set_xattr_block(&mut self, block: Option<u64>) {
         let (low, high) = words(block.unwrap_or(0));
         self.base.i_file_acl_lo.set(low);
-        if self.rules.bit64 {
+        if self.rules.has(RuleFlags::WIDE_XATTR_BLOCK) {
             // OK: a volume has fewer than 2^48 blocks.
             self.base.l_i_file_acl_high.set(halves(high).0);
         }

@@ -59,7 +59,9 @@ use std::mem::offset_of;
 use std::ops::Range;
 use std::sync::PoisonError;
 
+use extern4_disk::checksum::ChecksumSeed;
 use extern4_disk::geometry::Position;
+use extern4_disk::inode::Inode;
 use extern4_disk::journal::Tid;
 use extern4_jbd2::{Flush, LastFlush};
 use extern4_sync::biased_rwlock::{BiasedReadGuard, BiasedRwLock, BiasedWriteGuard};
@@ -67,11 +69,12 @@ use extern4_sync::lock_order::{Ordered, Rank};
 use extern4_sync::primitive::{Latch, LatchGuard};
 use extern4_sync::rcu::pin;
 use extern4_sync::rcu_snapshot::RcuSnapshot;
-use extern4_vfs::Inode;
+use extern4_vfs as vfs;
 
 use crate::alloc::preallocation::Window;
+use crate::dir::hint::DirHint;
 use crate::dir::name_map::DirNames;
-use crate::inode::info::InodeInfo;
+use crate::inode::info::{InodeInfo, Record, reads_as};
 
 /// An inode in use. The module describes its locks.
 #[repr(C)]
@@ -84,15 +87,16 @@ pub(crate) struct CachedInode {
     /// The flush that covers the overwrites of this file so far. A writer loads it, and stores to
     /// it only if a flush has come in between.
     written: LastFlush,
-    position: Option<Position>,
-    /// The range of extended attributes in its record, which never changes.
-    xattr_range: Range<usize>,
-    // Padding, for the assertion below. Two words suffice; with three, `current` is where
-    // overwrites are faster.
-    _apart: [u64; 3],
+    /// Changes with the size of the file, and then readers take another snapshot in any case.
     pub(crate) window: Window,
+    /// The range of extended attributes in its record, which never changes.
+    xattr_range: Range<u16>,
+    record: Record,
+    seed: Option<ChecksumSeed>,
     /// The map of a directory's names.
     pub(crate) names: DirNames,
+    // Padding, for the assertion below.
+    _apart: [u64; 2],
     /// After the padding: readers of attributes conflict with changers of the fields below in any
     /// case, since they read the record.
     attributes: BiasedRwLock,
@@ -103,13 +107,16 @@ pub(crate) struct CachedInode {
 /// other threads change. This holds for any address that is a multiple of 16.
 const _: () = {
     let last = offset_of!(CachedInode, written) + size_of::<LastFlush>() - 1;
-    assert!(offset_of!(CachedInode, window) / 16 >= last / 16 + 4);
+    assert!(offset_of!(CachedInode, attributes) / 16 >= last / 16 + 4);
 };
+
+/// Each cached file has one. Locks of models are larger.
+const _: () = assert!(size_of::<CachedInode>() <= 320 || size_of::<BiasedRwLock>() > 20);
 
 /// A directory whose names are locked for a change: no other thread changes or reads them until
 /// this is dropped.
 pub(crate) struct LockedNames<'d> {
-    pub(crate) dir: &'d Inode,
+    pub(crate) dir: &'d vfs::Inode,
     /// The directory's inode, to be changed.
     pub(crate) info: InodeInfo,
     _names: Ordered<BiasedWriteGuard<'d>>,
@@ -117,22 +124,27 @@ pub(crate) struct LockedNames<'d> {
 
 impl<'d> LockedNames<'d> {
     /// Locks the names of `dir`.
-    pub(crate) fn lock(dir: &'d Inode) -> Self {
+    pub(crate) fn lock(dir: &'d vfs::Inode) -> Self {
         let cached = dir.private::<CachedInode>();
         let names = Ordered::lock(Rank::DirectoryBlocks, || cached.contents.write());
-        // Built in its final place, since it is large.
-        cached.peek(|info| Self { dir, info: info.clone(), _names: names })
+        Self { dir, info: cached.info(), _names: names }
     }
 }
 
-/// The current state of an inode.
+/// The current state of an inode: what an [`InodeInfo`] holds, in less memory.
 struct Current {
-    info: InodeInfo,
-    /// The transactions that `fsync` and `fdatasync` wait for.
-    changed_in: Changed,
-    contents_in: Changed,
+    inode: Inode,
+    is_orphan: bool,
     /// The inode has been freed; another file may have its number.
     is_freed: bool,
+    /// Whether the two transactions are known.
+    is_changed_known: bool,
+    is_contents_known: bool,
+    /// The transactions that `fsync` and `fdatasync` wait for.
+    changed_in: Tid,
+    contents_in: Tid,
+    /// Few directories have one.
+    dir_hint: Option<Box<DirHint>>,
 }
 
 /// The last transaction that changed the inode since it was read, or one that is not older than any
@@ -145,42 +157,100 @@ impl Current {
     /// thread that moves the file and one that changes its attributes may note their transactions
     /// in either order.
     fn note(&mut self, tid: Tid) {
-        if (self.changed_in, self.contents_in) == (Some(tid), Some(tid)) {
-            return;
-        }
-        for last in [&mut self.changed_in, &mut self.contents_in] {
-            if !last.is_some_and(|last| last.is_after(tid)) {
-                *last = Some(tid);
+        for (last, is_known) in [
+            (&mut self.changed_in, &mut self.is_changed_known),
+            (&mut self.contents_in, &mut self.is_contents_known),
+        ] {
+            if !(*is_known && last.is_after(tid)) {
+                (*last, *is_known) = (tid, true);
             }
         }
     }
 
+    /// Notes that `tid` makes all changes durable that are in no known transaction.
+    fn note_durable(&mut self, tid: Tid) {
+        for (last, is_known) in [
+            (&mut self.changed_in, &mut self.is_changed_known),
+            (&mut self.contents_in, &mut self.is_contents_known),
+        ] {
+            if !*is_known {
+                (*last, *is_known) = (tid, true);
+            }
+        }
+    }
+
+    fn changed_in(&self) -> Changed {
+        self.is_changed_known.then_some(self.changed_in)
+    }
+
+    fn contents_in(&self) -> Changed {
+        self.is_contents_known.then_some(self.contents_in)
+    }
+
+    #[inline]
     fn put(&mut self, info: &InodeInfo) {
-        self.info.clone_from(info);
-        self.info.set_untouched();
+        (self.inode, self.is_orphan) = (info.inode, info.is_orphan);
+        self.put_hint(info.dir_hint);
+    }
+
+    #[inline]
+    fn put_hint(&mut self, hint: DirHint) {
+        match &mut self.dir_hint {
+            Some(known) => **known = hint,
+            None if hint == DirHint::default() => (),
+            None => self.dir_hint = Some(Box::new(hint)),
+        }
     }
 }
 
 impl CachedInode {
-    pub(crate) fn new(info: InodeInfo) -> Self {
+    pub(crate) fn new(info: &InodeInfo) -> Self {
         Self::with(info, None)
     }
 
-    fn with(mut info: InodeInfo, changed_in: Changed) -> Self {
-        let (position, xattr_range) = (info.position(), info.fields().xattr_range());
-        info.set_untouched();
-        let current = Latch::new(Current { info, changed_in, contents_in: changed_in, is_freed: false });
+    fn with(info: &InodeInfo, changed_in: Changed) -> Self {
+        let mut current = Current {
+            inode: info.inode,
+            is_orphan: info.is_orphan,
+            is_freed: false,
+            is_changed_known: false,
+            is_contents_known: false,
+            changed_in: Tid(0),
+            contents_in: Tid(0),
+            dir_hint: None,
+        };
+        current.put_hint(info.dir_hint);
+        if let Some(tid) = changed_in {
+            current.note(tid);
+        }
+        let Range { start, end } = info.fields().xattr_range();
+        // OK: the size of a record has 16 bits on the volume.
+        let xattr_range = start as u16..end as u16;
         Self {
             snapshot: RcuSnapshot::empty(),
             contents: BiasedRwLock::new(()),
             written: LastFlush::default(),
-            position,
-            xattr_range,
-            _apart: [0; 3],
             window: Window::default(),
+            xattr_range,
+            record: info.record,
+            seed: info.seed,
             names: DirNames::default(),
+            _apart: [0; 2],
             attributes: BiasedRwLock::new(()),
-            current,
+            current: Latch::new(current),
+        }
+    }
+
+    /// Returns the inode as operations copy it.
+    #[inline]
+    fn unpack(&self, current: &Current) -> InodeInfo {
+        InodeInfo {
+            inode: current.inode,
+            record: self.record,
+            seed: self.seed,
+            dir_hint: current.dir_hint.as_deref().copied().unwrap_or_default(),
+            is_orphan: current.is_orphan,
+            is_touched: false,
         }
     }
 
@@ -197,18 +267,13 @@ impl CachedInode {
     }
 
     /// Returns an inode that transaction `tid` has made.
-    pub(crate) fn changed(info: InodeInfo, tid: Tid) -> Self {
+    pub(crate) fn changed(info: &InodeInfo, tid: Tid) -> Self {
         Self::with(info, Some(tid))
     }
 
     /// Returns a copy of the current inode, for a caller that will change it.
     pub(crate) fn info(&self) -> InodeInfo {
-        self.current().info.clone()
-    }
-
-    /// Calls `look` with the current inode. `look` must not block.
-    pub(crate) fn peek<R>(&self, look: impl FnOnce(&InodeInfo) -> R) -> R {
-        look(&self.current().info)
+        self.unpack(&self.current())
     }
 
     /// Returns a copy of the current inode, for a caller that only reads. For frequent readers it
@@ -218,8 +283,9 @@ impl CachedInode {
             return info.clone();
         }
         let current = self.current();
-        self.snapshot.count_read(|| current.info.clone());
-        current.info.clone()
+        let info = self.unpack(&current);
+        self.snapshot.count_read(|| info.clone());
+        info
     }
 
     /// Replaces the inode after a change by transaction `tid`.
@@ -241,7 +307,7 @@ impl CachedInode {
     /// that readers take from here.
     pub(crate) fn set_attributes(&self, info: &InodeInfo, tid: Tid) {
         let mut current = self.current();
-        if !current.info.reads_as(info) {
+        if !reads_as(&current.inode, &info.inode) {
             self.snapshot.invalidate();
         }
         current.note(tid);
@@ -251,7 +317,7 @@ impl CachedInode {
     /// Replaces the inode after a change of times only, for which `fdatasync` need not wait.
     pub(crate) fn set_times(&self, info: &InodeInfo, tid: Tid) {
         let mut current = self.current();
-        current.changed_in = Some(tid);
+        (current.changed_in, current.is_changed_known) = (tid, true);
         current.put(info);
     }
 
@@ -260,7 +326,7 @@ impl CachedInode {
     pub(crate) fn note(&self, info: &InodeInfo, tid: Tid) {
         let mut current = self.current();
         current.note(tid);
-        current.info.dir_hint = info.dir_hint;
+        current.put_hint(info.dir_hint);
     }
 
     /// Changes the inode in place, as part of transaction `tid`, but only the fields that
@@ -268,19 +334,20 @@ impl CachedInode {
     pub(crate) fn touch<R>(&self, tid: Tid, edit: impl FnOnce(&mut InodeInfo) -> R) -> R {
         let mut current = self.current();
         current.note(tid);
-        let result = edit(&mut current.info);
-        current.info.set_untouched();
+        let mut info = self.unpack(&current);
+        let result = edit(&mut info);
+        current.put(&info);
         result
     }
 
     /// Returns the position of its record, if that is in the inode table.
     pub(crate) fn position(&self) -> Option<Position> {
-        self.position
+        self.record.position()
     }
 
     /// Returns the range of extended attributes in its record.
     pub(crate) fn xattr_range(&self) -> Range<usize> {
-        self.xattr_range.clone()
+        usize::from(self.xattr_range.start)..usize::from(self.xattr_range.end)
     }
 
     /// Notes that the inode has been freed.
@@ -307,14 +374,12 @@ impl CachedInode {
     /// if `data_only`.
     pub(crate) fn durable_with(&self, data_only: bool) -> (Changed, Flush) {
         let current = self.current();
-        (if data_only { current.contents_in } else { current.changed_in }, self.written.get())
+        (if data_only { current.contents_in() } else { current.changed_in() }, self.written.get())
     }
 
     /// Notes that all changes from before the inode was read are durable, as transaction `tid` is.
     pub(crate) fn note_durable(&self, tid: Tid) {
-        let mut current = self.current();
-        current.changed_in.get_or_insert(tid);
-        current.contents_in.get_or_insert(tid);
+        self.current().note_durable(tid);
     }
 
     /// Locks a file's map for reading.

@@ -29,13 +29,28 @@ pub(crate) struct InodeInfo {
     pub(super) is_touched: bool,
 }
 
-/// The place of an inode's record.
+/// The place of an inode's record: a position in the inode table, or the records of the journal's
+/// fast commits.
+///
+/// The number of the block, shifted left by 16 bits, and the offset in the block. Block 0 is in no
+/// inode table.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Record {
-    /// In the inode table.
-    Table(Position),
+pub(super) struct Record(u64);
+
+impl Record {
     /// In the records of the journal's fast commits.
-    FastCommit,
+    pub(super) const FAST_COMMIT: Self = Self(0);
+
+    /// In the inode table.
+    pub(super) fn at(position: Position) -> Self {
+        Self(position.block << 16 | u64::from(position.offset))
+    }
+
+    /// Returns the position in the inode table; `None` if it is in the records of fast commits.
+    pub(super) fn position(self) -> Option<Position> {
+        // OK: the lower 16 bits.
+        (self.0 != 0).then_some(Position { block: self.0 >> 16, offset: self.0 as u32 & 0xffff })
+    }
 }
 
 impl InodeInfo {
@@ -71,24 +86,9 @@ impl InodeInfo {
         (self.is_orphan, self.is_touched) = (is_orphan, true);
     }
 
-    /// Whether readers of contents, names and attributes can use either of the two: the fields that
-    /// they take from an `InodeInfo` are equal.
-    pub(crate) fn reads_as(&self, other: &Self) -> bool {
-        let read = |info: &Self| {
-            let fields = &info.inode;
-            (fields.flags(), fields.size(), fields.sectors(), fields.xattr_block())
-        };
-        read(self) == read(other) && self.i_block() == other.i_block()
-    }
-
     /// Whether the fields have been changed since this was copied from the inode in use.
     pub(crate) fn is_touched(&self) -> bool {
         self.is_touched
-    }
-
-    /// Notes that the inode in use now has these fields.
-    pub(crate) fn set_untouched(&mut self) {
-        self.is_touched = false;
     }
 
     /// Returns a new inode, whose record is at `position`.
@@ -96,7 +96,7 @@ impl InodeInfo {
         let seed = volume.map(|volume| inode.checksum_seed(volume));
         Self {
             inode,
-            record: Record::Table(position),
+            record: Record::at(position),
             seed,
             dir_hint: DirHint::default(),
             is_orphan: false,
@@ -107,10 +107,7 @@ impl InodeInfo {
     /// Returns where its record is in the inode table; `None` if it is in the records of fast
     /// commits.
     pub(crate) fn position(&self) -> Option<Position> {
-        match &self.record {
-            Record::Table(at) => Some(*at),
-            Record::FastCommit => None,
-        }
+        self.record.position()
     }
 
     /// Adds to the count of the file's blocks; `blocks` may be negative. `EFBIG` if the format has
@@ -173,4 +170,11 @@ impl InodeInfo {
     pub(crate) fn corrupt_field(&self, field: &'static str, value: u64) -> Error {
         Place::new(Structure::Inode).ino(self.ino()).corrupt(CorruptKind::Field { field, value }).into()
     }
+}
+
+/// Returns whether readers of contents, names and attributes can use either of the two: the fields
+/// that they take from an inode are equal.
+pub(super) fn reads_as(one: &Inode, other: &Inode) -> bool {
+    let read = |fields: &Inode| (fields.flags(), fields.size(), fields.sectors(), fields.xattr_block());
+    read(one) == read(other) && one.map() == other.map()
 }

@@ -38,7 +38,7 @@ impl Ext4 {
         let place = Place::new(Structure::Inode).ino(ino);
         let changed = self.fast_commits.changes(ino).and_then(|changes| changes.record());
         let (inode, record) = if let Some(record) = changed {
-            (Inode::decode(record, ino, self.superblock(), place)?, Record::FastCommit)
+            (Inode::decode(record, ino, self.superblock(), place)?, Record::FAST_COMMIT)
         } else {
             let at = self.inode_position(ino)?;
             self.read_ahead_inodes(ino, at.block)?;
@@ -51,7 +51,7 @@ impl Ext4 {
             let index = deferred_checksum::index_of(at.offset, self.superblock());
             let sealed = !deferred_checksum::lacks_checksum(buffer.unsealed(), index);
             let decode = if sealed { Inode::decode } else { Inode::decode_fields };
-            (decode(record, ino, self.superblock(), place)?, Record::Table(at))
+            (decode(record, ino, self.superblock(), place)?, Record::at(at))
         };
         let seed = self.superblock().metadata_seed().map(|volume| inode.checksum_seed(volume));
         let info = InodeInfo {
@@ -71,7 +71,7 @@ impl Ext4 {
     /// Gives an inode the fields that new inodes have, if they fit and the volume is written. The
     /// next change stores them.
     fn expand(&self, info: &mut InodeInfo) -> Result<()> {
-        if let Record::Table(at) = info.record
+        if let Some(at) = info.position()
             && info.inode.lacks_fields(self.superblock())
             && self.writer.get().is_some()
         {
@@ -103,7 +103,7 @@ impl Ext4 {
         }
         let attr = info.attr(self)?;
         let plain = info.inode.xattr_block().is_none() && !info.has_attributes_in_record(self)?;
-        Ok(NewInode { attr, no_acl: plain, no_caps: plain, private: new_box(CachedInode::new(info)) })
+        Ok(NewInode { attr, no_acl: plain, no_caps: plain, private: new_box(CachedInode::new(&info)) })
     }
 }
 
@@ -111,21 +111,18 @@ impl InodeInfo {
     /// Returns the place that an error in the inode's own extended attributes names.
     pub(crate) fn xattr_area_place(&self) -> Place {
         let place = Place::new(Structure::Xattr).ino(self.ino());
-        match &self.record {
-            Record::Table(at) => place.block(at.block),
-            Record::FastCommit => place,
-        }
+        self.position().map_or(place, |at| place.block(at.block))
     }
 
     /// Calls `look` with the record's area for extended attributes, which may be empty. In a record
     /// whose fields will grow with its next change, the area is larger than afterwards.
     pub(crate) fn with_xattr_area<R>(&self, fs: &Ext4, look: impl FnOnce(&[u8]) -> Result<R>) -> Result<R> {
-        match &self.record {
-            Record::Table(at) => {
+        match self.position() {
+            Some(at) => {
                 let buffer = fs.cache.read(at.block)?;
-                look(stored_xattr_area(&buffer[fs.record_range(*at)]))
+                look(stored_xattr_area(&buffer[fs.record_range(at)]))
             }
-            Record::FastCommit => {
+            None => {
                 let record = fs.fast_commits.changes(self.ino()).and_then(|changes| changes.record());
                 look(self.inode.xattr_area(record.unwrap_or_default()))
             }
@@ -135,11 +132,11 @@ impl InodeInfo {
     /// Calls `look` with that area at less cost. `look` must not block, because the block may be
     /// locked.
     pub(crate) fn peek_xattr_area<R>(&self, fs: &Ext4, look: impl FnOnce(&[u8]) -> R) -> Result<R> {
-        match &self.record {
-            Record::Table(at) => Ok(fs
+        match self.position() {
+            Some(at) => Ok(fs
                 .cache
-                .with_part(at.block, fs.record_range(*at), |record| look(stored_xattr_area(record)))?),
-            Record::FastCommit => self.with_xattr_area(fs, |area| Ok(look(area))),
+                .with_part(at.block, fs.record_range(at), |record| look(stored_xattr_area(record)))?),
+            None => self.with_xattr_area(fs, |area| Ok(look(area))),
         }
     }
 

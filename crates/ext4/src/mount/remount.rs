@@ -84,7 +84,8 @@ impl Ext4 {
     pub fn reread(&self, inode: &Inode) -> Result<()> {
         let cached = inode.private::<CachedInode>();
         let _contents = cached.change_map();
-        let info = self.load_inode(cached.peek(|info| info.ino()))?;
+        // OK: inode numbers of this file system have 32 bits.
+        let info = self.load_inode(inode.ino() as u32)?;
         let attr = info.attr(self)?;
         cached.set_in_memory(&info);
         inode.update(|old| *old = attr);

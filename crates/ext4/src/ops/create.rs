@@ -144,7 +144,7 @@ pub(crate) fn create_node(
     let info = made.ok_or(Errno::EIO)?;
     let attr = info.attr(fs)?;
     let no_acl = new.acl.is_none() && new.default_acl.is_none();
-    Ok(NewInode { attr, no_acl, no_caps: true, private: new_box(CachedInode::changed(info, tid)) })
+    Ok(NewInode { attr, no_acl, no_caps: true, private: new_box(CachedInode::changed(&info, tid)) })
 }
 
 impl InodeInfo {

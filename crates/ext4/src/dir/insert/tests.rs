@@ -101,7 +101,7 @@ fn make_inode(handle: &Handle<'_>, parent: u32, kind: FileKind) -> Result<InodeI
 
 fn in_use(fs: &Ext4, dir: &InodeInfo) -> VfsInode {
     let attr = dir.attr(fs).expect("attributes");
-    let private = Box::new(CachedInode::new(dir.clone()));
+    let private = Box::new(CachedInode::new(dir));
     VfsInode::detached(NewInode { attr, no_acl: true, no_caps: true, private })
 }
 
