@@ -48,7 +48,6 @@ use std::mem::ManuallyDrop;
 use std::ops::Deref;
 use std::ptr::{self, NonNull};
 
-use crate::percpu::Line;
 use crate::primitive::{AtomicPtr, AtomicUsize, Ordering, fence, thread_local};
 use crate::rcu::{Guard, pin};
 use crate::slab;
@@ -67,13 +66,15 @@ pub trait Release: Send + Sync + 'static {
     fn release(&self) {}
 }
 
-/// The value on the lines that readers load, then a line for the count, which holders write. The
-/// link is before the value or next to the count.
-#[repr(C)]
+/// The value on the lines that readers load, then the count, which holders write. The link is
+/// before the value or next to the count. The first of these fields begins a line.
+#[repr(C, align(64))]
 pub(crate) struct Inner<T: Release> {
     before: <T::Link as Place>::Before,
     value: T,
-    counted: Line<(AtomicUsize, <T::Link as Place>::Behind)>,
+    apart: <T::Link as Place>::Apart,
+    count: AtomicUsize,
+    behind: <T::Link as Place>::Behind,
 }
 
 /// A counted reference that keeps a value in use.
@@ -96,7 +97,7 @@ impl<T: Release> Inner<T> {
     #[inline]
     #[cfg_attr(feature = "audit", track_caller)]
     fn references(&self) -> &AtomicUsize {
-        &self.counted.0.0
+        &self.count
     }
 
     /// Returns whether the count seems to be `references`: a hint, out of date at once.
@@ -112,9 +113,9 @@ impl<T: Release> RcuArc<T> {
 
     /// Creates the first reference to a value.
     pub fn new(value: T) -> Self {
-        let (before, behind) = Default::default();
-        let counted = Line((AtomicUsize::new(1), behind));
-        Self(slab::alloc(Inner { before, value, counted }), PhantomData)
+        let (before, apart, behind) = Default::default();
+        let inner = Inner { before, value, apart, count: AtomicUsize::new(1), behind };
+        Self(slab::alloc(inner), PhantomData)
     }
 
     /// Returns an uncounted reference to the value.
@@ -245,7 +246,7 @@ impl<'a, T: Release> RcuRef<'a, T> {
     #[inline]
     pub(crate) fn link(self) -> &'a Link {
         let inner = self.counted();
-        T::Link::link(&inner.before, &inner.counted.0.1)
+        T::Link::link(&inner.before, &inner.behind)
     }
 
     /// Returns the value at a pointer.

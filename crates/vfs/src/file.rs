@@ -52,6 +52,8 @@ impl From<OpenFlags> for OpenHow {
 /// An open file. Dropping it closes it.
 pub struct OpenFile {
     location: Location,
+    /// The type of the file. The inode has it on a line that changes of attributes write.
+    kind: FileType,
     flags: OpenFlags,
     /// A copy: a shared one would need a reference count, which other users of the session write as
     /// well.
@@ -88,7 +90,8 @@ impl OpenFile {
         match sb.files.enter(&info, path) {
             Ok(entry) => {
                 let has_written = AtomicBool::new(false);
-                Ok(Self { flags, cred: session.cred().clone(), entry, location, has_written })
+                let (kind, cred) = (location.kind(), session.cred().clone());
+                Ok(Self { flags, kind, cred, entry, location, has_written })
             }
             Err(error) => {
                 if writes {
@@ -146,7 +149,7 @@ impl OpenFile {
     /// Reads up to `buf.len()` bytes at `offset`; fewer only at the end of the file.
     pub fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize> {
         self.require(OpenFlags::READ)?;
-        if self.inode().is_dir() {
+        if self.kind.is_dir() {
             return Err(Errno::EISDIR.into());
         }
         self.sb().write_gate.check()?;
@@ -161,7 +164,7 @@ impl OpenFile {
     /// even if that takes nothing. A reader that has the data may ask for that time at once.
     pub fn lend_at(&self, offset: u64, len: usize, take: &mut Take<'_>) -> Result<bool> {
         self.require(OpenFlags::READ)?;
-        if self.inode().is_dir() {
+        if self.kind.is_dir() {
             return Err(Errno::EISDIR.into());
         }
         self.sb().write_gate.check()?;
@@ -404,7 +407,7 @@ impl OpenFile {
 
     /// Makes the file `size` bytes long (`ftruncate(2)`).
     pub fn set_len(&self, size: u64) -> Result<()> {
-        if !self.flags.contains(OpenFlags::WRITE) || self.inode().kind() != FileType::Regular {
+        if !self.flags.contains(OpenFlags::WRITE) || self.kind != FileType::Regular {
             return Err(Errno::EINVAL.into());
         }
         if self.inode().perm().append() {
@@ -468,7 +471,7 @@ impl OpenFile {
     }
 
     fn require_regular(&self) -> Result<()> {
-        match self.inode().kind() {
+        match self.kind {
             _ if self.flags.contains(OpenFlags::PATH) => Err(Errno::EBADF.into()),
             FileType::Regular => Ok(()),
             FileType::Directory => Err(Errno::EISDIR.into()),
@@ -478,14 +481,14 @@ impl OpenFile {
 
     fn require_dir(&self) -> Result<()> {
         self.require(OpenFlags::READ)?;
-        if self.inode().is_dir() { Ok(()) } else { Err(Errno::ENOTDIR.into()) }
+        if self.kind.is_dir() { Ok(()) } else { Err(Errno::ENOTDIR.into()) }
     }
 
     /// Sets the access time after a read. A read that has succeeded does not fail because its time
     /// could not be stored.
     fn touch_atime(&self) {
         let sb = self.sb();
-        let policy = sb.atime(self.inode());
+        let policy = sb.atime(self.kind);
         if policy == Atime::Never
             || self.flags.contains(OpenFlags::NOATIME)
             || self.location.mount.is_read_only()

@@ -27,6 +27,7 @@
 
 use std::any::Any;
 use std::fmt;
+use std::mem::offset_of;
 use std::sync::{Arc, OnceLock};
 
 use extern4_acl::{Acl, AclKind};
@@ -35,17 +36,17 @@ use extern4_sync::lock_order::{Ordered, Rank};
 use extern4_sync::percpu::Padded;
 use extern4_sync::primitive::{AtomicBool, Ordering};
 use extern4_sync::rcu::{Guard, pin};
-use extern4_sync::rcu_arc::{Last, Release};
+use extern4_sync::rcu_arc::{Last, RcuArc, Release};
 use extern4_sync::slab::SlabBox;
 use extern4_sync::thread_refcount::ThreadRefcount;
 
-use crate::acl_cache::{AclPool, AclSlots};
+use crate::acl_cache::AclPool;
 use crate::attr::{Attr, FileType, NamesAttr, Timespec};
 use crate::errno::Result;
 use crate::fs::FileSystem;
-use crate::inode_attrs::{CONTENTS_BYTES, Copied, InodeAttrs, STEADY_BYTES, Writer};
+use crate::inode_attrs::{COPIED_BYTES, Copied, InodeAttrs, STEADY_BYTES, Writer};
 use crate::lock::{self, Mutex, MutexGuard};
-use crate::permission_cache::{AclState, PermBits, PermissionCache};
+use crate::permission_cache::{AclState, PermBits};
 
 /// An inode that a file system has read or made.
 pub struct NewInode {
@@ -59,26 +60,22 @@ pub struct NewInode {
     pub private: Box<dyn Any + Send + Sync>,
 }
 
-/// An inode in memory. The fields that path walks and `stat` read come first.
+/// An inode in memory. It begins a cache line. `inode_attrs` describes the first two lines, which
+/// `stat` reads.
 #[repr(C)]
 pub struct Inode {
-    // A line that is hardly ever written: the fields that walks and permission checks read, ...
-    perm: PermissionCache,
-    // ... and the first part of this. The next line changes with contents, and the one behind it
-    // with mode and links.
     attr: InodeAttrs,
-    // Only symbolic links have a target, and their other fields seldom change.
-    link: OnceLock<Arc<[u8]>>,
-    /// A thread that changes attributes with `rwsem` shared holds it. It contains the file system
-    /// that the inode calls when it goes out of use.
-    attributes: Mutex<Option<FsRef>>,
-    // Readers of contents read these fields. They share no line with the lock, so a thread that
-    // only holds the lock does not slow them down.
+    // The third line has what threads write that change attributes or move a directory.
+    /// A thread that changes attributes with `rwsem` shared holds it.
+    attributes: Mutex<Guarded>,
+    // The fourth line is hardly ever written. Readers of contents read it, so it has no lock that a
+    // thread would write that only changes attributes.
     private: SlabBox<dyn Any + Send + Sync>,
-    acls: AclSlots,
-    /// The dentry of a directory, to notice a second one.
-    alias: Mutex<Option<Alias>>,
-    // Writers over existing contents read these fields, and the line of contents.
+    // Only symbolic links have a target.
+    link: OnceLock<Arc<[u8]>>,
+    _apart: [u64; 3],
+    // Writers over existing contents read the fifth line, and the line of contents. The link of the
+    // map of inodes and the count, which is seldom written, are there, too.
     rwsem: BiasedRwLock,
     /// Whether the file is known to have no capabilities. Threads that change the inode read it,
     /// with the inode locked.
@@ -87,15 +84,21 @@ pub struct Inode {
     pub(crate) acl_lock: crate::acl_lock::AclLock,
 }
 
-/// The fields that are read most fill one cache line, and none of them is written often. The fields
-/// that change with contents fill another. The fields of readers begin after the line of mode and
-/// links and end before that of the lock. Five lines hold the whole inode.
+/// What the mutex of an inode guards.
+pub(crate) struct Guarded {
+    /// The file system that the inode calls when it goes out of use.
+    fs: Option<FsRef>,
+    /// The dentry of a directory, to notice a second one.
+    alias: Option<Alias>,
+}
+
+/// Each comment on a line in [`Inode`] holds.
 const _: () = assert!(
-    std::mem::offset_of!(Inode, attr) + STEADY_BYTES == 64
-        && std::mem::offset_of!(Inode, attr) + CONTENTS_BYTES == 128
-        && std::mem::offset_of!(Inode, private) == 192
-        && std::mem::offset_of!(Inode, rwsem) >= 256
-        && size_of::<Inode>() <= 320
+    offset_of!(Inode, attr) + STEADY_BYTES == 64
+        && offset_of!(Inode, attr) + COPIED_BYTES == 128
+        && offset_of!(Inode, private) == 192
+        && offset_of!(Inode, rwsem) == 256
+        && RcuArc::<Inode>::BYTES == 320
         // Words of models are larger; the lab's have more.
         || cfg!(any(feature = "loom", feature = "audit", feature = "lab", not(target_pointer_width = "64")))
 );
@@ -143,13 +146,11 @@ impl Inode {
             .with_no_default_acl(no_default)
             .with_several_names(several_names);
         Self {
-            perm: PermissionCache::new(bits),
-            attr: InodeAttrs::new(&attr),
-            link: OnceLock::new(),
-            attributes: Mutex::new(fs),
+            attr: InodeAttrs::new(&attr, bits),
+            attributes: Mutex::new(Guarded { fs, alias: None }),
             private: private.into(),
-            acls: AclSlots::default(),
-            alias: Mutex::default(),
+            link: OnceLock::new(),
+            _apart: [0; 3],
             rwsem: BiasedRwLock::new(()),
             no_caps: AtomicBool::new(no_caps),
             #[cfg(feature = "lab")]
@@ -169,7 +170,7 @@ impl Inode {
 
     /// Returns whether it is a directory.
     pub fn is_dir(&self) -> bool {
-        self.kind() == FileType::Directory
+        self.attr.is_dir()
     }
 
     /// Returns a consistent copy of the attributes.
@@ -185,7 +186,7 @@ impl Inode {
     /// Notes that the inode gets one more name.
     pub(crate) fn mark_named(&self) {
         if !self.perm().several_names() {
-            self.perm.publish_if(&self.attr.lock(), |bits| Some(bits.with_several_names(true)));
+            self.attr.perm.publish_if(&self.attr.lock(), |bits| Some(bits.with_several_names(true)));
         }
     }
 
@@ -222,7 +223,7 @@ impl Inode {
         guard: &'g Guard,
     ) -> (u32, u32, PermBits, Option<Option<&'g Acl>>) {
         let (uid, gid, (bits, acl)) = self.attr.owner_with(|| {
-            let bits = self.perm.load();
+            let bits = self.attr.perm.load();
             (bits, self.cached_acl(AclKind::Access, bits, guard))
         });
         (uid, gid, bits, acl)
@@ -260,7 +261,7 @@ impl Inode {
         let writer = self.attr.lock();
         writer.touch(mode, nlink, ctime, || {
             let mode = self.kind().mode_bits() | mode & 0o7777;
-            self.perm.publish_if(&writer, |old| {
+            self.attr.perm.publish_if(&writer, |old| {
                 let new = old.with_mode(mode);
                 (new != old).then_some(new)
             });
@@ -282,7 +283,7 @@ impl Inode {
         change: impl FnOnce(&mut Attr) -> R,
     ) -> R {
         let state = AclState::of(acl.as_deref());
-        self.change_and(change, |bits| with_acl(bits, kind, state), Some(|| self.acls.set(kind, acl)))
+        self.change_and(change, |bits| with_acl(bits, kind, state), Some(|| self.attr.acls.set(kind, acl)))
     }
 
     /// Stores attributes, permission cache, and the values that `also` sets, in one write section.
@@ -313,7 +314,7 @@ impl Inode {
             if let Some(also) = also {
                 also();
             }
-            self.perm.publish_if(writer, |old| {
+            self.attr.perm.publish_if(writer, |old| {
                 let new = bits(old).with_mode(mode).with_flags(attr.flags);
                 // Most changes are of times and sizes.
                 (sets_more || new != old).then_some(new)
@@ -324,18 +325,18 @@ impl Inode {
     /// Returns the permission cache.
     #[inline]
     pub(crate) fn perm(&self) -> PermBits {
-        self.perm.load()
+        self.attr.perm.load()
     }
 
     /// Marks a directory as removed: no name can be found in it or added to it any more.
     pub(crate) fn mark_dead(&self) {
-        self.perm.publish_if(&self.attr.lock(), |bits| Some(bits.with_dead()));
+        self.attr.perm.publish_if(&self.attr.lock(), |bits| Some(bits.with_dead()));
     }
 
     /// Makes `alias` the one dentry of a directory. Returns false if another is in use, unless
     /// `gives_way` returns true for that.
     pub(crate) fn claim_alias(&self, alias: Alias, gives_way: impl FnOnce(&Alias) -> bool) -> bool {
-        let mut claimed = lock::lock(&self.alias);
+        let claimed = &mut lock::lock(&self.attributes).alias;
         let free = claimed.as_ref().is_none_or(gives_way);
         if free {
             *claimed = Some(alias);
@@ -345,7 +346,7 @@ impl Inode {
 
     /// Notes that the directory's dentry has moved.
     pub(crate) fn move_alias(&self, dentry: u64, parent: u64, name: &[u8]) {
-        let mut claimed = lock::lock(&self.alias);
+        let claimed = &mut lock::lock(&self.attributes).alias;
         if claimed.as_ref().is_some_and(|alias| alias.dentry == dentry) {
             *claimed = Some(Alias { dentry, parent, name: name.into() });
         }
@@ -356,7 +357,7 @@ impl Inode {
         if !self.is_dir() {
             return;
         }
-        let mut claimed = lock::lock(&self.alias);
+        let claimed = &mut lock::lock(&self.attributes).alias;
         if claimed.as_ref().is_some_and(|alias| alias.dentry == dentry) {
             *claimed = None;
         }
@@ -365,7 +366,7 @@ impl Inode {
     /// Returns where the directory's dentry in use is: the number of the dentry above it, and the
     /// name.
     pub(crate) fn alias(&self) -> Option<(u64, Box<[u8]>)> {
-        lock::lock(&self.alias).as_ref().map(|alias| (alias.parent, alias.name.clone()))
+        lock::lock(&self.attributes).alias.as_ref().map(|alias| (alias.parent, alias.name.clone()))
     }
 
     /// Lets a file that was made without a name get one.
@@ -432,7 +433,7 @@ impl Inode {
         bits: PermBits,
         guard: &'g Guard,
     ) -> Option<Option<&'g Acl>> {
-        if bits.has_no_acl(kind) { Some(None) } else { self.acls.get(kind, guard) }
+        if bits.has_no_acl(kind) { Some(None) } else { self.attr.acls.get(kind, guard) }
     }
 
     /// Returns an ACL, from the cache or read by `fs`.
@@ -454,12 +455,12 @@ impl Inode {
     pub(crate) fn learn_acl(&self, fs: &dyn FileSystem, pool: &AclPool, kind: AclKind) -> Result<()> {
         let acl = fs.get_acl(self, kind)?.map(|acl| pool.intern(acl));
         let state = AclState::of(acl.as_deref());
-        if self.acls.fill(kind, acl) && kind == AclKind::Access {
+        if self.attr.acls.fill(kind, acl) && kind == AclKind::Access {
             // Only from unknown: a thread that has set another ACL meanwhile has stored the word,
             // or is about to.
             let learn =
                 |bits: PermBits| (bits.acl() == AclState::Unknown).then(|| with_acl(bits, kind, state));
-            self.perm.publish_if(&self.attr.lock(), learn);
+            self.attr.perm.publish_if(&self.attr.lock(), learn);
         }
         Ok(())
     }
@@ -470,7 +471,7 @@ impl Inode {
         let guard = pin();
         let known = || match self.perm().has_no_acl(kind) {
             true => Some(None),
-            false => self.acls.get_counted(kind, &guard),
+            false => self.attr.acls.get_counted(kind, &guard),
         };
         self.attr.owner_with(known).2
     }
@@ -561,14 +562,14 @@ impl Inode {
 pub(crate) enum AttributesGuard<'a> {
     Exclusive(BiasedWriteGuard<'a>),
     /// Other threads may overwrite contents meanwhile.
-    Shared(BiasedReadGuard<'a>, MutexGuard<'a, Option<FsRef>>),
+    Shared(BiasedReadGuard<'a>, MutexGuard<'a, Guarded>),
 }
 
 impl Release for Inode {
     type Link = Last;
 
     fn release(&self) {
-        let fs = lock::lock(&self.attributes).take();
+        let fs = lock::lock(&self.attributes).fs.take();
         if let Some(served) = fs {
             served.fs.evict_inode(self);
             // Not before the eviction, which may free the inode on the volume. Relaxed: no other

@@ -58,6 +58,8 @@ impl AclState {
     }
 }
 
+/// The bits of a mode that say the type.
+const TYPE_BITS: u16 = 0o170_000;
 const ACL_SHIFT: u32 = 16;
 const GRANTED_SHIFT: u32 = 25;
 const GRANTED_MASK: u64 = 7 << GRANTED_SHIFT;
@@ -83,8 +85,22 @@ impl PermBits {
     }
 
     /// Returns the mode with its type bits.
+    #[inline]
     pub(crate) fn mode(self) -> u16 {
-        u16::try_from(self.0 & 0xffff).expect("sixteen bits")
+        // OK: the lower 16 bits.
+        self.0 as u16
+    }
+
+    /// Returns the type of the file.
+    #[inline]
+    pub(crate) fn kind(self) -> FileType {
+        // A word is made of a type and never loses it.
+        FileType::from_mode(self.mode()).unwrap_or_default()
+    }
+
+    #[inline]
+    pub(crate) fn is_dir(self) -> bool {
+        self.0 & u64::from(TYPE_BITS) == u64::from(FileType::Directory.mode_bits())
     }
 
     pub(crate) fn acl(self) -> AclState {
@@ -192,7 +208,7 @@ impl PermBits {
 
     /// Sets EXEC_ALL and EXEC_ALL_PLAIN according to the other fields.
     fn with_exec_all(self) -> Self {
-        let all = FileType::from_mode(self.mode()) == Some(FileType::Directory) && self.grants_all_classes(1);
+        let all = self.is_dir() && self.grants_all_classes(1);
         let bits = match (all, self.casefold()) {
             (false, _) => 0,
             (true, false) => EXEC_ALL | EXEC_ALL_PLAIN,
@@ -286,7 +302,7 @@ mod tests {
     #[test]
     fn every_change_recomputes_the_bits_and_counts() {
         let word = PermissionCache::new(PermBits::new(DIR | 0o755, FileFlags::empty(), AclState::Unknown));
-        let attributes = InodeAttrs::new(&Attr::default());
+        let attributes = InodeAttrs::new(&Attr::default(), word.load());
         let publish = |change: &dyn Fn(PermBits) -> PermBits| {
             word.publish_if(&attributes.lock(), |bits| Some(change(bits)));
         };

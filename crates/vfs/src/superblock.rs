@@ -50,7 +50,7 @@ use extern4_sync::rcu::Guard;
 use extern4_sync::rcu_arc::RcuArc;
 use extern4_sync::thread_counter::ThreadCounter;
 
-use crate::attr::StatFs;
+use crate::attr::{FileType, StatFs};
 use crate::cred::{Caps, Cred};
 use crate::dcache::{Attempt, CachedName, DentryCache, Expect, IfLocked, Key, LockedName};
 use crate::dentry::Dentry;
@@ -425,9 +425,9 @@ impl SuperBlock {
         self.protected_hardlinks
     }
 
-    /// Returns when a read of `inode` changes its access time.
-    pub(crate) fn atime(&self, inode: &Inode) -> Atime {
-        if self.dir_atime || !inode.is_dir() { self.atime } else { Atime::Never }
+    /// Returns when a read of a file of this type changes its access time.
+    pub(crate) fn atime(&self, kind: FileType) -> Atime {
+        if self.dir_atime || !kind.is_dir() { self.atime } else { Atime::Never }
     }
 
     /// Returns the inode `ino`, from the cache or read.

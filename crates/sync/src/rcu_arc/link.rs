@@ -4,6 +4,7 @@
 
 use std::ptr;
 
+use crate::percpu::Line;
 use crate::primitive::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 use crate::rcu_hash_map::age::Uses;
 
@@ -45,6 +46,8 @@ impl Link {
 pub trait Place: 'static {
     /// The part of the allocation before the value.
     type Before: Default + Send + Sync;
+    /// A part between the value and the count, for its alignment.
+    type Apart: Default + Send + Sync;
     /// The part behind the value and the count.
     type Behind: Default + Send + Sync;
 
@@ -52,17 +55,19 @@ pub trait Place: 'static {
     fn link<'a>(before: &'a Self::Before, behind: &'a Self::Behind) -> &'a Link;
 }
 
-/// The link lies before the value, on the line that a lookup reads in any case.
+/// The link lies before the value, on the line that a lookup reads in any case. The count begins a
+/// line.
 #[derive(Debug)]
 pub enum First {}
 
-/// The link lies next to the count, so that the lines of the value are its own. Holders that count
-/// disturb lookups in the map.
+/// The link lies next to the count, directly behind the value. Holders that count disturb lookups in
+/// the map, and readers of the value's last line.
 #[derive(Debug)]
 pub enum Last {}
 
 impl Place for First {
     type Before = Link;
+    type Apart = Line<()>;
     type Behind = ();
 
     #[inline]
@@ -73,6 +78,7 @@ impl Place for First {
 
 impl Place for Last {
     type Before = ();
+    type Apart = ();
     type Behind = Link;
 
     #[inline]
