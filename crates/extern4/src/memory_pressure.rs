@@ -1,8 +1,9 @@
 //! Memory pressure: caches give up memory when the system or the control group runs short of it.
 //!
 //! The kernel reports pressure in two ways. A trigger on a file of stall information reports that
-//! threads wait for memory (Documentation/accounting/psi.rst). The file `memory.events` of a control
-//! group changes when the group exceeds its limits (Documentation/admin-guide/cgroup-v2.rst).
+//! threads wait for memory (Documentation/accounting/psi.rst). The file `memory.events` of a
+//! control group changes when the group exceeds its limits
+//! (Documentation/admin-guide/cgroup-v2.rst).
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Seek as _, Write as _};
@@ -47,8 +48,8 @@ impl PressureWatch {
 
 impl Drop for PressureWatch {
     fn drop(&mut self) {
-        // The count is 0, so this does not wait.
-        if rustix::io::write(&*self.stop, &1u64.to_ne_bytes()).is_ok()
+        // Any count but 0 will do. The count was 0, so this does not wait.
+        if rustix::io::write(&*self.stop, &[1; 8]).is_ok()
             && let Some(thread) = self.thread.take()
         {
             // A panic of the thread has been printed, and leaves nothing to undo.

@@ -17,7 +17,8 @@
 //!    pairs with the `Acquire` loads of readers (L).
 //! 2. A value is in one map at a time, and never in two maps in its life.
 //! 3. A replaced value stays in the chain until its replacement is linked in front of it. A reader
-//!    finds one or the other.
+//!    that had passed the head before that may find neither. So a miss says only that no one value
+//!    of the hash was in the map all the time.
 //! 4. An unlinked value keeps its link, so a reader that stands on it comes back to the chain.
 //! 5. The last link of a chain is the mark of its bucket. A reader that finds nothing and ends at
 //!    the mark of another bucket looks once more, with the stripe's lock.
@@ -560,7 +561,7 @@ impl<T: Release> Drop for RcuHashMap<T> {
             for index in buckets.of_stripe(stripe) {
                 // SAFETY: lookups borrow the map, so the buckets have no other user.
                 let mut at = unsafe { buckets.at(index) }.load(Ordering::Relaxed);
-                // SAFETY: the chain owns a count of each of its values until they are dropped below.
+                // SAFETY: the chain owns a count of each value until the value is dropped below.
                 while let Some(value) = unsafe { value_unless_end::<T>(at) } {
                     at = value.link().next.load(Ordering::Relaxed);
                     values.push(value.as_ptr());

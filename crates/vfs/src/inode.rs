@@ -84,7 +84,7 @@ pub struct Inode {
     pub(crate) acl_lock: crate::acl_lock::AclLock,
 }
 
-/// What the mutex of an inode guards.
+/// The fields that the mutex of an inode guards.
 pub(crate) struct Guarded {
     /// The file system that the inode calls when it goes out of use.
     fs: Option<FsRef>,

@@ -60,8 +60,8 @@ pub trait Place: 'static {
 #[derive(Debug)]
 pub enum First {}
 
-/// The link lies next to the count, directly behind the value. Holders that count disturb lookups in
-/// the map, and readers of the value's last line.
+/// The link lies next to the count, directly behind the value. Holders that count disturb lookups
+/// in the map, and readers of the value's last line.
 #[derive(Debug)]
 pub enum Last {}
 
