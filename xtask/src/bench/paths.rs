@@ -69,7 +69,7 @@ pub(super) fn write(tree: &Path, file: &Path) -> Result<usize> {
     Ok(paths.len())
 }
 
-/// Reads the file that [`write`] wrote.
+/// Reads the file that [`write()`] wrote.
 pub(super) fn read(file: &Path) -> Result<Vec<CString>> {
     let text = std::fs::read(file).map_err(|e| format!("{}: {e}", file.display()))?;
     let paths = text.split_inclusive(|byte| *byte == 0);

@@ -38,16 +38,16 @@ pub(super) fn until_unmounted(args: &Args, host: Host, made: Made, app: &mut App
     let (mut control, mut pressure, mut is_ready) = (None, None, false);
     let ready = || {
         control = Control::start(&args.dir, &server, &volume, &image, setting, host.metrics, note);
-        // Without reports, the budget alone bounds the caches.
-        pressure = PressureWatch::start(&budget)
-            .inspect_err(|error| debug!("no reports of memory pressure: {}", host_reason(error)))
-            .ok();
         info!("{image} is mounted on {dir}; requests come through {}", server.transport().name());
         // In the background, the service manager started another process than this one.
         service::tell(&format!("READY=1\nMAINPID={}\nSTATUS={image} on {dir}", process::id()));
         if args.detach {
             daemon::detach(&host.nowhere);
         }
+        // Without reports, the budget alone bounds the caches.
+        pressure = PressureWatch::start(&budget)
+            .inspect_err(|error| debug!("no reports of memory pressure: {}", host_reason(error)))
+            .ok();
         is_ready = true;
     };
     let served = extern4_fuse::serve(&server, device, ready);
