@@ -174,7 +174,9 @@ fn a_reader_shares_no_line_with_a_change_of_attributes() {
         // again.
         for [one, other] in [side_by_side(read, change), side_by_side(change, read)] {
             let found = conflicts(&one, &other);
-            assert!(found.is_empty(), "{name}: {found:?}");
+            // The reader finds the inode by the dentry, whose name a rename changes.
+            let most = usize::from(*name == "rename");
+            assert!(found.len() <= most, "{name}: {found:?}");
         }
     }
 }
@@ -305,18 +307,18 @@ fn files_that_one_thread_makes_and_another_removes_take_no_new_memory() {
         // thread still holds are allocated once more.
         let least = rounds[1..].iter().min();
         assert!(
-            rounds[0] > 8 * FILES && least.is_some_and(|least| *least <= FILES + FILES / 16),
+            rounds[0] > 4 * FILES && least.is_some_and(|least| *least <= FILES + FILES / 16),
             "{rounds:?}"
         );
     });
 }
 
-/// In one directory they share the block with the names, its lock, and the state of the directory,
-/// but none of its counts.
+/// In one directory they share the block with the names, its lock, the state of the directory, and
+/// the count of its dentry, which each name in use has a part of.
 #[test]
-fn threads_that_change_one_directory_share_its_block_two_locks_and_a_counter() {
+fn threads_that_change_one_directory_share_its_block_two_locks_and_two_counters() {
     let Some((_image, volume)) = empty_volume() else { return };
     let session = volume.superuser();
     session.create_dir("/one").unwrap();
-    share_at_most(4, &session.at("/one").unwrap(), [".", "."]);
+    share_at_most(5, &session.at("/one").unwrap(), [".", "."]);
 }

@@ -146,7 +146,7 @@ pub fn new_seed() -> u64 {
 
 /// Hashes a name, eight bytes at a time; the last, incomplete word carries the length. `seed` is
 /// secret, so that names cannot be chosen to collide. The hash of a name in a directory is that of
-/// the name, combined with the directory's own number ([`in_directory`]). So a walk hashes the
+/// the name, combined with the directory's own number (`in_directory`). So a walk hashes the
 /// names ahead while it waits for a directory's number.
 #[inline]
 pub fn hash_name(seed: u64, name: &[u8]) -> u64 {
