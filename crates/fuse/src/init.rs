@@ -32,11 +32,12 @@ const MAX_BACKGROUND: u16 = 64;
 /// it is being executed (`ETXTBSY`). Not `ASYNC_DIO`: with it, the kernel keeps pages that a reader
 /// has cached during an asynchronous write. It also fails a write with `EIO` if there is room for
 /// only a part of the data.
-fn wanted(config: &Config, rings: bool) -> Features {
+fn wanted(config: &Config, acl: bool, rings: bool) -> Features {
     let mut wanted = Features::all() - Features::ALLOW_IDMAP;
     wanted.set(Features::ALLOW_IDMAP, config.idmap);
-    // With this feature, the kernel would check permissions itself.
-    wanted.set(Features::POSIX_ACL, config.fakeroot.is_none());
+    // With this feature, the kernel would check permissions itself. It would also ask for ACLs, and
+    // refuse a walk if it learns that there are none to ask for.
+    wanted.set(Features::POSIX_ACL, acl && config.fakeroot.is_none());
     wanted.set(Features::WRITEBACK_CACHE, config.writeback);
     wanted.set(Features::OVER_IO_URING, rings);
     wanted
@@ -61,7 +62,9 @@ impl Server {
             let (more, _) = InitInExt::read_from_prefix(rest).map_err(|_| Errno::EINVAL)?;
             offered |= Features::from_bits_truncate(u64::from(more.flags2) << 32);
         }
-        let agreed = self.protocol.agree(offered & wanted(self.config(), self.protocol.rings().is_some()));
+        let acl = self.credentials.superblock().traits().acl;
+        let wanted = wanted(self.config(), acl, self.protocol.rings().is_some());
+        let agreed = self.protocol.agree(offered & wanted);
         let by_ring = self.protocol.rings().filter(|_| agreed.contains(Features::OVER_IO_URING));
         let data_bytes = by_ring.unwrap_or(MAX_DATA_BYTES);
         let [low, high] = [agreed.bits(), agreed.bits() >> 32].map(|half| half as u32);

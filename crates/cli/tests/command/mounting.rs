@@ -417,6 +417,28 @@ fn users_have_the_rights_that_the_volume_gives_them() {
 }
 
 #[test]
+fn users_walk_through_a_mount_without_acls() {
+    if !can_mount_as_root() || !can_run(&[Need::Tool("setpriv")]) {
+        return;
+    }
+    let image = EMPTY.build();
+    fs::set_permissions(image.scratch(), fs::Permissions::from_mode(0o755)).expect("its mode");
+    let served = Served::new(&image, &["-o", "noacl"]);
+    fs::write(served.path("file"), "read").expect("a file");
+    let path = served.path("file");
+    let cat = |uid: &str| {
+        let ids = [format!("--reuid={uid}"), "--regid=1000".to_owned(), "--clear-groups".to_owned()];
+        let cat = std::process::Command::new("setpriv").args(ids).arg("cat").arg(&path).output();
+        String::from_utf8_lossy(&cat.expect("setpriv").stdout).into_owned()
+    };
+    assert_eq!(cat("1000"), "read");
+    fs::set_permissions(&served.dir, fs::Permissions::from_mode(0o700)).expect("its mode");
+    assert_eq!((cat("1000"), cat("0")), (String::new(), "read".to_owned()));
+    served.umount();
+    sound(&image);
+}
+
+#[test]
 fn mount_finds_its_helper() {
     if !can_mount_as_root() {
         return;
