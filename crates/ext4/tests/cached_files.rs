@@ -79,7 +79,8 @@ fn a_cached_file_takes_as_much_memory_as_its_account_says() {
             session.stat(&path, LookupFlags::NOFOLLOW).expect("it is there");
         }
         let each = |bytes: usize| bytes / (DIRS * FILES);
-        let (live, counted) = (each(live_bytes() - before.0), each((budget.used() - before.1) as usize));
+        let live = each(live_bytes() - before.0);
+        let counted = each((budget.used() - before.1) as usize);
         println!("a cached {kind}: {live} bytes allocated, {counted} in the account");
         assert!(live <= MAX_BYTES, "a cached {kind} takes {live} bytes");
         assert!(live.abs_diff(counted) * 20 <= live, "a {kind} takes {live} bytes, counted as {counted}");

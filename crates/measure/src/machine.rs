@@ -120,8 +120,8 @@ impl CpuTimes {
         // Guests are part of the user's time.
         let all: f64 = times.iter().take(8).sum();
         let [idle, wait] = times.get(3..5)?.try_into().ok()?;
-        // After the name, which may hold spaces, come the state and further fields. Those of the
-        // user and the system are the fourteenth to the seventeenth of all.
+        // After the name, which may hold spaces, come the state and further fields. The times of
+        // the user and the system are the fourteenth to the seventeenth field of all.
         let own: Vec<f64> = figures(own.rsplit_once(')')?.1.trim_start().split_once(' ')?.1);
         Some(Self { all, busy: all - idle - wait, own: own.get(10..14)?.iter().sum() })
     }

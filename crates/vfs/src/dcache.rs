@@ -52,8 +52,8 @@
 //!
 //! | field | written by | read by | orderings |
 //! |---|---|---|---|
-//! | the table | the holder of the bucket | all threads | those of `rcu_hash_map` |
-//! | the state of a dentry | all threads | all threads | those of `dentry_state` |
+//! | the table | the holder of the bucket | all threads | as in `rcu_hash_map` |
+//! | the state of a dentry | all threads | all threads | as in `dentry_state` |
 //! | its inode | the holder of its name | all threads | AcqRel / Acquire, and the state |
 //! | its name, hash, parent | the holder of its name | all threads | Relaxed; the state |
 

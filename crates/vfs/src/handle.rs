@@ -56,8 +56,8 @@ impl Namespace {
     /// may call this. So no other file can get the number.
     ///
     /// # Errors
-    /// `ESTALE` for a file that has lost its last name; errors of reading the inode, and those of
-    /// `locate_inode` for a directory.
+    /// `ESTALE` for a file that has lost its last name, and errors of reading the inode. For a
+    /// directory, the errors of `locate_inode`.
     pub fn locate_known_inode(&self, ino: u64) -> Result<Location> {
         let root = self.root();
         let sb = root.superblock();

@@ -40,8 +40,8 @@ pub(crate) const SET_ID_BITS: u16 = 0o6000;
 
 /// | field | written by | read by | orderings |
 /// |---|---|---|---|
-/// | `perm` | `publish_if`, under the writers' lock | all of these | those of `PermissionCache` |
-/// | `seq`, `dir_seq` | `Writer`'s methods | `get`, `try_get`, `owner_with` | those of `SeqCount` |
+/// | `perm` | `publish_if`, under the writers' lock | all of these | as in `PermissionCache` |
+/// | `seq`, `dir_seq` | `Writer`'s methods | `get`, `try_get`, `owner_with` | as in `SeqCount` |
 /// | the other atomics | `Writer`'s methods | all of these | Relaxed, under the counts |
 /// | size and times | `Writer`'s methods | `is_written` | Relaxed: see there |
 #[repr(C)]

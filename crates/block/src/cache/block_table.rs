@@ -34,7 +34,8 @@ impl BlockTable {
     ///
     /// Locks: the bucket's, within.
     pub(super) fn find_or_insert(&self, number: u64) -> (RcuArc<Block>, bool) {
-        let (hash, new) = (self.hash(number), RcuArc::new(Block::empty(number)));
+        let hash = self.hash(number);
+        let new = RcuArc::new(Block::empty(number));
         let guard = pin();
         let mut bucket = self.map.lock(hash, &guard);
         match bucket.find(hash, |_| true).and_then(RcuRef::try_upgrade) {

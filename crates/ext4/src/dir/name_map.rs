@@ -36,7 +36,7 @@
 //!
 //! | field | written by | read by | orderings |
 //! |---|---|---|---|
-//! | `DirNames` | the holder of the names; a lookup without a map | all threads | those of `rcu` |
+//! | `DirNames` | the holder of the names; a lookup without a map | all threads | as in `rcu` |
 //! | `NameMap::slots` | the holder of the names | all threads | Release / Acquire: rule 4 |
 //! | `NameMap::taken` | the holder of the names | the same | Relaxed: the lock orders them |
 //! | `State::Unmapped` | lookups | lookups | Relaxed: a count |
@@ -52,8 +52,8 @@ use extern4_sync::primitive::{AtomicU32, AtomicU64, AtomicUsize, Ordering, capac
 use extern4_sync::rcu::{RcuOption, pin};
 use extern4_vfs::{hash_name, new_seed};
 
-/// Blocks that lookups search in vain before a map is made, in addition to those of the directory:
-/// new directories with few names need none.
+/// Blocks that lookups search in vain before a map is made, on top of the number of blocks of the
+/// directory. A new directory with few names needs no map.
 const PATIENCE: u32 = 3;
 /// The part of the budget that the maps of a volume may take.
 const SHARE: u64 = 8;
@@ -307,7 +307,8 @@ mod tests {
         for step in 0..60_000_u64 {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             // Few hashes, so that names share them; many names first, then fewer.
-            let (hash, block) = ((random >> 52) as u32 * 0x0010_0001, (random >> 40) as u32 % 5);
+            let hash = (random >> 52) as u32 * 0x0010_0001;
+            let block = (random >> 40) as u32 % 5;
             let blocks = model.entry(hash).or_default();
             if random >> 33 & 3 < if step < 30_000 { 3 } else { 1 } {
                 names.add(|| hash, block);

@@ -35,7 +35,8 @@ pub(super) fn until_unmounted(args: &Args, host: Host, made: Made, app: &mut App
     let note = |what: &str, error: &io::Error| {
         app.note_at(args.dir.display(), format_args!("{what}: {}", host_reason(error)));
     };
-    let (mut control, mut pressure, mut is_ready) = (None, None, false);
+    let (mut control, mut is_ready) = (None, false);
+    let mut pressure = None;
     let ready = || {
         control = Control::start(&args.dir, &server, &volume, &image, setting, host.metrics, note);
         info!("{image} is mounted on {dir}; requests come through {}", server.transport().name());
