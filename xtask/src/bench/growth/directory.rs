@@ -70,10 +70,11 @@ pub(super) fn measure(bench: &Bench, sizes: &[u64]) -> Result<Vec<Series>> {
 }
 
 fn make_volume(bench: &Bench, image: &Path, names: u64) -> Result<()> {
-    // An inode takes 256 bytes, a name about 40.
+    // An inode takes 256 bytes, a name about 40. Two levels of a hash tree with blocks of 1 KiB
+    // would be full at some 300,000 names.
     let mib = 64 + names * 400 / (1 << 20);
     let mut mkfs = Command::new(bench.extern4()?);
-    mkfs.args(["mkfs", "-q", "-F", "-N", &(names + 1000).to_string()]);
+    mkfs.args(["mkfs", "-q", "-F", "-b", "4096", "-N", &(names + 1000).to_string()]);
     must(mkfs.arg(image).arg(format!("{mib}M")))
 }
 
