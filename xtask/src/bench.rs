@@ -196,7 +196,7 @@ const ROWS: &[&[Spec]] = &[
     mount_rows!(Device, "mount-device-"),
 ];
 
-/// Those of a real tree.
+/// The rows of a real tree.
 const TREE_ROWS: &[Spec] = &[
     visit!("tree-stat-vs-kernel", 2.0, Built, Tree, Warm),
     visit!("tree-stat-shuffled-vs-kernel", 2.0, Built, Shuffled, Warm),
@@ -241,7 +241,7 @@ const TREE_ROWS: &[Spec] = &[
     }),
 ];
 
-/// Those that prove that costs stay flat.
+/// The rows that prove that costs stay flat.
 const PROOF_ROWS: &[Spec] = &[
     ("proof-reopened-1000-times", &[], |bench| bench.reopen("proof-reopened-1000-times")),
     ("proof-1024-threads-vs-2", &[], |bench| bench.crowd("proof-1024-threads-vs-2")),
@@ -370,8 +370,8 @@ const BUILD_ROWS: &[Spec] = &[
     ("build-export-tar-vs-kernel", &[Need::Mounts], Bench::export),
 ];
 
-/// Runs the rows with one of `parts` in their names, all if there are none, or those of README for
-/// `--readme`; true if every goal was met.
+/// Runs the rows with one of `parts` in their names, or all rows if there are no parts. `--readme`
+/// stands for the rows of README. Returns whether every goal was met.
 pub(crate) fn run(root: &Path, parts: &[String]) -> Result<bool> {
     let for_readme = parts.iter().any(|part| part == "--readme");
     let chosen = |name: &str| match for_readme {

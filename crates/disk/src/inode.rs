@@ -350,7 +350,8 @@ bitflags! {
 
 impl Rules {
     fn of(sb: &Superblock) -> Self {
-        let (features, os) = (sb.features(), sb.creator_os());
+        let features = sb.features();
+        let os = sb.creator_os();
         let flag = |flag: RuleFlags, is_set: bool| if is_set { flag } else { RuleFlags::empty() };
         let flags = flag(RuleFlags::HUGE_FILE, features.ro_compat.contains(RoCompat::HUGE_FILE))
             | flag(RuleFlags::LARGE_DIR, features.incompat.contains(Incompat::LARGEDIR))

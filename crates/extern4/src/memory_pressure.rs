@@ -39,7 +39,8 @@ impl PressureWatch {
 
     fn over(sources: Vec<Source>, budget: &Arc<CacheBudget>) -> io::Result<Self> {
         let stop = Arc::new(eventfd(0, EventfdFlags::CLOEXEC)?);
-        let (stopped, budget) = (Arc::clone(&stop), Arc::clone(budget));
+        let stopped = Arc::clone(&stop);
+        let budget = Arc::clone(budget);
         let watch = move || watch(sources, &stopped, &budget);
         let thread = Some(thread::Builder::new().name("extern4-memory".to_owned()).spawn(watch)?);
         Ok(Self { stop, thread })

@@ -78,7 +78,7 @@ pub(crate) struct InodeAttrs {
     pub(crate) unlinked: AtomicBool,
 }
 
-/// The bytes of the first line, and those of both.
+/// The bytes of the first line, and the bytes of both lines.
 pub(crate) const STEADY_BYTES: usize = std::mem::offset_of!(InodeAttrs, dir_seq);
 pub(crate) const COPIED_BYTES: usize = std::mem::offset_of!(InodeAttrs, writers);
 

@@ -18,7 +18,7 @@ use crate::lock;
 /// The locks of one kind of key.
 pub(crate) struct KeyLocks(Box<[KeyList]>);
 
-/// Keys in use, of those that share a mutex.
+/// The keys in use that share a mutex.
 #[derive(Default)]
 struct KeyList {
     held: Mutex<Vec<HeldKey>>,

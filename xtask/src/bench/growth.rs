@@ -7,7 +7,7 @@
 //! larger trees and directories, and with it all huge volumes but the smallest.
 //!
 //! Times are CPU time of all threads, with the daemon's. The kernel's threads that read a loop
-//! device, and those that commit its journal, are not counted.
+//! device or commit its journal are not counted.
 
 mod directory;
 mod generated;

@@ -30,7 +30,7 @@ impl Generated {
         planned.write_file(image, true, 2).map(drop).map_err(|e| e.to_string())
     }
 
-    /// Directories that hold files, and those that hold these, come before what they hold.
+    /// A directory comes before its entries.
     fn entries(&self) -> impl Iterator<Item = Entry> {
         (0..self.files).flat_map(|file| {
             let (inner, outer) = (file / WIDTH, file / WIDTH / WIDTH);

@@ -40,8 +40,8 @@ impl Series {
         self.points.iter().find(|point| point.size == size).map(|point| point.figure)
     }
 
-    /// The steps between the sizes. Neither those of the kernel are judged, nor the first to a size
-    /// that exceeds the memory of the caches.
+    /// The steps between the sizes. A step of the kernel is not judged, and neither is the first
+    /// step to a size that exceeds the memory of the caches.
     pub(super) fn steps(&self) -> Vec<Step> {
         let step = |pair: &[Point]| {
             let (small, large) = (pair[0], pair[1]);
