@@ -13,6 +13,9 @@ fuzz_target!(|data: &[u8]| {
         assert_eq!(decode(&encode(&acl), place).as_ref(), Ok(&acl));
     }
     if let Ok(Some(acl)) = Acl::from_xattr(data) {
-        assert_eq!(Acl::from_xattr(&acl.to_xattr()).unwrap().as_ref(), Some(&acl));
+        assert_eq!(
+            Acl::from_xattr(&acl.to_xattr()).unwrap().as_ref(),
+            Some(&acl)
+        );
     }
 });

@@ -4,7 +4,8 @@
 use std::sync::Arc;
 
 use extern4::{
-    Acl, AclEntry, AclKind, AclTag, FallocateMode, File, OpenFlags, RenameFlags, Session, Volume, XattrFlags,
+    Acl, AclEntry, AclKind, AclTag, FallocateMode, File, OpenFlags, RenameFlags, Session, Volume,
+    XattrFlags,
 };
 use extern4_block::OverlayDevice;
 use libfuzzer_sys::{fuzz_mutator, fuzz_target};
@@ -17,10 +18,18 @@ fuzz_mutator!(|data: &mut [u8], size: usize, max_size: usize, seed: u32| {
 });
 
 fuzz_target!(|data: &[u8]| {
-    let Some(image) = extern4_fuzz::image(extern4_fuzz::volumes(), data) else { return };
+    let Some(image) = extern4_fuzz::image(extern4_fuzz::volumes(), data) else {
+        return;
+    };
     // The overlay takes all writes and goes with them.
     let image = Arc::new(OverlayDevice::new(image, 512).expect("a size that sectors have"));
-    let Ok(volume) = Volume::options().cache_size(1 << 20).write(true).open_device(image) else { return };
+    let Ok(volume) = Volume::options()
+        .cache_size(1 << 20)
+        .write(true)
+        .open_device(image)
+    else {
+        return;
+    };
     let session = volume.superuser();
     let names: Vec<_> = session
         .walk("/")
@@ -51,11 +60,18 @@ fn change(session: &Session, name: &std::path::Path, at: usize) {
     let _ = session.removexattr(name, "user.a");
     let _ = session.set_acl(name, AclKind::Access, acl());
     let mut options = File::options();
-    options.read(true).write(true).custom_flags(OpenFlags::NOFOLLOW);
+    options
+        .read(true)
+        .write(true)
+        .custom_flags(OpenFlags::NOFOLLOW);
     if let Ok(file) = session.open_with(name, &options) {
         let _ = file.write_at(&[1; 5000], 3000);
         let _ = file.write_at(&[2; 100], 1 << 20);
-        let _ = file.allocate(FallocateMode::PUNCH_HOLE | FallocateMode::KEEP_SIZE, 1000, 9000);
+        let _ = file.allocate(
+            FallocateMode::PUNCH_HOLE | FallocateMode::KEEP_SIZE,
+            1000,
+            9000,
+        );
         let _ = file.allocate(FallocateMode::empty(), 0, 40_000);
         let _ = file.set_len(2000);
         let _ = file.sync_all();

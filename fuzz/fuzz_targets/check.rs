@@ -15,12 +15,25 @@ fuzz_mutator!(|data: &mut [u8], size: usize, max_size: usize, seed: u32| {
 });
 
 fuzz_target!(|data: &[u8]| {
-    let Some(image) = extern4_fuzz::image(extern4_fuzz::volumes(), data) else { return };
-    let options = OpenOptions { budget: CacheBudget::new(1 << 20), ..OpenOptions::default() };
-    let Ok(volume) = Ext4::open(image, &options) else { return };
+    let Some(image) = extern4_fuzz::image(extern4_fuzz::volumes(), data) else {
+        return;
+    };
+    let options = OpenOptions {
+        budget: CacheBudget::new(1 << 20),
+        ..OpenOptions::default()
+    };
+    let Ok(volume) = Ext4::open(image, &options) else {
+        return;
+    };
     let mut said = 0;
-    let summary =
-        check(&volume, &Options { threads: 1, ..Options::default() }, &mut |fault| said += fault.to_string().len());
+    let summary = check(
+        &volume,
+        &Options {
+            threads: 1,
+            ..Options::default()
+        },
+        &mut |fault| said += fault.to_string().len(),
+    );
     if let Ok(summary) = summary {
         let most = MAX_FAULTS + summary.blocks + summary.inodes;
         assert!(summary.faults <= most, "{} faults", summary.faults);

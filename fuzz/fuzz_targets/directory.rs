@@ -9,7 +9,9 @@ use libfuzzer_sys::fuzz_target;
 const PLACE: Place = Place::new(Structure::DirectoryBlock);
 
 fuzz_target!(|data: &[u8]| {
-    let Some((&flags, bytes)) = data.split_first() else { return };
+    let Some((&flags, bytes)) = data.split_first() else {
+        return;
+    };
     let block_size = 1024_u32 << (flags & 3);
     let mut block = vec![0; block_size as usize];
     let len = bytes.len().min(block.len());
@@ -34,7 +36,11 @@ fuzz_target!(|data: &[u8]| {
     let _ = dirent::find(&block, b"name", &layout, PLACE);
     let _ = dirent::dot_and_dotdot(&block, &layout, PLACE);
 
-    let expect = Expect { blocks: 64, checksum: layout.checksum, large_dir: flags & 64 != 0 };
+    let expect = Expect {
+        blocks: 64,
+        checksum: layout.checksum,
+        large_dir: flags & 64 != 0,
+    };
     if let Ok(root) = Root::decode(&block, &expect, PLACE) {
         check(&root.node, &expect);
     }

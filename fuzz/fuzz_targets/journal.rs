@@ -12,12 +12,18 @@ fuzz_mutator!(|data: &mut [u8], size: usize, max_size: usize, seed: u32| {
 });
 
 fuzz_target!(|data: &[u8]| {
-    let Some(journal) = extern4_fuzz::image(extern4_fuzz::journals(), data) else { return };
+    let Some(journal) = extern4_fuzz::image(extern4_fuzz::journals(), data) else {
+        return;
+    };
     let blocks = journal.size_bytes() / u64::from(BLOCK_SIZE);
     // The device has room for whatever a journal may claim, which is more than a journal can have.
     let map = JournalMap::identity(u32::try_from(blocks).unwrap_or(u32::MAX));
-    let Ok(journal) = Journal::internal(journal, BLOCK_SIZE, map) else { return };
-    let Ok(recovered) = journal.recover(VOLUME_BLOCKS) else { return };
+    let Ok(journal) = Journal::internal(journal, BLOCK_SIZE, map) else {
+        return;
+    };
+    let Ok(recovered) = journal.recover(VOLUME_BLOCKS) else {
+        return;
+    };
     let mut written = 0;
     let replayed = recovered.replay(|block, bytes| {
         assert!(block < VOLUME_BLOCKS && bytes.len() == BLOCK_SIZE as usize);
@@ -25,7 +31,10 @@ fuzz_target!(|data: &[u8]| {
         Ok::<_, Error>(())
     });
     let _ = replayed;
-    assert!(written <= blocks, "more blocks replayed than the journal has");
+    assert!(
+        written <= blocks,
+        "more blocks replayed than the journal has"
+    );
     let _ = recovered.fast_commits();
     let _ = recovered.damage().len();
 });

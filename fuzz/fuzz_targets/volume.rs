@@ -16,19 +16,29 @@ fuzz_mutator!(|data: &mut [u8], size: usize, max_size: usize, seed: u32| {
 });
 
 fuzz_target!(|data: &[u8]| {
-    let Some(image) = extern4_fuzz::image(extern4_fuzz::volumes(), data) else { return };
+    let Some(image) = extern4_fuzz::image(extern4_fuzz::volumes(), data) else {
+        return;
+    };
     let bytes = image.size_bytes();
-    let Ok(volume) = Volume::options().cache_size(1 << 20).open_device(image) else { return };
+    let Ok(volume) = Volume::options().cache_size(1 << 20).open_device(image) else {
+        return;
+    };
     let _ = volume.stat_fs();
     let superuser = volume.superuser();
     let somebody = volume.session(Cred::new(1000, 1000, &[]));
     let (mut entries, mut seen) = (0, HashSet::new());
     for entry in superuser.walk("/") {
         entries += 1;
-        assert!(entries <= MAX_ENTRIES, "a walk without end over {bytes} bytes");
+        assert!(
+            entries <= MAX_ENTRIES,
+            "a walk without end over {bytes} bytes"
+        );
         let Ok(entry) = entry else { continue };
         // One name of many, so that the time goes to different inodes.
-        if entry.metadata().is_ok_and(|metadata| !seen.insert(metadata.ino())) {
+        if entry
+            .metadata()
+            .is_ok_and(|metadata| !seen.insert(metadata.ino()))
+        {
             continue;
         }
         visit(&entry.parent(), entry.file_name());
@@ -38,7 +48,9 @@ fuzz_target!(|data: &[u8]| {
 
 /// Asks everything there is to ask of one file.
 fn visit(session: &Session, name: &std::ffi::OsStr) {
-    let Ok(metadata) = session.symlink_metadata(name) else { return };
+    let Ok(metadata) = session.symlink_metadata(name) else {
+        return;
+    };
     for xattr in session.llistxattr(name).unwrap_or_default() {
         let _ = session.lgetxattr(name, &xattr);
     }

@@ -23,7 +23,9 @@ pub fn is_read(data: &[u8]) -> bool {
     let path = format!("/proc/self/fd/{}", file.as_raw_fd());
     let reference = (form & 32 != 0).then_some("tag");
     let platform = (form & 64 != 0).then(|| Platform::parse("linux/arm/v7").expect("a platform"));
-    let Ok(source) = OciSource::open(path, reference, platform.as_ref(), SPOOL) else { return false };
+    let Ok(source) = OciSource::open(path, reference, platform.as_ref(), SPOOL) else {
+        return false;
+    };
     let mut found = Entries::default();
     let whole = source.scan(&mut found).is_ok();
     survives(&source, &found.0);
@@ -31,7 +33,10 @@ pub fn is_read(data: &[u8]) -> bool {
 }
 
 fn digest(bytes: &[u8]) -> String {
-    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+    Sha256::digest(bytes)
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
 }
 
 /// Changes a few bytes of a text.
@@ -47,12 +52,17 @@ fn changed(text: String, recipe: &mut Recipe<'_>) -> Vec<u8> {
 fn blob(image: &mut Vec<u8>, bytes: &[u8], more: &str) -> String {
     let digest = digest(bytes);
     add_file(image, &format!("blobs/sha256/{digest}"), bytes);
-    format!(r#"{{"digest":"sha256:{digest}","size":{}{more}}}"#, bytes.len())
+    format!(
+        r#"{{"digest":"sha256:{digest}","size":{}{more}}}"#,
+        bytes.len()
+    )
 }
 
 fn layout(image: &mut Vec<u8>, layers: &[Vec<u8>], recipe: &mut Recipe<'_>) {
-    let layers: Vec<_> =
-        layers.iter().map(|layer| blob(image, layer, r#","mediaType":"application/tar""#)).collect();
+    let layers: Vec<_> = layers
+        .iter()
+        .map(|layer| blob(image, layer, r#","mediaType":"application/tar""#))
+        .collect();
     let manifest = changed(format!(r#"{{"layers":[{}]}}"#, layers.join(",")), recipe);
     let platform = r#","platform":{"os":"linux","architecture":"arm","variant":"v7"}"#;
     let mut descriptor = blob(image, &manifest, platform);
@@ -73,10 +83,14 @@ fn docker(image: &mut Vec<u8>, layers: &[Vec<u8>], recipe: &mut Recipe<'_>) {
         names.push(format!(r#""{number}/layer.tar""#));
         digests.push(format!(r#""sha256:{}""#, digest(layer)));
     }
-    let config = changed(format!(r#"{{"rootfs":{{"diff_ids":[{}]}}}}"#, digests.join(",")), recipe);
+    let config = changed(
+        format!(r#"{{"rootfs":{{"diff_ids":[{}]}}}}"#, digests.join(",")),
+        recipe,
+    );
     add_file(image, "config.json", &config);
     let names = names.join(",");
-    let manifest = format!(r#"[{{"Config":"config.json","RepoTags":["x:tag"],"Layers":[{names}]}}]"#);
+    let manifest =
+        format!(r#"[{{"Config":"config.json","RepoTags":["x:tag"],"Layers":[{names}]}}]"#);
     add_file(image, "manifest.json", &changed(manifest, recipe));
     image.resize(image.len() + 1024, 0);
 }
@@ -88,7 +102,9 @@ mod tests {
 
     #[test]
     fn random_recipes_give_images() {
-        let read = random_inputs(5_000, 300).filter(|bytes| is_read(bytes)).count();
+        let read = random_inputs(5_000, 300)
+            .filter(|bytes| is_read(bytes))
+            .count();
         assert!(read > 50, "{read}");
     }
 }

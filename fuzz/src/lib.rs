@@ -60,22 +60,38 @@ fn load(extension: &str) -> Vec<Base> {
         .filter(|path| path.extension().is_some_and(|found| found == extension))
         .collect();
     paths.sort();
-    let bases: Vec<_> = paths.iter().map(|path| Base::new(std::fs::read(path).unwrap())).collect();
-    assert!(!bases.is_empty(), "no *.{extension} in {}: run scripts/fuzz-images", folder.display());
+    let bases: Vec<_> = paths
+        .iter()
+        .map(|path| Base::new(std::fs::read(path).unwrap()))
+        .collect();
+    assert!(
+        !bases.is_empty(),
+        "no *.{extension} in {}: run scripts/fuzz-images",
+        folder.display()
+    );
     bases
 }
 
 impl Base {
     fn new(bytes: Vec<u8>) -> Self {
         let chunks = bytes.chunks_exact(CHUNK).zip(0..);
-        let chunks =
-            chunks.filter(|(chunk, _)| chunk.iter().any(|b| *b != 0)).map(|(_, index)| index).collect();
-        Self { device: Arc::new(MemoryDevice::read_only(bytes)), chunks }
+        let chunks = chunks
+            .filter(|(chunk, _)| chunk.iter().any(|b| *b != 0))
+            .map(|(_, index)| index)
+            .collect();
+        Self {
+            device: Arc::new(MemoryDevice::read_only(bytes)),
+            chunks,
+        }
     }
 
     /// Where the chunk starts that `pick` names, of all chunks or, with `early`, of the first ones.
     fn place(&self, pick: [u8; 2], early: bool) -> u64 {
-        let chunks = if early { &self.chunks[..EARLY.min(self.chunks.len())] } else { &self.chunks };
+        let chunks = if early {
+            &self.chunks[..EARLY.min(self.chunks.len())]
+        } else {
+            &self.chunks
+        };
         let pick = usize::from(u16::from_le_bytes(pick));
         chunks[pick * chunks.len() / (usize::from(u16::MAX) + 1)] * CHUNK as u64
     }
@@ -89,7 +105,9 @@ impl Base {
         let at = usize::from(within) % CHUNK;
         match kind % 6 {
             // Another place's bytes, so that valid structures stand where they do not belong.
-            0 => image.read_at(&mut bytes, self.place([v0, v1], false)).unwrap(),
+            0 => image
+                .read_at(&mut bytes, self.place([v0, v1], false))
+                .unwrap(),
             // A block number or count that is off by a little.
             1 => bytes[at] = bytes[at].wrapping_add(v0),
             width => {
@@ -119,7 +137,10 @@ pub fn image(bases: &[Base], data: &[u8]) -> Option<Arc<dyn BlockDevice>> {
             Some(Arc::new(SliceDevice::new(image, 0, keep).unwrap()))
         }
         // A sparse one of up to an exabyte, which has room for whatever the superblock claims.
-        2 => Some(Arc::new(SparseDevice::new(image, 1 << (24 + (cut >> 2) % 37)))),
+        2 => Some(Arc::new(SparseDevice::new(
+            image,
+            1 << (24 + (cut >> 2) % 37),
+        ))),
         _ => Some(image),
     }
 }

@@ -38,10 +38,18 @@ impl BlockDevice for SparseDevice {
 
     fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
         check_range(Op::Read, offset, buf.len() as u64, self.size)?;
-        let here = self.base.size_bytes().saturating_sub(offset).min(buf.len() as u64) as usize;
+        let here = self
+            .base
+            .size_bytes()
+            .saturating_sub(offset)
+            .min(buf.len() as u64) as usize;
         let (here, hole) = buf.split_at_mut(here);
         hole.fill(0);
-        if here.is_empty() { Ok(()) } else { self.base.read_at(here, offset) }
+        if here.is_empty() {
+            Ok(())
+        } else {
+            self.base.read_at(here, offset)
+        }
     }
 
     fn read_vectored_at(&self, bufs: &mut [IoSliceMut<'_>], offset: u64) -> Result<()> {
@@ -49,7 +57,10 @@ impl BlockDevice for SparseDevice {
     }
 
     fn write_at(&self, _: &[u8], offset: u64) -> Result<()> {
-        Err(Error::ReadOnly { op: Op::Write, offset })
+        Err(Error::ReadOnly {
+            op: Op::Write,
+            offset,
+        })
     }
 
     fn writes_whole(&self) -> bool {
@@ -61,11 +72,17 @@ impl BlockDevice for SparseDevice {
     }
 
     fn discard(&self, range: Range<u64>) -> Result<()> {
-        Err(Error::ReadOnly { op: Op::Discard, offset: range.start })
+        Err(Error::ReadOnly {
+            op: Op::Discard,
+            offset: range.start,
+        })
     }
 
     fn write_zeroes(&self, range: Range<u64>) -> Result<()> {
-        Err(Error::ReadOnly { op: Op::WriteZeroes, offset: range.start })
+        Err(Error::ReadOnly {
+            op: Op::WriteZeroes,
+            offset: range.start,
+        })
     }
 
     fn prefetch(&self, range: Range<u64>) {

@@ -135,54 +135,90 @@ macro_rules! mount_rows {
 /// The row of the requests that a cached file takes, which come by this way.
 macro_rules! mount_requests {
     ($transport:ident, $name:expr, $work:ident) => {
-        ($name, &[Need::Mounts, Need::Fuse, Need::Transport(Transport::$transport)], |bench: &Bench| {
-            bench.mount_requests($name, Transport::$transport, Work::$work)
-        })
+        (
+            $name,
+            &[
+                Need::Mounts,
+                Need::Fuse,
+                Need::Transport(Transport::$transport),
+            ],
+            |bench: &Bench| bench.mount_requests($name, Transport::$transport, Work::$work),
+        )
     };
 }
 
 /// The row of the memory that a mount takes, requests coming by this way.
 macro_rules! mount_memory {
     ($transport:ident, $name:expr, $memory:expr) => {
-        ($name, &[Need::Mounts, Need::Fuse, Need::Transport(Transport::$transport)], |bench: &Bench| {
-            bench.mount_memory($name, Transport::$transport, $memory)
-        })
+        (
+            $name,
+            &[
+                Need::Mounts,
+                Need::Fuse,
+                Need::Transport(Transport::$transport),
+            ],
+            |bench: &Bench| bench.mount_memory($name, Transport::$transport, $memory),
+        )
     };
 }
 
 /// The row of one cell of `xattr-bench`.
 macro_rules! xattr_cell {
     ($name:literal, $threads:literal, $files:literal, $values:literal) => {
-        ($name, &[Need::Mounts, Need::Program("mke2fs")], |bench: &Bench| {
-            bench.xattr($name, Cell { threads: $threads, files: $files, values: $values })
-        })
+        (
+            $name,
+            &[Need::Mounts, Need::Program("mke2fs")],
+            |bench: &Bench| {
+                bench.xattr(
+                    $name,
+                    Cell {
+                        threads: $threads,
+                        files: $files,
+                        values: $values,
+                    },
+                )
+            },
+        )
     };
 }
 
 /// The row of an image that is built.
 macro_rules! build {
     ($name:literal, $goal:literal, $tree:expr, $rival:ident) => {
-        ($name, &[Need::Mounts, Need::Program("mke2fs")], |bench: &Bench| {
-            bench.build($name, $goal, $tree, Builder::$rival)
-        })
+        (
+            $name,
+            &[Need::Mounts, Need::Program("mke2fs")],
+            |bench: &Bench| bench.build($name, $goal, $tree, Builder::$rival),
+        )
     };
 }
 
 /// The row of a change of names or attributes.
 macro_rules! change {
     ($name:literal, $change:ident) => {
-        ($name, &[Need::Mounts, Need::Program("mke2fs")], |bench: &Bench| {
-            bench.change($name, Change::$change)
-        })
+        (
+            $name,
+            &[Need::Mounts, Need::Program("mke2fs")],
+            |bench: &Bench| bench.change($name, Change::$change),
+        )
     };
 }
 
 /// The row of a visit of a real tree.
 macro_rules! visit {
     ($name:literal, $goal:literal, $volume:ident, $order:ident, $caches:ident) => {
-        ($name, &[Need::Mounts, Need::Program("mke2fs")], |bench: &Bench| {
-            bench.visit(($name, $goal), Volume::$volume, Order::$order, Caches::$caches)
-        })
+        (
+            $name,
+            &[Need::Mounts, Need::Program("mke2fs")],
+            |bench: &Bench| {
+                bench.visit(
+                    ($name, $goal),
+                    Volume::$volume,
+                    Order::$order,
+                    Caches::$caches,
+                )
+            },
+        )
     };
 }
 
@@ -201,50 +237,99 @@ const TREE_ROWS: &[Spec] = &[
     visit!("tree-stat-vs-kernel", 2.0, Built, Tree, Warm),
     visit!("tree-stat-shuffled-vs-kernel", 2.0, Built, Shuffled, Warm),
     visit!("tree-stat-cold-vs-kernel", 2.0, Built, Tree, Cold),
-    visit!("tree-stat-cold-shuffled-vs-kernel", 2.0, Built, Shuffled, Cold),
+    visit!(
+        "tree-stat-cold-shuffled-vs-kernel",
+        2.0,
+        Built,
+        Shuffled,
+        Cold
+    ),
     visit!("tree-absent-vs-kernel", 2.0, Built, Absent, Warm),
     visit!("tree-linear-stat-vs-kernel", 2.0, Linear, Tree, Warm),
-    visit!("tree-linear-stat-shuffled-vs-kernel", 2.0, Linear, Shuffled, Warm),
+    visit!(
+        "tree-linear-stat-shuffled-vs-kernel",
+        2.0,
+        Linear,
+        Shuffled,
+        Warm
+    ),
     visit!("tree-linear-stat-cold-vs-kernel", 2.0, Linear, Tree, Cold),
-    visit!("tree-linear-stat-cold-shuffled-vs-kernel", 2.0, Linear, Shuffled, Cold),
+    visit!(
+        "tree-linear-stat-cold-shuffled-vs-kernel",
+        2.0,
+        Linear,
+        Shuffled,
+        Cold
+    ),
     visit!("tree-linear-absent-vs-kernel", 2.0, Linear, Absent, Warm),
-    ("tree-linear-stat-cold-shuffled-vs-hashed", &[Need::Program("mke2fs")], |bench| {
-        bench.visit_linear("tree-linear-stat-cold-shuffled-vs-hashed")
+    (
+        "tree-linear-stat-cold-shuffled-vs-hashed",
+        &[Need::Program("mke2fs")],
+        |bench| bench.visit_linear("tree-linear-stat-cold-shuffled-vs-hashed"),
+    ),
+    (
+        "tree-find-cold-vs-kernel",
+        &[Need::Mounts, Need::Program("mke2fs")],
+        |bench| bench.find_tree(("tree-find-cold-vs-kernel", 6.0), Volume::Built),
+    ),
+    (
+        "tree-linear-find-cold-vs-kernel",
+        &[Need::Mounts, Need::Program("mke2fs")],
+        |bench| bench.find_tree(("tree-linear-find-cold-vs-kernel", 6.0), Volume::Linear),
+    ),
+    ("tree-close-percent", &[Need::Program("mke2fs")], |bench| {
+        bench.close_share("tree-close-percent")
     }),
-    ("tree-find-cold-vs-kernel", &[Need::Mounts, Need::Program("mke2fs")], |bench| {
-        bench.find_tree(("tree-find-cold-vs-kernel", 6.0), Volume::Built)
+    ("tree-close-memory", &[Need::Program("mke2fs")], |bench| {
+        bench.close_memory("tree-close-memory")
     }),
-    ("tree-linear-find-cold-vs-kernel", &[Need::Mounts, Need::Program("mke2fs")], |bench| {
-        bench.find_tree(("tree-linear-find-cold-vs-kernel", 6.0), Volume::Linear)
+    ("tree-bytes-a-path", &[Need::Program("mke2fs")], |bench| {
+        bench.cached_bytes("tree-bytes-a-path")
     }),
-    ("tree-close-percent", &[Need::Program("mke2fs")], |bench| bench.close_share("tree-close-percent")),
-    ("tree-close-memory", &[Need::Program("mke2fs")], |bench| bench.close_memory("tree-close-memory")),
-    ("tree-bytes-a-path", &[Need::Program("mke2fs")], |bench| bench.cached_bytes("tree-bytes-a-path")),
     ("tree-stat-instructions", COUNTED, |bench| {
         bench.visit_instructions("tree-stat-instructions", Order::Shuffled, 1280.0)
     }),
-    ("tree-stat-misses", COUNTED, |bench| bench.visit_misses("tree-stat-misses", Order::Shuffled, 6.5)),
+    ("tree-stat-misses", COUNTED, |bench| {
+        bench.visit_misses("tree-stat-misses", Order::Shuffled, 6.5)
+    }),
     ("tree-absent-instructions", COUNTED, |bench| {
         bench.visit_instructions("tree-absent-instructions", Order::Absent, 2000.0)
     }),
-    ("tree-mount-stat-vs-kernel", &[Need::Mounts, Need::Fuse, Need::Program("mke2fs")], |bench| {
-        bench.visit_mount(("tree-mount-stat-vs-kernel", 0.9), "ro,allow_other")
-    }),
-    ("tree-create-remove-vs-kernel", &[Need::Mounts, Need::Program("mke2fs")], |bench| {
-        bench.plant(("tree-create-remove-vs-kernel", 5.0))
-    }),
-    ("mount-of-100000-files-stat-vs-kernel", &[Need::Mounts, Need::Fuse], |bench| {
-        bench.visit_repository(("mount-of-100000-files-stat-vs-kernel", 0.9))
-    }),
-    ("tree-mount-stat-memory-16m-vs-kernel", &[Need::Mounts, Need::Fuse, Need::Program("mke2fs")], |bench| {
-        bench.visit_mount(("tree-mount-stat-memory-16m-vs-kernel", 0.1), "ro,allow_other,memory=16M")
-    }),
+    (
+        "tree-mount-stat-vs-kernel",
+        &[Need::Mounts, Need::Fuse, Need::Program("mke2fs")],
+        |bench| bench.visit_mount(("tree-mount-stat-vs-kernel", 0.9), "ro,allow_other"),
+    ),
+    (
+        "tree-create-remove-vs-kernel",
+        &[Need::Mounts, Need::Program("mke2fs")],
+        |bench| bench.plant(("tree-create-remove-vs-kernel", 5.0)),
+    ),
+    (
+        "mount-of-100000-files-stat-vs-kernel",
+        &[Need::Mounts, Need::Fuse],
+        |bench| bench.visit_repository(("mount-of-100000-files-stat-vs-kernel", 0.9)),
+    ),
+    (
+        "tree-mount-stat-memory-16m-vs-kernel",
+        &[Need::Mounts, Need::Fuse, Need::Program("mke2fs")],
+        |bench| {
+            bench.visit_mount(
+                ("tree-mount-stat-memory-16m-vs-kernel", 0.1),
+                "ro,allow_other,memory=16M",
+            )
+        },
+    ),
 ];
 
 /// The rows that prove that costs stay flat.
 const PROOF_ROWS: &[Spec] = &[
-    ("proof-reopened-1000-times", &[], |bench| bench.reopen("proof-reopened-1000-times")),
-    ("proof-1024-threads-vs-2", &[], |bench| bench.crowd("proof-1024-threads-vs-2")),
+    ("proof-reopened-1000-times", &[], |bench| {
+        bench.reopen("proof-reopened-1000-times")
+    }),
+    ("proof-1024-threads-vs-2", &[], |bench| {
+        bench.crowd("proof-1024-threads-vs-2")
+    }),
 ];
 
 /// The needs of a row of a real tree that callgrind counts for.
@@ -252,30 +337,96 @@ const COUNTED: &[Need] = &[Need::Program("mke2fs"), Need::Program("valgrind")];
 
 /// Those of the library, and of the command but for its mount.
 const LIBRARY_ROWS: &[Spec] = &[
-    ("find-vs-kernel", &[Need::Mounts], |bench| bench.find(Rival::Kernel)),
-    ("find-vs-fuse2fs", &[Need::Mounts, Need::Program("fuse2fs")], |bench| bench.find(Rival::Fuse2fs)),
+    ("find-vs-kernel", &[Need::Mounts], |bench| {
+        bench.find(Rival::Kernel)
+    }),
+    (
+        "find-vs-fuse2fs",
+        &[Need::Mounts, Need::Program("fuse2fs")],
+        |bench| bench.find(Rival::Fuse2fs),
+    ),
     ("cat-1gib-vs-kernel", &[Need::Mounts], Bench::cat),
     ("open-20gb-time", &[Need::Mounts], Bench::open),
     ("open-20gb-device-reads", &[Need::Mounts], Bench::open_reads),
-    ("check-vs-e2fsck", &[Need::Mounts, Need::Program("e2fsck")], Bench::check),
-    ("walk-vs-kernel", &[Need::Mounts, Need::Program("mke2fs")], Bench::walk),
-    ("walk-missing-vs-kernel", &[Need::Mounts, Need::Program("mke2fs")], Bench::walk_missing),
-    ("walk-2-threads-vs-1", &[Need::Program("mke2fs")], Bench::walk_threads),
-    ("walk-2-threads-vs-rust-fs-ext4", &[Need::Program("mke2fs")], Bench::walk_rust_fs_ext4),
-    ("walk-allocations", &[Need::Program("mke2fs")], Bench::walk_allocations),
+    (
+        "check-vs-e2fsck",
+        &[Need::Mounts, Need::Program("e2fsck")],
+        Bench::check,
+    ),
+    (
+        "walk-vs-kernel",
+        &[Need::Mounts, Need::Program("mke2fs")],
+        Bench::walk,
+    ),
+    (
+        "walk-missing-vs-kernel",
+        &[Need::Mounts, Need::Program("mke2fs")],
+        Bench::walk_missing,
+    ),
+    (
+        "walk-2-threads-vs-1",
+        &[Need::Program("mke2fs")],
+        Bench::walk_threads,
+    ),
+    (
+        "walk-2-threads-vs-rust-fs-ext4",
+        &[Need::Program("mke2fs")],
+        Bench::walk_rust_fs_ext4,
+    ),
+    (
+        "walk-allocations",
+        &[Need::Program("mke2fs")],
+        Bench::walk_allocations,
+    ),
     ("walk-restarts-percent", &[], Bench::walk_restarts),
-    ("walk-12-fast-search-instructions", &[Need::Program("valgrind")], Bench::search_instructions),
+    (
+        "walk-12-fast-search-instructions",
+        &[Need::Program("valgrind")],
+        Bench::search_instructions,
+    ),
     ("walk-12-acls-vs-none", &[], Bench::search_acls),
-    ("walk-12-acls-that-refuse-vs-none", &[], Bench::search_asked_acls),
-    ("open-close-vs-kernel", &[Need::Mounts, Need::Program("mke2fs")], Bench::open_close),
-    ("open-close-2-threads-vs-1", &[Need::Program("mke2fs")], Bench::open_close_threads),
-    ("open-close-shared-locked-instructions", &[], Bench::open_close_locked),
+    (
+        "walk-12-acls-that-refuse-vs-none",
+        &[],
+        Bench::search_asked_acls,
+    ),
+    (
+        "open-close-vs-kernel",
+        &[Need::Mounts, Need::Program("mke2fs")],
+        Bench::open_close,
+    ),
+    (
+        "open-close-2-threads-vs-1",
+        &[Need::Program("mke2fs")],
+        Bench::open_close_threads,
+    ),
+    (
+        "open-close-shared-locked-instructions",
+        &[],
+        Bench::open_close_locked,
+    ),
     ("buffer-hit-allocations", &[], Bench::buffer_allocations),
     ("buffer-hit-2-threads-vs-1", &[], Bench::buffer_threads),
-    ("create-unlink-vs-kernel", &[Need::Mounts, Need::Program("mke2fs")], Bench::create_unlink),
-    ("create-unlink-vs-rust-fs-ext4", &[Need::Program("mke2fs")], Bench::create_unlink_rust_fs_ext4),
-    ("create-unlink-2-threads", &[Need::Program("mke2fs")], Bench::create_unlink_threads),
-    ("create-unlink-shared-2-threads", &[Need::Program("mke2fs")], Bench::create_unlink_shared_threads),
+    (
+        "create-unlink-vs-kernel",
+        &[Need::Mounts, Need::Program("mke2fs")],
+        Bench::create_unlink,
+    ),
+    (
+        "create-unlink-vs-rust-fs-ext4",
+        &[Need::Program("mke2fs")],
+        Bench::create_unlink_rust_fs_ext4,
+    ),
+    (
+        "create-unlink-2-threads",
+        &[Need::Program("mke2fs")],
+        Bench::create_unlink_threads,
+    ),
+    (
+        "create-unlink-shared-2-threads",
+        &[Need::Program("mke2fs")],
+        Bench::create_unlink_shared_threads,
+    ),
     change!("rename-vs-kernel", Rename),
     change!("move-vs-kernel", Move),
     change!("chmod-vs-kernel", Chmod),
@@ -284,13 +435,21 @@ const LIBRARY_ROWS: &[Spec] = &[
     ("move-2-threads-vs-1", &[Need::Program("mke2fs")], |bench| {
         bench.change_threads("move-2-threads-vs-1", Change::Move, 1.0)
     }),
-    ("chmod-2-threads-vs-1", &[Need::Program("mke2fs")], |bench| {
-        bench.change_threads("chmod-2-threads-vs-1", Change::Chmod, 1.7)
-    }),
-    ("setxattr-2-threads-vs-1", &[Need::Program("mke2fs")], |bench| {
-        bench.change_threads("setxattr-2-threads-vs-1", Change::SetXattr, 1.7)
-    }),
-    ("create-200000-end-vs-start", &[Need::Program("mke2fs")], Bench::large_directory),
+    (
+        "chmod-2-threads-vs-1",
+        &[Need::Program("mke2fs")],
+        |bench| bench.change_threads("chmod-2-threads-vs-1", Change::Chmod, 1.7),
+    ),
+    (
+        "setxattr-2-threads-vs-1",
+        &[Need::Program("mke2fs")],
+        |bench| bench.change_threads("setxattr-2-threads-vs-1", Change::SetXattr, 1.7),
+    ),
+    (
+        "create-200000-end-vs-start",
+        &[Need::Program("mke2fs")],
+        Bench::large_directory,
+    ),
     xattr_cell!("xattr-p1-f10-v10-vs-kernel", 1, 10, 10),
     xattr_cell!("xattr-p1-f10-v1000-vs-kernel", 1, 10, 1000),
     xattr_cell!("xattr-p1-f10-v100000-vs-kernel", 1, 10, 100_000),
@@ -324,33 +483,81 @@ const LIBRARY_ROWS: &[Spec] = &[
     xattr_cell!("xattr-p64-f100-v10-vs-kernel", 64, 100, 10),
     xattr_cell!("xattr-p64-f100-v1000-vs-kernel", 64, 100, 1000),
     xattr_cell!("xattr-p64-f100-v100000-vs-kernel", 64, 100, 100_000),
-    ("xattr-100000-values-vs-10", &[Need::Program("mke2fs")], Bench::xattr_many_values),
+    (
+        "xattr-100000-values-vs-10",
+        &[Need::Program("mke2fs")],
+        Bench::xattr_many_values,
+    ),
     ("mbcache-bytes-an-entry", &[], Bench::mbcache_bytes),
-    ("mbcache-200000-entries-in-4mib", &[], Bench::mbcache_entries),
-    ("flushes-per-commit", &[Need::Program("mke2fs")], Bench::flushes),
-    ("fsync-64-threads-per-commit", &[Need::Program("mke2fs")], Bench::fsyncs_per_commit),
-    ("fsync-64-threads-flushes", &[Need::Program("mke2fs")], Bench::fsync_flushes),
-    ("fsync-64-threads-vs-kernel", &[Need::Mounts, Need::Program("mke2fs")], Bench::fsync_threads),
-    ("overwrite-vs-kernel", &[Need::Mounts, Need::Program("mke2fs")], |bench| {
-        bench.overwrite("overwrite-vs-kernel", Overwrite::WRITTEN)
-    }),
-    ("overwrite-fdatasync-vs-kernel", &[Need::Mounts, Need::Program("mke2fs")], |bench| {
-        bench.overwrite("overwrite-fdatasync-vs-kernel", Overwrite::SYNCED)
-    }),
-    ("overwrite-beside-chmod-vs-apart", &[Need::Program("mke2fs")], |bench| {
-        bench.overwrite_beside("overwrite-beside-chmod-vs-apart", Change::Chmod)
-    }),
-    ("overwrite-beside-setxattr-vs-apart", &[Need::Program("mke2fs")], |bench| {
-        bench.overwrite_beside("overwrite-beside-setxattr-vs-apart", Change::SetXattr)
-    }),
-    ("overwrite-beside-link-unlink-vs-apart", &[Need::Program("mke2fs")], |bench| {
-        bench.overwrite_beside("overwrite-beside-link-unlink-vs-apart", Change::LinkUnlink)
-    }),
-    ("write-4gib-vs-kernel", &[Need::Mounts, Need::Program("mke2fs")], Bench::write_large),
-    ("cp-share-vs-kernel", &[Need::Mounts, Need::Program("mke2fs")], |bench| bench.copy_tree(Rival::Kernel)),
-    ("cp-share-vs-fuse2fs", &[Need::Mounts, Need::Program("mke2fs"), Need::Program("fuse2fs")], |bench| {
-        bench.copy_tree(Rival::Fuse2fs)
-    }),
+    (
+        "mbcache-200000-entries-in-4mib",
+        &[],
+        Bench::mbcache_entries,
+    ),
+    (
+        "flushes-per-commit",
+        &[Need::Program("mke2fs")],
+        Bench::flushes,
+    ),
+    (
+        "fsync-64-threads-per-commit",
+        &[Need::Program("mke2fs")],
+        Bench::fsyncs_per_commit,
+    ),
+    (
+        "fsync-64-threads-flushes",
+        &[Need::Program("mke2fs")],
+        Bench::fsync_flushes,
+    ),
+    (
+        "fsync-64-threads-vs-kernel",
+        &[Need::Mounts, Need::Program("mke2fs")],
+        Bench::fsync_threads,
+    ),
+    (
+        "overwrite-vs-kernel",
+        &[Need::Mounts, Need::Program("mke2fs")],
+        |bench| bench.overwrite("overwrite-vs-kernel", Overwrite::WRITTEN),
+    ),
+    (
+        "overwrite-fdatasync-vs-kernel",
+        &[Need::Mounts, Need::Program("mke2fs")],
+        |bench| bench.overwrite("overwrite-fdatasync-vs-kernel", Overwrite::SYNCED),
+    ),
+    (
+        "overwrite-beside-chmod-vs-apart",
+        &[Need::Program("mke2fs")],
+        |bench| bench.overwrite_beside("overwrite-beside-chmod-vs-apart", Change::Chmod),
+    ),
+    (
+        "overwrite-beside-setxattr-vs-apart",
+        &[Need::Program("mke2fs")],
+        |bench| bench.overwrite_beside("overwrite-beside-setxattr-vs-apart", Change::SetXattr),
+    ),
+    (
+        "overwrite-beside-link-unlink-vs-apart",
+        &[Need::Program("mke2fs")],
+        |bench| bench.overwrite_beside("overwrite-beside-link-unlink-vs-apart", Change::LinkUnlink),
+    ),
+    (
+        "write-4gib-vs-kernel",
+        &[Need::Mounts, Need::Program("mke2fs")],
+        Bench::write_large,
+    ),
+    (
+        "cp-share-vs-kernel",
+        &[Need::Mounts, Need::Program("mke2fs")],
+        |bench| bench.copy_tree(Rival::Kernel),
+    ),
+    (
+        "cp-share-vs-fuse2fs",
+        &[
+            Need::Mounts,
+            Need::Program("mke2fs"),
+            Need::Program("fuse2fs"),
+        ],
+        |bench| bench.copy_tree(Rival::Fuse2fs),
+    ),
 ];
 
 /// Those of images that are built from a tree, and exported.
@@ -363,10 +570,22 @@ const BUILD_ROWS: &[Spec] = &[
     build!("build-100000-files-vs-tar", 0.83, Tree::Small, Tar),
     build!("build-100000-files-vs-mke2fs", 10.0, Tree::Small, Mke2fs),
     build!("build-100000-files-vs-kernel", 4.0, Tree::Small, Kernel),
-    ("build-share-vs-reading-and-writing", &[], Bench::build_floor),
-    ("build-share-verity-vs-veritysetup", &[Need::Program("veritysetup")], Bench::build_verity),
+    (
+        "build-share-vs-reading-and-writing",
+        &[],
+        Bench::build_floor,
+    ),
+    (
+        "build-share-verity-vs-veritysetup",
+        &[Need::Program("veritysetup")],
+        Bench::build_verity,
+    ),
     ("build-share-memory", &[], Bench::build_memory),
-    ("build-empty-20gb-vs-mke2fs", &[Need::Program("mke2fs")], Bench::mkfs),
+    (
+        "build-empty-20gb-vs-mke2fs",
+        &[Need::Program("mke2fs")],
+        Bench::mkfs,
+    ),
     ("build-export-tar-vs-kernel", &[Need::Mounts], Bench::export),
 ];
 
@@ -381,7 +600,12 @@ pub(crate) fn run(root: &Path, parts: &[String]) -> Result<bool> {
     let bench = Bench::new(root)?;
     println!("{}", Row::header());
     let mut measured = Vec::new();
-    for (name, needs, measure) in ROWS.iter().copied().flatten().filter(|(name, ..)| chosen(name)) {
+    for (name, needs, measure) in ROWS
+        .iter()
+        .copied()
+        .flatten()
+        .filter(|(name, ..)| chosen(name))
+    {
         if let Some(missing) = needs.iter().find_map(|need| need.missing()) {
             println!("{name}: skipped, for it needs {missing}");
             continue;
@@ -425,11 +649,18 @@ struct Bench {
 
 impl Bench {
     fn new(root: &Path) -> Result<Self> {
-        let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
+        let target =
+            std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
         let folder = target.join("bench");
         std::fs::create_dir_all(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
         let (share, include, tree) = (OnceCell::new(), OnceCell::new(), OnceCell::new());
-        Ok(Self { target, folder, share, include, tree })
+        Ok(Self {
+            target,
+            folder,
+            share,
+            include,
+            tree,
+        })
     }
 
     /// The command.
@@ -438,7 +669,10 @@ impl Bench {
         if extern4.exists() {
             Ok(extern4)
         } else {
-            Err(format!("{} is missing: run `make bench`", extern4.display()))
+            Err(format!(
+                "{} is missing: run `make bench`",
+                extern4.display()
+            ))
         }
     }
 
@@ -454,7 +688,9 @@ impl Bench {
 
     /// The volumes with `/usr/include` and `/usr/share`.
     fn real_tree(&self) -> Result<&RealTree> {
-        kept(&self.tree, || RealTree::prepare(&self.folder, &self.extern4()?))
+        kept(&self.tree, || {
+            RealTree::prepare(&self.folder, &self.extern4()?)
+        })
     }
 }
 
@@ -470,7 +706,9 @@ impl Need {
     fn missing(self) -> Option<String> {
         let there = match self {
             Self::Work(Work::Dbench(_)) => return Self::Program("dbench").missing(),
-            Self::Mounts => rustix::process::geteuid().is_root() && Path::new("/dev/loop-control").exists(),
+            Self::Mounts => {
+                rustix::process::geteuid().is_root() && Path::new("/dev/loop-control").exists()
+            }
             Self::Fuse => Path::new("/dev/fuse").exists(),
             Self::Transport(Transport::Device) | Self::Rival(Rival::Kernel) | Self::Work(_) => true,
             Self::Transport(Transport::Ring) => {
@@ -479,8 +717,17 @@ impl Need {
             Self::Rival(Rival::Fuse2fs) => return Self::Program("fuse2fs").missing(),
             Self::Program(name) => {
                 let mut version = Command::new(name);
-                version.arg(if name == "valgrind" { "--version" } else { "-V" });
-                version.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok()
+                version.arg(if name == "valgrind" {
+                    "--version"
+                } else {
+                    "-V"
+                });
+                version
+                    .stdin(Stdio::null())
+                    .stdout(Stdio::null())
+                    .stderr(Stdio::null())
+                    .status()
+                    .is_ok()
             }
         };
         if there {

@@ -70,5 +70,9 @@ fn report(faults: Vec<String>) -> ExitCode {
     for fault in &faults {
         eprintln!("tidy: {fault}");
     }
-    if faults.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    if faults.is_empty() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
 }

@@ -41,13 +41,32 @@ const FLOORS: &[(&str, u8)] = &[
 ];
 
 /// Imports within one floor.
-const BELOW: &[(&str, &str)] = &[("extern4-sync", "extern4-audit"), ("extern4-disk", "extern4-acl")];
+const BELOW: &[(&str, &str)] = &[
+    ("extern4-sync", "extern4-audit"),
+    ("extern4-disk", "extern4-acl"),
+];
 
 /// Imports that the floors alone would allow, but the design does not.
 const FORBIDDEN: &[(&str, &[&str])] = &[
-    ("extern4-vfs", &["extern4-ext4", "extern4-jbd2", "extern4-block", "extern4-disk"]),
+    (
+        "extern4-vfs",
+        &[
+            "extern4-ext4",
+            "extern4-jbd2",
+            "extern4-block",
+            "extern4-disk",
+        ],
+    ),
     ("extern4-jbd2", &["extern4-vfs"]),
-    ("extern4-fuse", &["extern4-ext4", "extern4-jbd2", "extern4-block", "extern4-disk"]),
+    (
+        "extern4-fuse",
+        &[
+            "extern4-ext4",
+            "extern4-jbd2",
+            "extern4-block",
+            "extern4-disk",
+        ],
+    ),
 ];
 
 /// The only files that may contain `unsafe`.
@@ -73,18 +92,66 @@ const DENY: &str = "#![deny(unsafe_code)]";
 
 /// Words in the code of a crate that its place in the house forbids, and why.
 const FORBIDDEN_WORDS: &[(&str, &[&str], &str)] = &[
-    ("crates/disk/src/", &["std::fs", "std::io", "std::net", "std::os"], "disk does no I/O"),
-    ("crates/vfs/src/", &["std::sync::atomic", "core::sync::atomic"], "atomics come from extern4-sync"),
-    ("crates/block/src/", &["std::sync::atomic", "core::sync::atomic"], "atomics come from extern4-sync"),
-    ("crates/jbd2/src/", &["std::sync::atomic", "core::sync::atomic"], "atomics come from extern4-sync"),
-    ("crates/ext4/src/", &["std::sync::atomic", "core::sync::atomic"], "atomics come from extern4-sync"),
-    ("crates/extern4/src/", &["std::sync::atomic", "core::sync::atomic"], "atomics come from extern4-sync"),
-    ("crates/fuse/src/", &["std::sync::atomic", "core::sync::atomic"], "atomics come from extern4-sync"),
-    ("crates/vfs/src/", DEVICE_WRITES, "only block writes to devices"),
-    ("crates/jbd2/src/", DEVICE_WRITES, "only block writes to devices"),
-    ("crates/ext4/src/", DEVICE_WRITES, "only block writes to devices"),
-    ("crates/extern4/src/", DEVICE_WRITES, "only block writes to devices"),
-    ("crates/cli/src/", DEVICE_WRITES, "only block writes to devices"),
+    (
+        "crates/disk/src/",
+        &["std::fs", "std::io", "std::net", "std::os"],
+        "disk does no I/O",
+    ),
+    (
+        "crates/vfs/src/",
+        &["std::sync::atomic", "core::sync::atomic"],
+        "atomics come from extern4-sync",
+    ),
+    (
+        "crates/block/src/",
+        &["std::sync::atomic", "core::sync::atomic"],
+        "atomics come from extern4-sync",
+    ),
+    (
+        "crates/jbd2/src/",
+        &["std::sync::atomic", "core::sync::atomic"],
+        "atomics come from extern4-sync",
+    ),
+    (
+        "crates/ext4/src/",
+        &["std::sync::atomic", "core::sync::atomic"],
+        "atomics come from extern4-sync",
+    ),
+    (
+        "crates/extern4/src/",
+        &["std::sync::atomic", "core::sync::atomic"],
+        "atomics come from extern4-sync",
+    ),
+    (
+        "crates/fuse/src/",
+        &["std::sync::atomic", "core::sync::atomic"],
+        "atomics come from extern4-sync",
+    ),
+    (
+        "crates/vfs/src/",
+        DEVICE_WRITES,
+        "only block writes to devices",
+    ),
+    (
+        "crates/jbd2/src/",
+        DEVICE_WRITES,
+        "only block writes to devices",
+    ),
+    (
+        "crates/ext4/src/",
+        DEVICE_WRITES,
+        "only block writes to devices",
+    ),
+    (
+        "crates/extern4/src/",
+        DEVICE_WRITES,
+        "only block writes to devices",
+    ),
+    (
+        "crates/cli/src/",
+        DEVICE_WRITES,
+        "only block writes to devices",
+    ),
 ];
 
 /// How a call of a writing method of `BlockDevice` looks.
@@ -92,7 +159,10 @@ const DEVICE_WRITES: &[&str] = &["device.write_at(", "dev.write_at(", "BlockDevi
 
 /// The root of the workspace, wherever the command was started.
 pub(crate) fn workspace_root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the workspace").to_owned()
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .expect("xtask lies in the workspace")
+        .to_owned()
 }
 
 /// Every breach of the rules, as a sentence that names the file.
@@ -106,12 +176,18 @@ pub(crate) fn check(root: &Path) -> Vec<String> {
         check_source(path, text, &mut faults);
     }
     check_map(root, &mut faults);
-    for entry in fs::read_dir(root.join("crates")).into_iter().flatten().flatten() {
+    for entry in fs::read_dir(root.join("crates"))
+        .into_iter()
+        .flatten()
+        .flatten()
+    {
         let manifest = fs::read_to_string(entry.path().join("Cargo.toml")).unwrap_or_default();
         pages::check(&entry.path(), &manifest, &mut faults);
     }
-    let (names, documents) =
-        (texts.keys().cloned().collect::<BTreeSet<_>>(), read_all(root, links::documents(root)));
+    let (names, documents) = (
+        texts.keys().cloned().collect::<BTreeSet<_>>(),
+        read_all(root, links::documents(root)),
+    );
     for (path, text) in &documents {
         links::check_document(root, Path::new(path), text, &names, &mut faults);
     }
@@ -130,7 +206,11 @@ struct Manifest {
 
 fn manifests(root: &Path) -> Vec<Manifest> {
     let mut found = Vec::new();
-    for entry in fs::read_dir(root.join("crates")).into_iter().flatten().flatten() {
+    for entry in fs::read_dir(root.join("crates"))
+        .into_iter()
+        .flatten()
+        .flatten()
+    {
         if let Ok(text) = fs::read_to_string(entry.path().join("Cargo.toml")) {
             found.push(parse_manifest(&text));
         }
@@ -139,7 +219,10 @@ fn manifests(root: &Path) -> Vec<Manifest> {
 }
 
 fn parse_manifest(text: &str) -> Manifest {
-    let mut manifest = Manifest { name: String::new(), imports: Vec::new() };
+    let mut manifest = Manifest {
+        name: String::new(),
+        imports: Vec::new(),
+    };
     let mut section = "";
     for line in text.lines().map(str::trim) {
         if line.starts_with('[') {
@@ -155,7 +238,10 @@ fn parse_manifest(text: &str) -> Manifest {
 }
 
 fn floor(name: &str) -> Option<u8> {
-    FLOORS.iter().find(|(known, _)| *known == name).map(|(_, floor)| *floor)
+    FLOORS
+        .iter()
+        .find(|(known, _)| *known == name)
+        .map(|(_, floor)| *floor)
 }
 
 fn check_imports(manifest: &Manifest, faults: &mut Vec<String>) {
@@ -166,10 +252,14 @@ fn check_imports(manifest: &Manifest, faults: &mut Vec<String>) {
     for import in &manifest.imports {
         match floor(import) {
             Some(theirs) if theirs < own || BELOW.contains(&(manifest.name.as_str(), import)) => {}
-            Some(_) => {
-                faults.push(format!("{} imports {import}, which is not on a lower floor", manifest.name))
-            }
-            None => faults.push(format!("{} imports {import}, which stands beside the house", manifest.name)),
+            Some(_) => faults.push(format!(
+                "{} imports {import}, which is not on a lower floor",
+                manifest.name
+            )),
+            None => faults.push(format!(
+                "{} imports {import}, which stands beside the house",
+                manifest.name
+            )),
         }
         let forbidden = FORBIDDEN
             .iter()
@@ -194,7 +284,10 @@ fn sources(root: &Path) -> Vec<PathBuf> {
             let path = entry.path();
             let name = entry.file_name();
             if path.is_dir() {
-                if !["target", "corpus", "artifacts"].iter().any(|skip| name == *skip) {
+                if !["target", "corpus", "artifacts"]
+                    .iter()
+                    .any(|skip| name == *skip)
+                {
                     folders.push(path);
                 }
             } else if path
@@ -213,15 +306,31 @@ fn check_source(path: &str, text: &str, faults: &mut Vec<String>) {
         // These files spell the forbidden words out.
         return;
     }
-    let code = text.lines().map(|line| line.split("//").next().unwrap_or_default());
-    if path.ends_with(".rs") && !UNSAFE_ALLOWED.iter().any(|allowed| path.starts_with(allowed)) {
+    let code = text
+        .lines()
+        .map(|line| line.split("//").next().unwrap_or_default());
+    if path.ends_with(".rs")
+        && !UNSAFE_ALLOWED
+            .iter()
+            .any(|allowed| path.starts_with(allowed))
+    {
         for (number, line) in code.clone().enumerate() {
-            if line.split(|c: char| !c.is_alphanumeric() && c != '_').any(|word| word == "unsafe") {
+            if line
+                .split(|c: char| !c.is_alphanumeric() && c != '_')
+                .any(|word| word == "unsafe")
+            {
                 faults.push(format!("{path}:{}: unsafe is not allowed here", number + 1));
             }
         }
-        let denies = ["audit/src/lib.rs", "vfs/src/lib.rs", "fuse/src/lib.rs", "cli/src/main.rs"];
-        let denies = denies.iter().any(|root| path.strip_prefix("crates/") == Some(root));
+        let denies = [
+            "audit/src/lib.rs",
+            "vfs/src/lib.rs",
+            "fuse/src/lib.rs",
+            "cli/src/main.rs",
+        ];
+        let denies = denies
+            .iter()
+            .any(|root| path.strip_prefix("crates/") == Some(root));
         let says = if denies { DENY } else { FORBID };
         if (path.ends_with("src/lib.rs") || path.ends_with("src/main.rs")) && !text.contains(says) {
             faults.push(format!("{path}: a crate without unsafe says {says}"));
@@ -248,7 +357,10 @@ fn check_source(path: &str, text: &str, faults: &mut Vec<String>) {
 fn check_map(root: &Path, faults: &mut Vec<String>) {
     let map = fs::read_to_string(root.join("ARCHITECTURE.md")).unwrap_or_default();
     for manifest in manifests(root) {
-        let short = manifest.name.strip_prefix("extern4-").unwrap_or(&manifest.name);
+        let short = manifest
+            .name
+            .strip_prefix("extern4-")
+            .unwrap_or(&manifest.name);
         if !map.contains(&format!("`{short}`")) {
             faults.push(format!("ARCHITECTURE.md does not name `{short}`"));
         }
@@ -256,10 +368,15 @@ fn check_map(root: &Path, faults: &mut Vec<String>) {
 }
 
 /// Breaches of the rules of prose, of names and of circles, which [`allowed`] may still allow.
-fn findings(texts: &BTreeMap<String, String>, documents: &BTreeMap<String, String>) -> Vec<Finding> {
+fn findings(
+    texts: &BTreeMap<String, String>,
+    documents: &BTreeMap<String, String>,
+) -> Vec<Finding> {
     let mut findings = Vec::new();
     let rust = texts.iter().filter(|(path, _)| path.ends_with(".rs"));
-    let parts: BTreeMap<_, _> = rust.map(|(path, text)| (path.as_str(), source::parts(text))).collect();
+    let parts: BTreeMap<_, _> = rust
+        .map(|(path, text)| (path.as_str(), source::parts(text)))
+        .collect();
     for (path, parts) in &parts {
         findings.extend(prose::of_comments(path, &parts.comments));
         findings.extend(prose::of_width(path, &texts[*path], &parts.comments));
@@ -267,10 +384,20 @@ fn findings(texts: &BTreeMap<String, String>, documents: &BTreeMap<String, Strin
     for (path, text) in documents {
         findings.extend(prose::of_document(path, text));
     }
-    findings.extend(names::of_files(parts.iter().map(|(path, parts)| (*path, parts.code.as_str()))));
+    findings.extend(names::of_files(
+        parts
+            .iter()
+            .map(|(path, parts)| (*path, parts.code.as_str())),
+    ));
     let mut crates: BTreeMap<&str, Vec<circles::File<'_>>> = BTreeMap::new();
     for (path, parts) in &parts {
-        crates.entry(finding::unit(path)).or_default().push(circles::File { path, code: &parts.code });
+        crates
+            .entry(finding::unit(path))
+            .or_default()
+            .push(circles::File {
+                path,
+                code: &parts.code,
+            });
     }
     findings.extend(crates.values().flat_map(|files| circles::of_crate(files)));
     findings.sort();
@@ -280,13 +407,22 @@ fn findings(texts: &BTreeMap<String, String>, documents: &BTreeMap<String, Strin
 fn read_all(root: &Path, paths: impl IntoIterator<Item = PathBuf>) -> BTreeMap<String, String> {
     let read = |path: PathBuf| {
         let text = fs::read_to_string(root.join(&path)).ok()?;
-        Some((path.strip_prefix(root).unwrap_or(&path).to_string_lossy().into_owned(), text))
+        Some((
+            path.strip_prefix(root)
+                .unwrap_or(&path)
+                .to_string_lossy()
+                .into_owned(),
+            text,
+        ))
     };
     paths.into_iter().filter_map(read).collect()
 }
 
 fn findings_of(root: &Path) -> Vec<Finding> {
-    findings(&read_all(root, sources(root)), &read_all(root, links::documents(root)))
+    findings(
+        &read_all(root, sources(root)),
+        &read_all(root, links::documents(root)),
+    )
 }
 
 fn allowed_of(root: &Path) -> Result<Numbers, String> {

@@ -143,10 +143,15 @@ impl Acl {
             last = Some(rank);
             named |= repeats;
             mask |= entry.tag == AclTag::Mask;
-            required += usize::from(matches!(entry.tag, AclTag::UserObj | AclTag::GroupObj | AclTag::Other));
+            required += usize::from(matches!(
+                entry.tag,
+                AclTag::UserObj | AclTag::GroupObj | AclTag::Other
+            ));
         }
         match (required, named && !mask) {
-            (3, false) => Ok(Self { entries: entries.into() }),
+            (3, false) => Ok(Self {
+                entries: entries.into(),
+            }),
             (3, true) => Err(AclError::NoMask),
             _ => Err(AclError::Missing),
         }
@@ -154,9 +159,17 @@ impl Acl {
 
     /// Returns the list that grants the same rights as the nine permission bits of `mode`.
     pub fn from_mode(mode: u32) -> Self {
-        let entry = |tag, shift| AclEntry { tag, perm: rights(mode, shift) };
+        let entry = |tag, shift| AclEntry {
+            tag,
+            perm: rights(mode, shift),
+        };
         Self {
-            entries: [entry(AclTag::UserObj, 6), entry(AclTag::GroupObj, 3), entry(AclTag::Other, 0)].into(),
+            entries: [
+                entry(AclTag::UserObj, 6),
+                entry(AclTag::GroupObj, 3),
+                entry(AclTag::Other, 0),
+            ]
+            .into(),
         }
     }
 
@@ -239,7 +252,9 @@ impl Acl {
         let has_all = |perm: u8| perm & want == want;
         // The owner's entry is the first and the entry of others the last, and named users come
         // before groups.
-        let [_, entries @ .., other] = &*self.entries else { return false };
+        let [_, entries @ .., other] = &*self.entries else {
+            return false;
+        };
         for (at, entry) in entries.iter().enumerate() {
             match entry.tag {
                 AclTag::User(named) if named == uid => return has_all(entry.perm & self.mask()),
@@ -282,7 +297,14 @@ impl Acl {
     fn mask(&self) -> u8 {
         match &*self.entries {
             // The order of entries makes it the last but one.
-            [.., AclEntry { tag: AclTag::Mask, perm }, _] => *perm,
+            [
+                ..,
+                AclEntry {
+                    tag: AclTag::Mask,
+                    perm,
+                },
+                _,
+            ] => *perm,
             _ => 7,
         }
     }
@@ -304,8 +326,12 @@ mod tests {
     #[test]
     fn entries_must_be_whole_and_in_order() {
         let e = |tag, perm| AclEntry { tag, perm };
-        let (u, g, o, m) =
-            (e(AclTag::UserObj, 7), e(AclTag::GroupObj, 5), e(AclTag::Other, 0), e(AclTag::Mask, 7));
+        let (u, g, o, m) = (
+            e(AclTag::UserObj, 7),
+            e(AclTag::GroupObj, 5),
+            e(AclTag::Other, 0),
+            e(AclTag::Mask, 7),
+        );
         let named = e(AclTag::User(5), 6);
         assert_eq!(Acl::new([u, g]), Err(AclError::Missing));
         assert_eq!(Acl::new([]), Err(AclError::Missing));
@@ -343,8 +369,9 @@ mod tests {
             let acl = acl(text);
             assert_eq!(acl.granted_by_all(), rights, "{text}");
             let callers: [(u32, &[u32]); 4] = [(7, &[9]), (8, &[7]), (8, &[1, 7]), (8, &[9])];
-            let allows =
-                |(uid, groups): (u32, &[u32])| acl.allows(uid, |gid| groups.contains(&gid), 1, rights);
+            let allows = |(uid, groups): (u32, &[u32])| {
+                acl.allows(uid, |gid| groups.contains(&gid), 1, rights)
+            };
             assert!(callers.into_iter().all(allows), "{text}");
         }
     }
@@ -352,20 +379,30 @@ mod tests {
     #[test]
     fn new_files_start_with_the_default_acl_cut_to_their_mode() {
         let (got, mode) = acl("u::rwx,g:7:rwx,g::r-x,m::rwx,o::r-x").for_new_file(0o644);
-        assert_eq!(got.unwrap().to_string(), "user::rw-\ngroup::r-x\ngroup:7:rwx\nmask::r--\nother::r--");
+        assert_eq!(
+            got.unwrap().to_string(),
+            "user::rw-\ngroup::r-x\ngroup:7:rwx\nmask::r--\nother::r--"
+        );
         assert_eq!(mode, 0o644);
-        assert_eq!(acl("u::rwx,g::r-x,o::r-x").for_new_file(0o2777), (None, 0o2755));
+        assert_eq!(
+            acl("u::rwx,g::r-x,o::r-x").for_new_file(0o2777),
+            (None, 0o2755)
+        );
     }
 
     #[test]
     fn access_check_follows_acl_5() {
         let list = acl("u::rwx,u:10:rw-,g::r--,g:20:-w-,g:21:r-x,m::r-x,o::rwx");
-        let check = |uid, groups: &[u32], want| list.allows(uid, |gid| groups.contains(&gid), 50, want);
+        let check =
+            |uid, groups: &[u32], want| list.allows(uid, |gid| groups.contains(&gid), 50, want);
         assert!(check(10, &[], 4), "named user, within the mask");
         assert!(!check(10, &[], 2), "named user, cut by the mask");
         assert!(!check(10, &[21], 1), "a named user is not asked for groups");
         assert!(check(11, &[50], 4), "owning group");
-        assert!(!check(11, &[50], 1), "a group that matches shuts out others' rights");
+        assert!(
+            !check(11, &[50], 1),
+            "a group that matches shuts out others' rights"
+        );
         assert!(check(11, &[50, 21], 5), "any one group may grant");
         assert!(!check(11, &[50, 20], 6), "but one has to grant all of it");
         assert!(!check(11, &[20], 2), "named group, cut by the mask");

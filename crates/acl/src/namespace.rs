@@ -32,16 +32,27 @@ pub struct Prefix {
 
 impl Prefix {
     const fn start(text: &'static str, ext4_index: u8, namespace: Option<XattrNamespace>) -> Self {
-        Self { text, is_whole: false, namespace, ext4_index }
+        Self {
+            text,
+            is_whole: false,
+            namespace,
+            ext4_index,
+        }
     }
 
     const fn whole(text: &'static str, ext4_index: u8) -> Self {
-        Self { text, is_whole: true, namespace: Some(XattrNamespace::System), ext4_index }
+        Self {
+            text,
+            is_whole: true,
+            namespace: Some(XattrNamespace::System),
+            ext4_index,
+        }
     }
 
     /// Returns the rest of `name` behind this prefix; `None` if the name does not match.
     pub fn strip<'a>(&self, name: &'a [u8]) -> Option<&'a [u8]> {
-        name.strip_prefix(self.text.as_bytes()).filter(|rest| rest.is_empty() || !self.is_whole)
+        name.strip_prefix(self.text.as_bytes())
+            .filter(|rest| rest.is_empty() || !self.is_whole)
     }
 }
 
@@ -64,7 +75,8 @@ pub const PREFIXES: [Prefix; 8] = [
 /// matches.
 pub fn split(name: &[u8]) -> Option<(&'static Prefix, &[u8])> {
     static ROWS: [Prefix; 8] = PREFIXES;
-    ROWS.iter().find_map(|prefix| Some((prefix, prefix.strip(name)?)))
+    ROWS.iter()
+        .find_map(|prefix| Some((prefix, prefix.strip(name)?)))
 }
 
 impl XattrNamespace {
@@ -84,18 +96,39 @@ mod tests {
         let cases: [(&str, Split<'_>); 9] = [
             ("user.note", Some((1, "note", Some(XattrNamespace::User)))),
             ("user.", Some((1, "", Some(XattrNamespace::User)))),
-            ("trusted.overlay.opaque", Some((4, "overlay.opaque", Some(XattrNamespace::Trusted)))),
-            ("security.selinux", Some((6, "selinux", Some(XattrNamespace::Security)))),
-            ("system.posix_acl_access", Some((2, "", Some(XattrNamespace::System)))),
-            ("system.posix_acl_accessory", Some((7, "posix_acl_accessory", Some(XattrNamespace::System)))),
+            (
+                "trusted.overlay.opaque",
+                Some((4, "overlay.opaque", Some(XattrNamespace::Trusted))),
+            ),
+            (
+                "security.selinux",
+                Some((6, "selinux", Some(XattrNamespace::Security))),
+            ),
+            (
+                "system.posix_acl_access",
+                Some((2, "", Some(XattrNamespace::System))),
+            ),
+            (
+                "system.posix_acl_accessory",
+                Some((7, "posix_acl_accessory", Some(XattrNamespace::System))),
+            ),
             ("gnu.author", Some((10, "author", None))),
             ("user", None),
             ("", None),
         ];
         for (name, want) in cases {
-            let found = split(name.as_bytes()).map(|(row, rest)| (row.ext4_index, rest, row.namespace));
-            assert_eq!(found, want.map(|(index, rest, space)| (index, rest.as_bytes(), space)), "{name}");
-            assert_eq!(XattrNamespace::of(name.as_bytes()), want.and_then(|(_, _, space)| space), "{name}");
+            let found =
+                split(name.as_bytes()).map(|(row, rest)| (row.ext4_index, rest, row.namespace));
+            assert_eq!(
+                found,
+                want.map(|(index, rest, space)| (index, rest.as_bytes(), space)),
+                "{name}"
+            );
+            assert_eq!(
+                XattrNamespace::of(name.as_bytes()),
+                want.and_then(|(_, _, space)| space),
+                "{name}"
+            );
         }
     }
 

@@ -31,7 +31,8 @@ impl FromStr for AclEntry {
 
     fn from_str(text: &str) -> Result<Self, AclError> {
         let mut fields = text.split(':').map(str::trim);
-        let (Some(tag), Some(who), perm, None) = (fields.next(), fields.next(), fields.next(), fields.next())
+        let (Some(tag), Some(who), perm, None) =
+            (fields.next(), fields.next(), fields.next(), fields.next())
         else {
             return Err(AclError::Text);
         };
@@ -41,7 +42,12 @@ impl FromStr for AclEntry {
             ("mask" | "m" | "other" | "o", None) => ("", who),
             _ => return Err(AclError::Text),
         };
-        let id = || who.parse::<u32>().ok().filter(|&id| id != NO_ID).ok_or(AclError::Text);
+        let id = || {
+            who.parse::<u32>()
+                .ok()
+                .filter(|&id| id != NO_ID)
+                .ok_or(AclError::Text)
+        };
         let tag = match (tag, who.is_empty()) {
             ("user" | "u", true) => AclTag::UserObj,
             ("user" | "u", false) => AclTag::User(id()?),
@@ -51,7 +57,10 @@ impl FromStr for AclEntry {
             ("other" | "o", true) => AclTag::Other,
             _ => return Err(AclError::Text),
         };
-        Ok(Self { tag, perm: parse_rights(perm)? })
+        Ok(Self {
+            tag,
+            perm: parse_rights(perm)?,
+        })
     }
 }
 
@@ -70,7 +79,11 @@ fn parse_rights(text: &str) -> Result<u8, AclError> {
             _ => return Err(AclError::Text),
         };
     }
-    if text.is_empty() { Err(AclError::Text) } else { Ok(perm) }
+    if text.is_empty() {
+        Err(AclError::Text)
+    } else {
+        Ok(perm)
+    }
 }
 
 /// Writes one entry a line, as `getfacl` does.
@@ -111,11 +124,20 @@ mod tests {
 
     #[test]
     fn text_form_round_trips() {
-        let full: Acl = "# file: x\nuser::rwx\nother::r-x\nmask::rwx #effective\ngroup::r-x\nuser:12:rw-"
-            .parse()
-            .unwrap();
+        let full: Acl =
+            "# file: x\nuser::rwx\nother::r-x\nmask::rwx #effective\ngroup::r-x\nuser:12:rw-"
+                .parse()
+                .unwrap();
         assert_eq!(full.to_string().parse::<Acl>(), Ok(full));
-        for bad in ["user:x:rw-", "user::rwz", "nobody::rwx", "user", "user:::rwx", "mask:5:rwx", "u::"] {
+        for bad in [
+            "user:x:rw-",
+            "user::rwz",
+            "nobody::rwx",
+            "user",
+            "user:::rwx",
+            "mask:5:rwx",
+            "u::",
+        ] {
             assert_eq!(bad.parse::<AclEntry>(), Err(AclError::Text), "{bad}");
         }
     }

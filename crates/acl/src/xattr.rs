@@ -38,7 +38,9 @@ impl AclKind {
 
     /// Returns the kind of ACL that the extended attribute `name` holds; `None` if it holds none.
     pub fn from_xattr_name(name: &[u8]) -> Option<Self> {
-        [Self::Access, Self::Default].into_iter().find(|kind| kind.xattr_name().as_bytes() == name)
+        [Self::Access, Self::Default]
+            .into_iter()
+            .find(|kind| kind.xattr_name().as_bytes() == name)
     }
 }
 
@@ -78,7 +80,9 @@ impl Acl {
 }
 
 fn decode_entry(bytes: &[u8]) -> Result<AclEntry, AclError> {
-    let [t0, t1, p0, p1, id @ ..] = bytes else { return Err(AclError::Encoding) };
+    let [t0, t1, p0, p1, id @ ..] = bytes else {
+        return Err(AclError::Encoding);
+    };
     let id = u32::from_le_bytes(id.try_into().map_err(|_| AclError::Encoding)?);
     let tag = AclTag::from_raw(u16::from_le_bytes([*t0, *t1]), id).ok_or(AclError::Encoding)?;
     if id == NO_ID && tag.is_named() {
@@ -102,7 +106,10 @@ mod tests {
         assert_eq!(Acl::from_xattr(&full.to_xattr()), Ok(Some(full.clone())));
         assert_eq!(Acl::from_xattr(&2u32.to_le_bytes()), Ok(None));
         assert_eq!(Acl::from_xattr(&1u32.to_le_bytes()), Err(AclError::Version));
-        assert_eq!(Acl::from_xattr(&full.to_xattr()[..11]), Err(AclError::Encoding));
+        assert_eq!(
+            Acl::from_xattr(&full.to_xattr()[..11]),
+            Err(AclError::Encoding)
+        );
         assert_eq!(Acl::from_xattr(b""), Err(AclError::Encoding));
     }
 
@@ -117,6 +124,9 @@ mod tests {
             0x10, 0, 7, 0, 255, 255, 255, 255,
             0x20, 0, 0, 0, 255, 255, 255, 255,
         ];
-        assert_eq!(acl("u::rw-,u:1000:r--,g::r-x,m::rwx,o::---").to_xattr(), bytes);
+        assert_eq!(
+            acl("u::rw-,u:1000:r--,g::r-x,m::rwx,o::---").to_xattr(),
+            bytes
+        );
     }
 }

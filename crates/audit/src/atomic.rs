@@ -32,7 +32,14 @@ macro_rules! accesses {
         #[track_caller]
         pub fn store(&self, value: $value, order: Ordering) {
             // On x86 a sequentially consistent store is an exchange.
-            note(self, if order == Ordering::SeqCst { Kind::Rmw } else { Kind::Store });
+            note(
+                self,
+                if order == Ordering::SeqCst {
+                    Kind::Rmw
+                } else {
+                    Kind::Store
+                },
+            );
             self.0.store(value, order);
         }
 

@@ -126,12 +126,18 @@ impl Footprint {
                 Kind::Rmw => uses.rmws += 1,
             }
         }
-        Self { lines, accesses, full_fences }
+        Self {
+            lines,
+            accesses,
+            full_fences,
+        }
     }
 
     /// Returns the accesses to a line.
     pub fn accesses(&self, line: Line) -> impl Iterator<Item = &Access> {
-        self.accesses.iter().filter(move |access| access.line == line)
+        self.accesses
+            .iter()
+            .filter(move |access| access.line == line)
     }
 
     /// Returns the lines, and the accesses to each.
@@ -146,7 +152,9 @@ impl Footprint {
 
     /// Returns the lines that were written.
     pub fn written(&self) -> impl Iterator<Item = Line> {
-        self.lines().filter(|(_, uses)| uses.write()).map(|(line, _)| line)
+        self.lines()
+            .filter(|(_, uses)| uses.write())
+            .map(|(line, _)| line)
     }
 
     /// Returns the sum of all accesses.
@@ -181,7 +189,10 @@ impl fmt::Display for Footprint {
 /// Returns the lines that one of two operations writes and the other uses. If there is none, the
 /// operations do not slow each other down when two threads run them at the same time.
 pub fn conflicts(one: &Footprint, other: &Footprint) -> Vec<Conflict> {
-    let both = one.lines().map(|(line, uses)| Conflict { line, uses: [uses, other.uses(line)] });
+    let both = one.lines().map(|(line, uses)| Conflict {
+        line,
+        uses: [uses, other.uses(line)],
+    });
     let clash = |[one, other]: [Uses; 2]| {
         one.write() && other != Uses::default() || other.write() && one != Uses::default()
     };
@@ -226,7 +237,11 @@ pub fn note_lock<T: ?Sized>(lock: &T) {
 #[track_caller]
 fn note<T: ?Sized>(at: &T, kind: Kind) {
     if RECORDING.get() {
-        let access = Access { line: Line::of(at), kind, site: Location::caller() };
+        let access = Access {
+            line: Line::of(at),
+            kind,
+            site: Location::caller(),
+        };
         // A thread that is ending records nothing any more.
         let _ = SO_FAR.try_with(|so_far| so_far.borrow_mut().push(access));
     }

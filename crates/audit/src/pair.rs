@@ -33,7 +33,10 @@ pub fn side_by_side(one: impl Fn(), other: impl Fn() + Send) -> [Footprint; 2] {
         warm_up(&one);
         let ours = record(one).1;
         drop(go);
-        [ours, theirs.join().expect("the other operation has panicked")]
+        [
+            ours,
+            theirs.join().expect("the other operation has panicked"),
+        ]
     })
 }
 
@@ -41,7 +44,11 @@ pub fn side_by_side(one: impl Fn(), other: impl Fn() + Send) -> [Footprint; 2] {
 ///
 /// If `start` takes a thread's number, `act` and the threads that it starts have higher numbers,
 /// unless threads of other tests gave back theirs.
-pub fn among_sleepers<R: Send>(count: usize, start: impl Fn() + Sync, act: impl FnOnce() -> R + Send) -> R {
+pub fn among_sleepers<R: Send>(
+    count: usize,
+    start: impl Fn() + Sync,
+    act: impl FnOnce() -> R + Send,
+) -> R {
     let (ready, end) = (Barrier::new(count + 1), Barrier::new(count + 1));
     std::thread::scope(|scope| {
         for _ in 0..count {

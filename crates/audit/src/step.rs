@@ -42,7 +42,9 @@ mod x86 {
         impl Drop for Stepping {
             fn drop(&mut self) {
                 // SAFETY: clears the trap flag and changes no other; the stack is as before.
-                unsafe { asm!("pushfq", "and qword ptr [rsp], {trap}", "popfq", trap = const !0x100_i32) };
+                unsafe {
+                    asm!("pushfq", "and qword ptr [rsp], {trap}", "popfq", trap = const !0x100_i32)
+                };
             }
         }
         install();
@@ -70,7 +72,11 @@ mod x86 {
     }
 
     /// The handler. The kernel has cleared the trap flag for it, and sets it again when it returns.
-    extern "C" fn step(_signal: libc::c_int, _info: *mut libc::siginfo_t, context: *mut libc::c_void) {
+    extern "C" fn step(
+        _signal: libc::c_int,
+        _info: *mut libc::siginfo_t,
+        context: *mut libc::c_void,
+    ) {
         // SAFETY: the kernel gives a handler with `SA_SIGINFO` the context of the thread.
         let context = unsafe { &*context.cast::<libc::ucontext_t>() };
         let next = context.uc_mcontext.gregs[libc::REG_RIP as usize] as *const u8;
@@ -91,7 +97,17 @@ mod x86 {
                 LOCK => return true,
                 // Other prefixes: operand and address size, repetition, segments, and the widening
                 // of registers.
-                0x66 | 0x67 | 0xF2 | 0xF3 | 0x26 | 0x2E | 0x36 | 0x3E | 0x64 | 0x65 | 0x40..=0x4F => {}
+                0x66
+                | 0x67
+                | 0xF2
+                | 0xF3
+                | 0x26
+                | 0x2E
+                | 0x36
+                | 0x3E
+                | 0x64
+                | 0x65
+                | 0x40..=0x4F => {}
                 // SAFETY: an exchange has a second byte, whose highest two bits are set if it is
                 // between registers.
                 opcode => return EXCHANGES.contains(&opcode) && unsafe { at.add(1).read() } < 0xC0,

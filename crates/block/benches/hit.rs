@@ -72,7 +72,10 @@ fn measure(name: &str, threads: usize, lookup: impl Fn(u64) -> u8 + Sync) {
                 (time, ALLOCATIONS.get() - before)
             };
             let handles: Vec<_> = (0..threads).map(|_| scope.spawn(run)).collect();
-            handles.into_iter().map(|handle| handle.join().unwrap()).collect()
+            handles
+                .into_iter()
+                .map(|handle| handle.join().unwrap())
+                .collect()
         });
         let total: f64 = times.iter().map(|&(time, _)| time as f64).sum();
         rounds.push(total / (threads as u64 * LOOKUPS) as f64);
@@ -85,21 +88,33 @@ fn measure(name: &str, threads: usize, lookup: impl Fn(u64) -> u8 + Sync) {
 
 fn main() {
     let device = Arc::new(MemoryDevice::zeroed(BLOCK as usize * BLOCKS as usize));
-    let options = CacheOptions { block_size: BLOCK, block_count: BLOCKS, budget: CacheBudget::new(64 << 20) };
+    let options = CacheOptions {
+        block_size: BLOCK,
+        block_count: BLOCKS,
+        budget: CacheBudget::new(64 << 20),
+    };
     let cache = BufferCache::new(device, options).unwrap();
     cache.read_ahead(0..BLOCKS);
     (0..BLOCKS).for_each(|block| drop(cache.read(block).unwrap()));
-    let locked: Mutex<HashMap<u64, Arc<[u8]>>> =
-        Mutex::new((0..BLOCKS).map(|block| (block, vec![0; BLOCK as usize].into())).collect());
+    let locked: Mutex<HashMap<u64, Arc<[u8]>>> = Mutex::new(
+        (0..BLOCKS)
+            .map(|block| (block, vec![0; BLOCK as usize].into()))
+            .collect(),
+    );
 
-    println!("{:<44} n   median     fast     slow   allocs   (ns per lookup and thread)", "");
+    println!(
+        "{:<44} n   median     fast     slow   allocs   (ns per lookup and thread)",
+        ""
+    );
     for threads in [1, 2] {
         measure("cpu()", threads, |_| cpu() as u8);
         measure("rcu::pin", threads, |_| {
             drop(rcu::pin());
             0
         });
-        measure("BufferCache::with", threads, |block| cache.with(block, |bytes| bytes[9]).unwrap());
+        measure("BufferCache::with", threads, |block| {
+            cache.with(block, |bytes| bytes[9]).unwrap()
+        });
         measure("BufferCache::with, one block for all", threads, |_| {
             cache.with(5, |bytes| bytes[9]).unwrap()
         });
@@ -111,8 +126,14 @@ fn main() {
             thread_local!(static GUARD: rcu::Guard = rcu::pin());
             GUARD.with(|guard| cache.peek(block, guard).unwrap()[9])
         });
-        measure("BufferCache::read", threads, |block| cache.read(block).unwrap()[9]);
-        measure("BufferCache::read, one block for all", threads, |_| cache.read(5).unwrap()[9]);
-        measure("Mutex<HashMap<_, Arc<_>>>", threads, |block| locked.lock().unwrap()[&block].clone()[9]);
+        measure("BufferCache::read", threads, |block| {
+            cache.read(block).unwrap()[9]
+        });
+        measure("BufferCache::read, one block for all", threads, |_| {
+            cache.read(5).unwrap()[9]
+        });
+        measure("Mutex<HashMap<_, Arc<_>>>", threads, |block| {
+            locked.lock().unwrap()[&block].clone()[9]
+        });
     }
 }

@@ -158,7 +158,11 @@ impl BufferCache {
     /// published first (`dirty_buffer`).
     #[inline]
     pub fn peek<'g>(&'g self, block: u64, guard: &'g Guard) -> Option<&'g [u8]> {
-        let found = self.table.get(block, guard).map(RcuRef::get).filter(|found| found.is_ready())?;
+        let found = self
+            .table
+            .get(block, guard)
+            .map(RcuRef::get)
+            .filter(|found| found.is_ready())?;
         let bytes = found.published(guard)?;
         self.hits.add([1]);
         Some(bytes)
@@ -177,7 +181,12 @@ impl BufferCache {
     #[inline]
     pub fn with_flags<R>(&self, block: u64, f: impl FnOnce(&[u8], &AtomicU32) -> R) -> Result<R> {
         let guard = rcu::pin();
-        if let Some(found) = self.table.get(block, &guard).map(RcuRef::get).filter(|found| found.is_ready()) {
+        if let Some(found) = self
+            .table
+            .get(block, &guard)
+            .map(RcuRef::get)
+            .filter(|found| found.is_ready())
+        {
             self.hits.add([1]);
             return Ok(found.look(&guard, |bytes| f(bytes, &found.flags)));
         }
@@ -189,9 +198,19 @@ impl BufferCache {
     /// Calls `f`, under the rules of [`with`](Self::with), with bytes `range` of a block whose
     /// [parts](Self::change_part_tagged) of that length may be changed.
     #[inline]
-    pub fn with_part<R>(&self, block: u64, range: Range<usize>, f: impl FnOnce(&[u8]) -> R) -> Result<R> {
+    pub fn with_part<R>(
+        &self,
+        block: u64,
+        range: Range<usize>,
+        f: impl FnOnce(&[u8]) -> R,
+    ) -> Result<R> {
         let guard = rcu::pin();
-        if let Some(found) = self.table.get(block, &guard).map(RcuRef::get).filter(|found| found.is_ready()) {
+        if let Some(found) = self
+            .table
+            .get(block, &guard)
+            .map(RcuRef::get)
+            .filter(|found| found.is_ready())
+        {
             self.hits.add([1]);
             return Ok(found.look_part(&guard, range, f));
         }
@@ -211,7 +230,11 @@ impl BufferCache {
     #[inline]
     pub fn with_found<R>(&self, block: u64, f: impl FnOnce(Found<'_>) -> R) -> Option<R> {
         let guard = &rcu::pin();
-        let block = self.table.get(block, guard).map(RcuRef::get).filter(|found| found.is_ready())?;
+        let block = self
+            .table
+            .get(block, guard)
+            .map(RcuRef::get)
+            .filter(|found| found.is_ready())?;
         self.hits.add([1]);
         Some(f(Found { block, guard }))
     }
@@ -363,7 +386,8 @@ impl BufferCache {
         let end = blocks.end.min(self.options.block_count);
         let missing: Vec<_> = (blocks.start..end)
             .take(
-                usize::try_from(self.options.budget.limit() / self.buffer_bytes() / 4).unwrap_or(usize::MAX),
+                usize::try_from(self.options.budget.limit() / self.buffer_bytes() / 4)
+                    .unwrap_or(usize::MAX),
             )
             .filter(|&block| self.table.get(block, &rcu::pin()).is_none())
             .map(|block| self.find_or_insert(block))
@@ -375,8 +399,9 @@ impl BufferCache {
     /// Returns the counts since the cache was made. They may or may not include lookups that run at
     /// the same time.
     pub fn stats(&self) -> CacheStats {
-        let sum =
-            |count: fn(&Counts) -> &AtomicU64| self.counts.iter().map(|cpu| count(cpu).load(Relaxed)).sum();
+        let sum = |count: fn(&Counts) -> &AtomicU64| {
+            self.counts.iter().map(|cpu| count(cpu).load(Relaxed)).sum()
+        };
         let [hits] = self.hits.sum();
         CacheStats {
             hits,
@@ -391,7 +416,11 @@ impl BufferCache {
 
     fn check(&self, block: u64) -> Result<()> {
         let block_count = self.options.block_count;
-        if block < block_count { Ok(()) } else { Err(Error::BlockOutOfRange { block, block_count }) }
+        if block < block_count {
+            Ok(())
+        } else {
+            Err(Error::BlockOutOfRange { block, block_count })
+        }
     }
 
     fn count_found(&self, held: &RcuArc<Block>) {
@@ -405,7 +434,10 @@ impl BufferCache {
     /// Returns the entry of `block`, and whether this call has inserted it. The caller then has to
     /// [`load`](Self::load) it.
     fn find_or_insert(&self, block: u64) -> (RcuArc<Block>, bool) {
-        let found = self.table.get(block, &rcu::pin()).and_then(RcuRef::try_upgrade);
+        let found = self
+            .table
+            .get(block, &rcu::pin())
+            .and_then(RcuRef::try_upgrade);
         if let Some(held) = found {
             return (held, false);
         }
@@ -421,7 +453,10 @@ impl BufferCache {
         self.counts.local().allocations.fetch_add(1, Relaxed);
         let bytes = self.buffer_bytes();
         self.account.add(bytes);
-        let excess = self.account.excess().min(self.account.used().saturating_sub(MIN_BLOCKS * bytes));
+        let excess = self
+            .account
+            .excess()
+            .min(self.account.used().saturating_sub(MIN_BLOCKS * bytes));
         if excess == 0 {
             return;
         }
@@ -450,10 +485,19 @@ impl BufferCache {
     fn load(&self, placeholders: &[RcuArc<Block>]) {
         // If the device panics, this fails the placeholders, so that the waiters do not wait for
         // ever.
-        let _abandon = Abandon { cache: self, placeholders };
-        self.counts.local().misses.fetch_add(placeholders.len() as u64, Relaxed);
+        let _abandon = Abandon {
+            cache: self,
+            placeholders,
+        };
+        self.counts
+            .local()
+            .misses
+            .fetch_add(placeholders.len() as u64, Relaxed);
         let adjacent = |a: &RcuArc<Block>, b: &RcuArc<Block>| a.number + 1 == b.number;
-        for run in placeholders.chunk_by(adjacent).flat_map(|run| run.chunks(MAX_BATCH)) {
+        for run in placeholders
+            .chunk_by(adjacent)
+            .flat_map(|run| run.chunks(MAX_BATCH))
+        {
             self.load_run(run);
         }
     }
@@ -461,7 +505,10 @@ impl BufferCache {
     fn load_run(&self, run: &[RcuArc<Block>]) {
         let mut contents: Vec<_> = iter::repeat_with(|| self.blank()).take(run.len()).collect();
         match self.read_run(run[0].number, &mut contents) {
-            Ok(()) => run.iter().zip(contents).for_each(|(held, bytes)| self.publish(held, Ok(bytes))),
+            Ok(()) => run
+                .iter()
+                .zip(contents)
+                .for_each(|(held, bytes)| self.publish(held, Ok(bytes))),
             Err(error) if run.len() == 1 => self.publish(&run[0], Err(error)),
             // One bad block must not fail its neighbours, so each block is read alone.
             Err(_) => run.chunks(1).for_each(|alone| self.load_run(alone)),
@@ -485,7 +532,10 @@ impl BufferCache {
         match contents {
             [bytes] => self.device.read_at(bytes, offset),
             contents => {
-                let mut slices: Vec<_> = contents.iter_mut().map(|bytes| IoSliceMut::new(bytes)).collect();
+                let mut slices: Vec<_> = contents
+                    .iter_mut()
+                    .map(|bytes| IoSliceMut::new(bytes))
+                    .collect();
                 self.device.read_vectored_at(&mut slices, offset)
             }
         }
@@ -518,11 +568,16 @@ struct Abandon<'a> {
 
 impl Drop for Abandon<'_> {
     fn drop(&mut self) {
-        for held in self.placeholders.iter().filter(|held| held.loaded.get().is_none()) {
+        for held in self
+            .placeholders
+            .iter()
+            .filter(|held| held.loaded.get().is_none())
+        {
             let size = self.cache.block_size().into();
             let offset = held.number.saturating_mul(size);
             let error = io::Error::other("the thread that read it has panicked");
-            self.cache.publish(held, Err(Error::io(Op::Read, offset, size, error)));
+            self.cache
+                .publish(held, Err(Error::io(Op::Read, offset, size, error)));
         }
     }
 }
@@ -546,7 +601,10 @@ impl Reclaim for BufferCache {
 
 impl fmt::Debug for BufferCache {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("BufferCache").field("options", &self.options).field("stats", &self.stats()).finish()
+        f.debug_struct("BufferCache")
+            .field("options", &self.options)
+            .field("stats", &self.stats())
+            .finish()
     }
 }
 
@@ -558,15 +616,21 @@ mod tests {
 
     fn cache(blocks: u64) -> BufferCache {
         let bytes = (0..blocks).flat_map(|block| [block as u8; 1024]).collect();
-        let options =
-            CacheOptions { block_size: 1024, block_count: blocks, budget: CacheBudget::new(1 << 20) };
+        let options = CacheOptions {
+            block_size: 1024,
+            block_count: blocks,
+            budget: CacheBudget::new(1 << 20),
+        };
         BufferCache::new(Arc::new(MemoryDevice::new(bytes)), options).unwrap()
     }
 
     #[test]
     fn a_lookup_reads_one_line() {
         let read = std::mem::offset_of!(Block, flags);
-        assert_eq!((size_of::<Link>() + read, RcuArc::<Block>::BYTES), (64, 192));
+        assert_eq!(
+            (size_of::<Link>() + read, RcuArc::<Block>::BYTES),
+            (64, 192)
+        );
     }
 
     #[test]
@@ -591,11 +655,17 @@ mod tests {
         cache.read(4).unwrap();
         let before = cache.stats().device_reads;
         assert_eq!(
-            (cache.read_as(3, &[9; 1024]).unwrap()[7], cache.read_as(4, &[9; 1024]).unwrap()[7]),
+            (
+                cache.read_as(3, &[9; 1024]).unwrap()[7],
+                cache.read_as(4, &[9; 1024]).unwrap()[7]
+            ),
             (9, 4)
         );
         assert_eq!(cache.stats().device_reads, before);
-        assert!(matches!(cache.read_as(8, &[9; 1024]), Err(Error::BlockOutOfRange { .. })));
+        assert!(matches!(
+            cache.read_as(8, &[9; 1024]),
+            Err(Error::BlockOutOfRange { .. })
+        ));
     }
 
     #[test]
@@ -606,7 +676,10 @@ mod tests {
         buffer.change(|_, unsealed| *unsealed = [1; 4]);
         cache.reload(3).unwrap();
         let again = cache.read(3).unwrap();
-        assert_eq!((again[0], again.unsealed(), again.flags().load(Relaxed)), (3, Unsealed::default(), 0));
+        assert_eq!(
+            (again[0], again.unsealed(), again.flags().load(Relaxed)),
+            (3, Unsealed::default(), 0)
+        );
     }
 
     #[test]
@@ -615,7 +688,15 @@ mod tests {
         assert_eq!(cache.read(3).unwrap()[..], [3; 1024]);
         assert_eq!(cache.with(3, |block| block[0]).unwrap(), 3);
         let stats = cache.stats();
-        assert_eq!((stats.hits, stats.misses, stats.allocations, stats.device_reads), (1, 1, 1, 1));
+        assert_eq!(
+            (
+                stats.hits,
+                stats.misses,
+                stats.allocations,
+                stats.device_reads
+            ),
+            (1, 1, 1, 1)
+        );
     }
 
     #[test]
@@ -649,7 +730,10 @@ mod tests {
         assert_eq!(cache.stats().device_reads, 3);
         cache.read_ahead(0..100);
         let stats = cache.stats();
-        assert_eq!((stats.device_reads, stats.misses, stats.hits, stats.resident), (4, 8, 1, 8));
+        assert_eq!(
+            (stats.device_reads, stats.misses, stats.hits, stats.resident),
+            (4, 8, 1, 8)
+        );
         assert!(cache.read_many(5..5).unwrap().is_empty());
     }
 
@@ -657,11 +741,20 @@ mod tests {
     fn a_block_outside_the_volume_is_refused() {
         let cache = cache(8);
         for block in [8, u64::MAX] {
-            assert!(matches!(cache.read(block), Err(Error::BlockOutOfRange { block_count: 8, .. })));
+            assert!(matches!(
+                cache.read(block),
+                Err(Error::BlockOutOfRange { block_count: 8, .. })
+            ));
             assert!(cache.with(block, |_| ()).is_err());
         }
-        assert!(matches!(cache.read_many(7..9), Err(Error::BlockOutOfRange { block: 8, .. })));
-        assert!(matches!(cache.read_many(0..u64::MAX), Err(Error::BlockOutOfRange { .. })));
+        assert!(matches!(
+            cache.read_many(7..9),
+            Err(Error::BlockOutOfRange { block: 8, .. })
+        ));
+        assert!(matches!(
+            cache.read_many(0..u64::MAX),
+            Err(Error::BlockOutOfRange { .. })
+        ));
         cache.read_ahead(u64::MAX - 1..u64::MAX);
         assert_eq!(cache.stats(), CacheStats::default());
     }
@@ -674,7 +767,10 @@ mod tests {
         buffer.change(|bytes, _| bytes[0] = 9);
         let first = pin.snapshot();
         buffer.change(|bytes, _| bytes[1] = 8);
-        assert_eq!((before[0], &first[..2], &buffer[..2]), (3, &[9, 3][..], &[9, 8][..]));
+        assert_eq!(
+            (before[0], &first[..2], &buffer[..2]),
+            (3, &[9, 3][..], &[9, 8][..])
+        );
         assert_eq!(cache.read(3).unwrap()[..2], [9, 8]);
         assert_eq!(cache.with(3, |bytes| bytes[1]).unwrap(), 8);
         assert!(cache.peek(3, &rcu::pin()).is_none());
@@ -701,16 +797,25 @@ mod tests {
                 assert_eq!(cache.with(3, |bytes| bytes[1]).unwrap(), 10 + change);
             }
             let shown = cache.peek(3, &guard).unwrap();
-            assert_eq!((shown[1], cache.with(3, |bytes| bytes[1]).unwrap()), (10 + change, 10 + change));
+            assert_eq!(
+                (shown[1], cache.with(3, |bytes| bytes[1]).unwrap()),
+                (10 + change, 10 + change)
+            );
             buffer.pin().seal(|_, _| panic!("nothing has been put off"));
             assert!(cache.peek(3, &guard).is_some());
             buffer.change(|bytes, unsealed| (bytes[1], unsealed[0]) = (99, 1));
-            assert_eq!((shown[1], cache.with(3, |bytes| bytes[1]).unwrap()), (10 + change, 99));
+            assert_eq!(
+                (shown[1], cache.with(3, |bytes| bytes[1]).unwrap()),
+                (10 + change, 99)
+            );
             (1..STREAK).for_each(|_| cache.with(3, |_| ()).unwrap());
             assert!(cache.peek(3, &guard).is_some());
             buffer.pin().seal(|bytes, _| bytes[1] = 100);
             assert!(cache.peek(3, &guard).is_none());
-            assert_eq!((cache.with(3, |bytes| bytes[1]).unwrap(), shown[1]), (100, 10 + change));
+            assert_eq!(
+                (cache.with(3, |bytes| bytes[1]).unwrap(), shown[1]),
+                (100, 10 + change)
+            );
         }
     }
 
@@ -722,20 +827,38 @@ mod tests {
         pin.seal(|_, _| panic!("nothing has been put off"));
         buffer.change(|_, unsealed| unsealed[1] = 7);
         buffer.change(|bytes, unsealed| bytes[0] = unsealed[1] as u8);
-        assert_eq!((buffer.unsealed(), cache.read(3).unwrap().unsealed()), ([0, 7, 0, 0], [0, 7, 0, 0]));
+        assert_eq!(
+            (buffer.unsealed(), cache.read(3).unwrap().unsealed()),
+            ([0, 7, 0, 0], [0, 7, 0, 0])
+        );
         pin.seal(|bytes, unsealed| bytes[1] = unsealed[1] as u8 + 1);
         pin.seal(|_, _| panic!("it has been done"));
         let sealed = cache.read(3).unwrap();
-        assert_eq!((&sealed[..3], sealed.unsealed()), (&[7, 8, 3][..], Unsealed::default()));
-        assert_eq!((buffer[1], &pin.snapshot()[..2]), (3, &[7, 8][..]), "a reader keeps its snapshot");
+        assert_eq!(
+            (&sealed[..3], sealed.unsealed()),
+            (&[7, 8, 3][..], Unsealed::default())
+        );
+        assert_eq!(
+            (buffer[1], &pin.snapshot()[..2]),
+            (3, &[7, 8][..]),
+            "a reader keeps its snapshot"
+        );
         buffer.change(|_, unsealed| unsealed[0] = 1);
-        assert_eq!(cache.fresh(3).unwrap().unsealed(), Unsealed::default(), "it is another's block now");
+        assert_eq!(
+            cache.fresh(3).unwrap().unsealed(),
+            Unsealed::default(),
+            "it is another's block now"
+        );
     }
 
     #[test]
     fn a_pinned_block_is_not_evicted_and_a_fresh_one_is_not_read() {
         let cache = cache(256);
-        let options = CacheOptions { block_size: 1024, block_count: 256, budget: CacheBudget::new(0) };
+        let options = CacheOptions {
+            block_size: 1024,
+            block_count: 256,
+            budget: CacheBudget::new(0),
+        };
         let small = BufferCache::new(Arc::clone(cache.device()), options).unwrap();
         let mut fresh = small.fresh(7).unwrap();
         assert!(fresh.iter().all(|&byte| byte == 0) && small.stats().device_reads == 0);
@@ -756,7 +879,11 @@ mod tests {
     #[test]
     fn a_block_size_that_is_none_is_refused() {
         for block_size in [0, 256, 1000, 131072] {
-            let options = CacheOptions { block_size, block_count: 1, budget: CacheBudget::new(0) };
+            let options = CacheOptions {
+                block_size,
+                block_count: 1,
+                budget: CacheBudget::new(0),
+            };
             let cache = BufferCache::new(Arc::new(MemoryDevice::zeroed(0)), options);
             assert!(matches!(cache, Err(Error::BlockSize(size)) if size == block_size));
         }

@@ -136,7 +136,9 @@ pub enum Error {
 pub fn os_reason(error: &io::Error) -> String {
     let text = error.to_string();
     match error.raw_os_error() {
-        Some(number) => text.trim_end_matches(&format!(" (os error {number})")).to_owned(),
+        Some(number) => text
+            .trim_end_matches(&format!(" (os error {number})"))
+            .to_owned(),
         None => text,
     }
 }
@@ -144,7 +146,12 @@ pub fn os_reason(error: &io::Error) -> String {
 impl Error {
     /// Returns an [`Error::Io`] of `op` at `offset`, with `len` bytes not done.
     pub fn io(op: Op, offset: u64, len: u64, source: io::Error) -> Self {
-        Self::Io { op, offset, len, source: Arc::new(source) }
+        Self::Io {
+            op,
+            offset,
+            len,
+            source: Arc::new(source),
+        }
     }
 
     /// Returns the reason without the name of the file, for messages that already have the name.

@@ -23,7 +23,9 @@ pub fn bad_blocks(
 ) -> Option<Vec<u64>> {
     let is_good = |range: &Range<u64>| match writes {
         false => read(device, range, block_size).is_ok(),
-        true => PATTERNS.iter().all(|pattern| keeps(device, range, block_size, *pattern).unwrap_or(false)),
+        true => PATTERNS
+            .iter()
+            .all(|pattern| keeps(device, range, block_size, *pattern).unwrap_or(false)),
     };
     let mut bad = Vec::new();
     let mut at = blocks.start;
@@ -48,7 +50,12 @@ fn read(device: &dyn BlockDevice, blocks: &Range<u64>, block_size: u32) -> Resul
     Ok(bytes)
 }
 
-fn keeps(device: &dyn BlockDevice, blocks: &Range<u64>, block_size: u32, pattern: u8) -> Result<bool> {
+fn keeps(
+    device: &dyn BlockDevice,
+    blocks: &Range<u64>,
+    block_size: u32,
+    pattern: u8,
+) -> Result<bool> {
     let size = u64::from(block_size);
     let bytes = vec![pattern; ((blocks.end - blocks.start) * size) as usize];
     device.write_at(&bytes, blocks.start * size)?;
@@ -70,8 +77,16 @@ mod tests {
     fn blocks_that_fail_are_found() {
         let base = Arc::new(MemoryDevice::zeroed(600 * 1024));
         let device = FaultDevice::new(base);
-        device.inject(Fault::within(Op::Read, 300 * 1024 + 1..300 * 1024 + 2, Effect::Error(5)));
-        device.inject(Fault::within(Op::Write, 10 * 1024..12 * 1024, Effect::Error(5)));
+        device.inject(Fault::within(
+            Op::Read,
+            300 * 1024 + 1..300 * 1024 + 2,
+            Effect::Error(5),
+        ));
+        device.inject(Fault::within(
+            Op::Write,
+            10 * 1024..12 * 1024,
+            Effect::Error(5),
+        ));
         let found = |writes| bad_blocks(&device, 1024, 1..600, writes, &|| false);
         assert_eq!(found(false), Some(vec![300]));
         assert_eq!(found(true), Some(vec![10, 11, 300]));

@@ -28,7 +28,12 @@ pub struct BlockWriter<'d> {
 impl<'d> BlockWriter<'d> {
     /// Creates a writer of blocks of `block_size` bytes to `device`.
     pub fn new(device: &'d dyn BlockDevice, block_size: u32) -> Self {
-        Self { device, block_size, first: 0, staged: Vec::new() }
+        Self {
+            device,
+            block_size,
+            first: 0,
+            staged: Vec::new(),
+        }
     }
 
     /// Writes `contents`, which is one block, as block `block`, now or later.
@@ -39,7 +44,9 @@ impl<'d> BlockWriter<'d> {
         // OK: a length in memory fits into 64 bits.
         let staged_blocks = self.staged.len() as u64 / u64::from(self.block_size);
         let follows = self.first.checked_add(staged_blocks) == Some(block);
-        if !self.staged.is_empty() && (!follows || self.staged.len() + contents.len() > MAX_REQUEST_BYTES) {
+        if !self.staged.is_empty()
+            && (!follows || self.staged.len() + contents.len() > MAX_REQUEST_BYTES)
+        {
             self.write_staged()?;
         }
         if self.staged.is_empty() {
@@ -54,7 +61,11 @@ impl<'d> BlockWriter<'d> {
     /// # Errors
     /// Errors of the device.
     pub fn finish(mut self) -> Result<()> {
-        if self.staged.is_empty() { Ok(()) } else { self.write_staged() }
+        if self.staged.is_empty() {
+            Ok(())
+        } else {
+            self.write_staged()
+        }
     }
 
     /// Writes `bytes`, a part of a block, at byte `offset` of `device`, at once.
@@ -75,7 +86,10 @@ impl<'d> BlockWriter<'d> {
 
 impl fmt::Debug for BlockWriter<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("BlockWriter").field("first", &self.first).field("staged", &self.staged.len()).finish()
+        f.debug_struct("BlockWriter")
+            .field("first", &self.first)
+            .field("staged", &self.staged.len())
+            .finish()
     }
 }
 
@@ -91,10 +105,16 @@ mod tests {
         let device = RecordDevice::new(Arc::new(MemoryDevice::zeroed(16 << 10)));
         let mut writer = BlockWriter::new(&device, 1024);
         for block in [3, 4, 5, 9, 8, 0] {
-            writer.push(block, &[u8::try_from(block).unwrap() + 1; 1024]).unwrap();
+            writer
+                .push(block, &[u8::try_from(block).unwrap() + 1; 1024])
+                .unwrap();
         }
         writer.finish().unwrap();
-        let written: Vec<_> = device.log().iter().map(|r| (r.offset / 1024, r.len / 1024)).collect();
+        let written: Vec<_> = device
+            .log()
+            .iter()
+            .map(|r| (r.offset / 1024, r.len / 1024))
+            .collect();
         assert_eq!(written, [(3, 3), (9, 1), (8, 1), (0, 1)]);
         let mut byte = [0];
         device.read_at(&mut byte, 5 * 1024).unwrap();

@@ -20,7 +20,11 @@ const CALLS: u64 = 100;
 
 fn cache() -> BufferCache {
     let device = Arc::new(MemoryDevice::zeroed(BLOCKS as usize * 4096));
-    let options = CacheOptions { block_size: 4096, block_count: BLOCKS, budget: CacheBudget::new(1 << 20) };
+    let options = CacheOptions {
+        block_size: 4096,
+        block_count: BLOCKS,
+        budget: CacheBudget::new(1 << 20),
+    };
     let cache = BufferCache::new(device, options).unwrap();
     (0..BLOCKS / 2).for_each(|block| drop(cache.read(block).unwrap()));
     cache
@@ -62,7 +66,11 @@ fn a_hit_allocates_nothing_and_executes_no_locked_instruction() {
         assert_eq!(allocations::of_this_thread() - before, 0, "{name}");
         let (_, footprint) = record(&hit);
         println!("{name:<28} {footprint}");
-        assert_eq!((footprint.total().rmws, footprint.full_fences()), (0, 0), "{name}: {footprint:?}");
+        assert_eq!(
+            (footprint.total().rmws, footprint.full_fences()),
+            (0, 0),
+            "{name}: {footprint:?}"
+        );
         // The lines of the thread's epoch record and of its slot of the count of hits.
         assert!(footprint.written().count() <= 2, "{name}: {footprint:?}");
         if let Some((_, locked)) = locked_instructions(&hit) {

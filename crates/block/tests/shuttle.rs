@@ -8,7 +8,9 @@ use std::io::IoSliceMut;
 use std::ops::Range;
 use std::sync::Arc;
 
-use extern4_block::{BlockDevice, BufferCache, CacheBudget, CacheOptions, Error, Op, Result, read_each_at};
+use extern4_block::{
+    BlockDevice, BufferCache, CacheBudget, CacheOptions, Error, Op, Result, read_each_at,
+};
 use extern4_sync::model::{Poisoning, race_many};
 use extern4_sync::primitive::{AtomicU64, Mutex, Ordering, thread};
 use extern4_sync::rcu::pin;
@@ -31,7 +33,9 @@ struct Numbered {
 
 impl Numbered {
     fn reads(&self) -> [u64; BLOCKS] {
-        self.reads.each_ref().map(|reads| reads.load(Ordering::Relaxed))
+        self.reads
+            .each_ref()
+            .map(|reads| reads.load(Ordering::Relaxed))
     }
 }
 
@@ -53,8 +57,17 @@ impl BlockDevice for Numbered {
         self.reads[number].fetch_add(1, Ordering::Relaxed);
         thread::yield_now();
         let strike = |left: u64| left.checked_sub(1);
-        if self.faults.fetch_update(Ordering::Relaxed, Ordering::Relaxed, strike).is_ok() {
-            return Err(Error::io(Op::Read, offset, SIZE as u64, std::io::Error::other("on purpose")));
+        if self
+            .faults
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, strike)
+            .is_ok()
+        {
+            return Err(Error::io(
+                Op::Read,
+                offset,
+                SIZE as u64,
+                std::io::Error::other("on purpose"),
+            ));
         }
         buf.fill(number as u8);
         Ok(())
@@ -65,7 +78,10 @@ impl BlockDevice for Numbered {
     }
 
     fn write_at(&self, _: &[u8], offset: u64) -> Result<()> {
-        Err(Error::ReadOnly { op: Op::Write, offset })
+        Err(Error::ReadOnly {
+            op: Op::Write,
+            offset,
+        })
     }
 
     fn writes_whole(&self) -> bool {
@@ -77,11 +93,17 @@ impl BlockDevice for Numbered {
     }
 
     fn discard(&self, range: Range<u64>) -> Result<()> {
-        Err(Error::ReadOnly { op: Op::Discard, offset: range.start })
+        Err(Error::ReadOnly {
+            op: Op::Discard,
+            offset: range.start,
+        })
     }
 
     fn write_zeroes(&self, range: Range<u64>) -> Result<()> {
-        Err(Error::ReadOnly { op: Op::WriteZeroes, offset: range.start })
+        Err(Error::ReadOnly {
+            op: Op::WriteZeroes,
+            offset: range.start,
+        })
     }
 
     fn prefetch(&self, _range: Range<u64>) {}
@@ -99,7 +121,10 @@ impl BlockDevice for Numbered {
 
 /// Returns a device whose first `faults` reads fail, and a cache that keeps `kept` of its blocks.
 fn device_and_cache(faults: u64, kept: usize) -> (Arc<Numbered>, BufferCache) {
-    let device = Arc::new(Numbered { faults: AtomicU64::new(faults), ..Numbered::default() });
+    let device = Arc::new(Numbered {
+        faults: AtomicU64::new(faults),
+        ..Numbered::default()
+    });
     let options = CacheOptions {
         block_size: SIZE as u32,
         block_count: BLOCKS as u64,
@@ -110,7 +135,10 @@ fn device_and_cache(faults: u64, kept: usize) -> (Arc<Numbered>, BufferCache) {
 }
 
 fn check(block: &[u8], number: u64) {
-    assert!(block.len() == SIZE && block.iter().all(|&byte| u64::from(byte) == number), "block {number}");
+    assert!(
+        block.len() == SIZE && block.iter().all(|&byte| u64::from(byte) == number),
+        "block {number}"
+    );
 }
 
 /// The cache has room for all blocks, so each block is read once, however many threads ask for it,
@@ -124,7 +152,10 @@ fn buf_insert_vs_insert() {
             0 => cache.read_ahead(0..BLOCKS as u64),
             1..4 => {
                 let buffers = cache.read_many(1..BLOCKS as u64).unwrap();
-                buffers.iter().zip(1..).for_each(|(buffer, number)| check(buffer, number));
+                buffers
+                    .iter()
+                    .zip(1..)
+                    .for_each(|(buffer, number)| check(buffer, number));
             }
             _ => {
                 let number = index as u64 % 2;
@@ -189,7 +220,10 @@ fn buf_load_fail_waiters() {
         |(_, cache), _| {
             // At most `FAULTS` reads fail, whichever threads get the errors.
             let mut tries = (0..=FAULTS).map(|_| cache.read(1));
-            check(&tries.find_map(Result::ok).expect("a failure is not kept"), 1);
+            check(
+                &tries.find_map(Result::ok).expect("a failure is not kept"),
+                1,
+            );
         },
         |(device, cache)| {
             assert_eq!(device.reads()[1], FAULTS + 1);
@@ -207,7 +241,9 @@ fn buf_teardown_vs_retired() {
         || Mutex::new(Some(Arc::new(device_and_cache(0, 2)))),
         |shared, index| {
             let number = (index % 2) as u64;
-            let Some(both) = shared.lock().unwrap().clone() else { return };
+            let Some(both) = shared.lock().unwrap().clone() else {
+                return;
+            };
             let buffer = both.1.read(number).unwrap();
             let second = buffer.clone();
             if index % 4 == 0 {
@@ -246,9 +282,15 @@ fn part_vs_whole() {
                     bytes.fill(time);
                     unsealed[0] |= 1 << index;
                 };
-                assert!(cache.change_part_tagged(0, 1, range.clone(), change).is_ok());
+                assert!(
+                    cache
+                        .change_part_tagged(0, 1, range.clone(), change)
+                        .is_ok()
+                );
                 match (index + usize::from(time)) % 4 {
-                    0 => cache.with(0, |bytes| assert_eq!(bytes[range.start], time)).unwrap(),
+                    0 => cache
+                        .with(0, |bytes| assert_eq!(bytes[range.start], time))
+                        .unwrap(),
                     1 => assert_eq!(block.snapshot()[range.end - 1], time),
                     2 => block.seal(|bytes, unsealed| {
                         assert_eq!(bytes[range.start], time);
@@ -260,7 +302,11 @@ fn part_vs_whole() {
         },
         |(cache, block)| {
             block.seal(|_, _| ());
-            assert!(cache.with(0, |bytes| bytes.iter().all(|&byte| byte == TIMES)).unwrap());
+            assert!(
+                cache
+                    .with(0, |bytes| bytes.iter().all(|&byte| byte == TIMES))
+                    .unwrap()
+            );
             assert_eq!(block.buffer().unsealed(), [0; 4]);
         },
     );

@@ -44,7 +44,8 @@ impl Buffer {
 
     /// Appends zeroes up to a multiple of `unit` bytes.
     pub(crate) fn pad(&mut self, unit: usize) {
-        self.extend(self.len.next_multiple_of(unit) - self.len).fill(0);
+        self.extend(self.len.next_multiple_of(unit) - self.len)
+            .fill(0);
     }
 }
 

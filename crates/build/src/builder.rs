@@ -186,17 +186,23 @@ impl Builder {
     pub fn add(&mut self, source: Box<dyn Source>, prefix: &[u8]) -> Result<()> {
         let number = self.next_layer()?;
         self.is_unfiltered = true;
-        let mut overlay = Overlay { builder: self, number, prefix, is_stopped: false };
+        let mut overlay = Overlay {
+            builder: self,
+            number,
+            prefix,
+            is_stopped: false,
+        };
         let scanned = source.scan(&mut overlay);
         if overlay.is_stopped {
             return Err(Error::Interrupted);
         }
         scanned?;
-        self.warnings.extend(self.tree.replaced_links.drain(..).map(|(path, target)| {
-            let path = shown(&path);
-            let target = String::from_utf8_lossy(&target);
-            format!("{path}: a directory replaces the symbolic link to '{target}'")
-        }));
+        self.warnings
+            .extend(self.tree.replaced_links.drain(..).map(|(path, target)| {
+                let path = shown(&path);
+                let target = String::from_utf8_lossy(&target);
+                format!("{path}: a directory replaces the symbolic link to '{target}'")
+            }));
         self.layers.push(Layer::new(source, prefix));
         Ok(())
     }
@@ -210,7 +216,9 @@ impl Builder {
         let number = self.next_layer()?;
         self.leave_out();
         for amendment in manifest.amendments() {
-            self.tree.amend(&amendment.path, number, |entry| manifest.apply(amendment, entry))?;
+            self.tree.amend(&amendment.path, number, |entry| {
+                manifest.apply(amendment, entry)
+            })?;
         }
         self.warnings.extend_from_slice(manifest.warnings());
         self.layers.push(Layer::new(Box::new(manifest), b""));
@@ -223,7 +231,9 @@ impl Builder {
     /// # Errors
     /// [`Error::Source`], or [`Error::Member`] if the file cannot be read.
     pub fn read(&mut self, path: &[u8], most: usize) -> Result<Option<Vec<u8>>> {
-        let Some((contents, source, given)) = self.tree.file(path)? else { return Ok(None) };
+        let Some((contents, source, given)) = self.tree.file(path)? else {
+            return Ok(None);
+        };
         let layer = &self.layers[usize::from(source)];
         let opened = layer.open(&given, &contents)?;
         let mut bytes = vec![0; usize::try_from(contents.size).unwrap_or(most).min(most)];
@@ -249,7 +259,8 @@ impl Builder {
 
     fn next_layer(&self) -> Result<u16> {
         let number = u16::try_from(self.layers.len());
-        Ok(number.map_err(|_| extern4_tree::Error::Sink("there are more than 65536 sources".into()))?)
+        Ok(number
+            .map_err(|_| extern4_tree::Error::Sink("there are more than 65536 sources".into()))?)
     }
 
     /// Decides the size of the volume and the place of everything in it.
@@ -271,10 +282,21 @@ impl Builder {
         let (holes, owners) = (self.find_holes(&order)?, self.owners(&order));
         let storage = self.store(&mut order)?;
         let old = match self.old.take() {
-            Some(old) => Some(old.for_tree(&self.tree, &order, self.probe(&order)?.superblock().features())),
+            Some(old) => Some(old.for_tree(
+                &self.tree,
+                &order,
+                self.probe(&order)?.superblock().features(),
+            )),
             None => None,
         };
-        let planning = Planning { holes, storage, owners, old, builder: self, order };
+        let planning = Planning {
+            holes,
+            storage,
+            owners,
+            old,
+            builder: self,
+            order,
+        };
         match planning.builder.options.size {
             Size::Bytes(bytes) => planning.of_size(bytes),
             Size::Auto => planning.smallest(0),
@@ -309,12 +331,25 @@ impl Builder {
     /// Derives UUID, hash seed and the time of the volume from the tree, unless they are given or
     /// come from the earlier volume.
     fn set_identity(&mut self, order: &Order) {
-        let newest = order.inodes.iter().map(|&inode| self.tree.node(inode).mtime.secs).max();
+        let newest = order
+            .inodes
+            .iter()
+            .map(|&inode| self.tree.node(inode).mtime.secs)
+            .max();
         let time = self.options.latest.or(newest).unwrap_or(0).max(0);
-        self.tree.set_implied_time(order.lost_found, Time { secs: time, nanos: 0 });
+        self.tree.set_implied_time(
+            order.lost_found,
+            Time {
+                secs: time,
+                nanos: 0,
+            },
+        );
         let (digest, old) = (TreeDigest::of(&self.tree, order), self.old.as_ref());
         let uuid = self.options.uuid.or_else(|| old.map(OldLayout::uuid));
-        let hash_seed = self.options.hash_seed.or_else(|| old.map(OldLayout::hash_seed));
+        let hash_seed = self
+            .options
+            .hash_seed
+            .or_else(|| old.map(OldLayout::hash_seed));
         self.digest = uuid.is_none().then_some(digest);
         let volume = &mut self.options.volume;
         volume.uuid = uuid.unwrap_or_else(|| digest.uuid());
@@ -353,13 +388,24 @@ impl Builder {
         let bytes = PROBE_BYTES + inodes * INODE_RATIO + 2 * journal.min(MOST_JOURNAL);
         options.size = Some(bytes);
         options.resize_limit = options.resize_limit.map(|_| Length::Blocks(u64::MAX));
-        Ok(Draft::new(&options, &self.options.config, bytes, &self.owners(order))?)
+        Ok(Draft::new(
+            &options,
+            &self.options.config,
+            bytes,
+            &self.owners(order),
+        )?)
     }
 
     /// The users, groups and projects that have files.
     fn owners(&self, order: &Order) -> Vec<Owner> {
         let of = |&inode: &u32| self.tree.node(inode).owner();
-        order.inodes.iter().map(of).collect::<BTreeSet<_>>().into_iter().collect()
+        order
+            .inodes
+            .iter()
+            .map(of)
+            .collect::<BTreeSet<_>>()
+            .into_iter()
+            .collect()
     }
 
     /// Decides what is in inodes, and gives large values of attributes EA inodes.
@@ -373,20 +419,35 @@ impl Builder {
         let mut holes = Holes::default();
         let size = self.probe(order)?.superblock().block_size();
         for &inode in &order.inodes {
-            let Body::File { contents, source, name } = &self.tree.node(inode).body else { continue };
+            let Body::File {
+                contents,
+                source,
+                name,
+            } = &self.tree.node(inode).body
+            else {
+                continue;
+            };
             let layer = &self.layers[usize::from(*source)];
             let parts = || {
                 let path = self.tree.source_path(*name);
                 let opened = layer.open(&path, contents)?;
-                let parts =
-                    contents::data(contents, &opened).and_then(|parts| match self.options.zeroes_are_holes {
+                let parts = contents::data(contents, &opened).and_then(|parts| {
+                    match self.options.zeroes_are_holes {
                         true => contents::without_zeroes(contents, &opened, &parts, size),
                         false => Ok(parts),
-                    });
-                opened.check_unchanged(layer.path_in_source(&path)).map(|()| parts)
+                    }
+                });
+                opened
+                    .check_unchanged(layer.path_in_source(&path))
+                    .map(|()| parts)
             };
-            let seal = self.tree.node(inode).is_sealed.then(|| Seal::new(contents.size, size));
-            let may_have_holes = self.options.zeroes_are_holes || contents::may_have_holes(contents);
+            let seal = self
+                .tree
+                .node(inode)
+                .is_sealed
+                .then(|| Seal::new(contents.size, size));
+            let may_have_holes =
+                self.options.zeroes_are_holes || contents::may_have_holes(contents);
             let found = holes.find(inode, contents, size, seal, may_have_holes.then_some(parts))?;
             found.map_err(|error| Error::reading(&self.tree.path(*name), &error))?;
         }
@@ -416,7 +477,10 @@ impl Planning {
         }
         let files = self.order.inodes.len() as u64;
         // The first inodes are the file system's own.
-        options.inodes = options.inodes.or(inodes).map(|wanted| wanted.max(files + 11));
+        options.inodes = options
+            .inodes
+            .or(inodes)
+            .map(|wanted| wanted.max(files + 11));
         loop {
             let draft = Draft::new(&options, &self.builder.options.config, bytes, &self.owners)?;
             let last = u64::from(draft.first_free_inode()) + files - 3;
@@ -436,7 +500,12 @@ impl Planning {
 
     /// The inodes for [`draft`](Self::draft) of a volume in which they are to take little room.
     fn fewest_inodes(&self) -> Option<u64> {
-        self.builder.options.volume.inode_ratio.is_none().then_some(0)
+        self.builder
+            .options
+            .volume
+            .inode_ratio
+            .is_none()
+            .then_some(0)
     }
 
     /// Returns the bytes for each inode of free space: at least a block, which a file takes.
@@ -449,7 +518,10 @@ impl Planning {
         let usual = (!self.builder.options.mkfs_defaults).then_some(bytes / self.inode_ratio());
         let mut refusal = None;
         for inodes in [usual, self.fewest_inodes()] {
-            match self.draft(bytes, inodes).and_then(|draft| self.place(draft)) {
+            match self
+                .draft(bytes, inodes)
+                .and_then(|draft| self.place(draft))
+            {
                 Ok(Some((draft, layout))) => return self.finish(draft, layout),
                 Ok(None) => {}
                 Err(error @ Error::Make(MakeError::Size(_))) => refusal = Some(error),
@@ -547,10 +619,17 @@ impl Planning {
                 return Err(self.draft(large, inodes).err().unwrap_or_else(too_large));
             }
         }
-        let (mut below, mut above) = (needed.saturating_sub(1).min((1 << log) - 2), (1_u64 << log) - 1);
+        let (mut below, mut above) = (
+            needed.saturating_sub(1).min((1 << log) - 2),
+            (1_u64 << log) - 1,
+        );
         while above - below > 1 {
             let middle = below + (above - below) / 2;
-            if fits(middle)? { above = middle } else { below = middle }
+            if fits(middle)? {
+                above = middle
+            } else {
+                below = middle
+            }
         }
         Ok(above)
     }
@@ -574,9 +653,17 @@ impl Planning {
 
     fn finish(mut self, draft: Draft, layout: Layout) -> Result<Planned> {
         if let Some(old) = &self.old {
-            self.builder.warnings.extend(old.differences(draft.superblock()));
+            self.builder
+                .warnings
+                .extend(old.differences(draft.superblock()));
         }
-        Planned::new(self.builder, self.order, (self.holes, self.storage), draft, layout)
+        Planned::new(
+            self.builder,
+            self.order,
+            (self.holes, self.storage),
+            draft,
+            layout,
+        )
     }
 }
 
@@ -603,8 +690,15 @@ impl Overlay<'_> {
 impl Sink for Overlay<'_> {
     fn entry(&mut self, mut entry: Entry) -> TreeResult<()> {
         self.builder.entries += 1;
-        let progress = Progress::Reading { entries: self.builder.entries };
-        if self.builder.watch.as_ref().is_some_and(|watch| watch(progress).is_break()) {
+        let progress = Progress::Reading {
+            entries: self.builder.entries,
+        };
+        if self
+            .builder
+            .watch
+            .as_ref()
+            .is_some_and(|watch| watch(progress).is_break())
+        {
             self.is_stopped = true;
             return Err(extern4_tree::Error::Sink(Box::new(Error::Interrupted)));
         }
@@ -629,7 +723,10 @@ impl Sink for Overlay<'_> {
             (entry.flags, entry.project) = (None, None);
         }
         if let Some(latest) = options.latest {
-            entry.mtime = entry.mtime.min(Time { secs: latest, nanos: 0 });
+            entry.mtime = entry.mtime.min(Time {
+                secs: latest,
+                nanos: 0,
+            });
         }
         self.builder.tree.insert(entry, self.number)
     }
@@ -648,8 +745,9 @@ impl Sink for Overlay<'_> {
 
     fn unwanted(&self) -> Option<Unwanted> {
         let (filter, prefix) = (self.builder.options.filter.clone(), self.prefix.to_vec());
-        (!filter.is_empty())
-            .then(|| Arc::new(move |path: &[u8]| filter.leaves_out(&join(&prefix, path), true)) as Unwanted)
+        (!filter.is_empty()).then(|| {
+            Arc::new(move |path: &[u8]| filter.leaves_out(&join(&prefix, path), true)) as Unwanted
+        })
     }
 }
 

@@ -17,7 +17,10 @@ pub(crate) fn data(contents: &Contents, opened: &Opened) -> io::Result<Vec<(u64,
 
 /// Whether [`data`] may find holes.
 pub(crate) fn may_have_holes(contents: &Contents) -> bool {
-    matches!(&contents.data, Data::HostFile { sparse: true, .. } | Data::Pieces(_))
+    matches!(
+        &contents.data,
+        Data::HostFile { sparse: true, .. } | Data::Pieces(_)
+    )
 }
 
 /// Bytes that are searched for zeroes at a time.
@@ -57,12 +60,17 @@ pub(crate) fn without_zeroes(
 
 /// The parts that pieces cover.
 fn data_of_pieces(pieces: &[Piece]) -> Vec<(u64, u64)> {
-    pieces.iter().map(|piece| (piece.offset, piece.len)).collect()
+    pieces
+        .iter()
+        .map(|piece| (piece.offset, piece.len))
+        .collect()
 }
 
 /// The parts of an open file that are no holes: offsets and lengths. Only the host knows holes.
 fn data_of(file: Option<&std::fs::File>, size: u64) -> io::Result<Vec<(u64, u64)>> {
-    let Some(file) = file else { return Ok(vec![(0, size)]) };
+    let Some(file) = file else {
+        return Ok(vec![(0, size)]);
+    };
     let (mut data, mut at) = (Vec::new(), 0);
     while at < size {
         let start = match rustix::fs::seek(file, SeekFrom::Data(at)) {
@@ -85,7 +93,12 @@ fn data_of(file: Option<&std::fs::File>, size: u64) -> io::Result<Vec<(u64, u64)
 }
 
 /// Reads bytes of a file; holes read as zeroes.
-pub(crate) fn read(opened: &Opened, contents: &Contents, buf: &mut [u8], offset: u64) -> io::Result<()> {
+pub(crate) fn read(
+    opened: &Opened,
+    contents: &Contents,
+    buf: &mut [u8],
+    offset: u64,
+) -> io::Result<()> {
     match &contents.data {
         Data::HostFile { .. } => opened.read_exact_at(buf, offset),
         Data::Stored { position } => opened.read_exact_at(buf, position + offset),
@@ -93,7 +106,10 @@ pub(crate) fn read(opened: &Opened, contents: &Contents, buf: &mut [u8], offset:
             let end = offset + buf.len() as u64;
             buf.fill(0);
             for piece in pieces.iter() {
-                let (from, to) = (piece.offset.max(offset), (piece.offset + piece.len).min(end));
+                let (from, to) = (
+                    piece.offset.max(offset),
+                    (piece.offset + piece.len).min(end),
+                );
                 if from < to {
                     let part = (from - offset) as usize..(to - offset) as usize;
                     opened.read_exact_at(&mut buf[part], piece.position + (from - piece.offset))?;

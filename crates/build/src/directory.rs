@@ -82,14 +82,22 @@ impl Format {
         };
         // The root of a tree names the function alone; the superblock says how it takes bytes.
         let hasher = HashVersion::from_raw(sb.default_hash_version()).and_then(|version| {
-            let function = if sb.unsigned_hash() { version.unsigned() } else { version };
+            let function = if sb.unsigned_hash() {
+                version.unsigned()
+            } else {
+                version
+            };
             Some((version, Hasher::new(function, sb.hash_seed())?))
         });
         Self {
             layout,
             lost_found_blocks: lost_found_blocks(sb),
             hash: hasher.filter(|_| features.compat.contains(Compat::DIR_INDEX)),
-            most_levels: if features.incompat.contains(Incompat::LARGEDIR) { 2 } else { 1 },
+            most_levels: if features.incompat.contains(Incompat::LARGEDIR) {
+                2
+            } else {
+                1
+            },
         }
     }
 
@@ -114,10 +122,19 @@ impl Format {
     /// `is_folded` says that the names are without regard to case.
     pub(crate) fn pack(&self, children: &[Child<'_>], is_folded: bool) -> Option<Packing> {
         let room = self.room();
-        let bytes: usize = children.iter().map(|child| self.layout.rec_len(child.name)).sum();
+        let bytes: usize = children
+            .iter()
+            .map(|child| self.layout.rec_len(child.name))
+            .sum();
         let order: Vec<u32> = (0..children.len() as u32).collect();
         let linear = |order: Vec<u32>, ends| {
-            Some(Packing { order, hashes: Vec::new(), ends, levels: Vec::new(), is_tree: false })
+            Some(Packing {
+                order,
+                hashes: Vec::new(),
+                ends,
+                levels: Vec::new(),
+                is_tree: false,
+            })
         };
         if 2 * DOT_BYTES + bytes <= room {
             let ends = vec![order.len()];
@@ -131,13 +148,22 @@ impl Format {
             Some(folded) => hasher.hash(&folded),
             None => hasher.hash(name),
         };
-        let mut hashed: Vec<_> = order.iter().map(|&at| (hash(children[at as usize].name), at)).collect();
+        let mut hashed: Vec<_> = order
+            .iter()
+            .map(|&at| (hash(children[at as usize].name), at))
+            .collect();
         hashed.sort_unstable_by_key(|(hash, at)| (hash.major, hash.minor, *at));
         let order: Vec<u32> = hashed.iter().map(|(_, at)| *at).collect();
         let hashes = hashed.iter().map(|(hash, _)| hash.major).collect();
         let ends = self.fill(&order, children, 0, room);
         let levels = self.levels(ends.len())?;
-        Some(Packing { order, hashes, ends, levels, is_tree: true })
+        Some(Packing {
+            order,
+            hashes,
+            ends,
+            levels,
+            is_tree: true,
+        })
     }
 
     /// Fills leaves one after the other; gives the end of each.
@@ -186,9 +212,19 @@ impl Format {
         });
         let leaves = blocks.len() - packing.ends.len() * size;
         let mut start = 0;
-        for (at, (block, &end)) in blocks[leaves..].chunks_exact_mut(size).zip(&packing.ends).enumerate() {
-            let names = packing.order[start..end].iter().map(|&at| children[at as usize]);
-            let dots = if at == 0 && !packing.is_tree { &dots[..] } else { &[] };
+        for (at, (block, &end)) in blocks[leaves..]
+            .chunks_exact_mut(size)
+            .zip(&packing.ends)
+            .enumerate()
+        {
+            let names = packing.order[start..end]
+                .iter()
+                .map(|&at| children[at as usize]);
+            let dots = if at == 0 && !packing.is_tree {
+                &dots[..]
+            } else {
+                &[]
+            };
             self.encode_leaf(block, dots.iter().copied().chain(names), seed);
             start = end;
         }
@@ -208,12 +244,28 @@ impl Format {
         let mut names = names.peekable();
         let mut at = 0;
         if names.peek().is_none() {
-            let unused = DirEntry { ino: 0, kind: FileType::Unknown, name: b"", offset: 0, hash: None };
+            let unused = DirEntry {
+                ino: 0,
+                kind: FileType::Unknown,
+                name: b"",
+                offset: 0,
+                hash: None,
+            };
             unused.encode(&mut block[..room], &self.layout);
         }
         while let Some(Child { name, ino, kind }) = names.next() {
-            let len = if names.peek().is_none() { room - at } else { self.layout.rec_len(name) };
-            let entry = DirEntry { ino, kind, name, offset: 0, hash: None };
+            let len = if names.peek().is_none() {
+                room - at
+            } else {
+                self.layout.rec_len(name)
+            };
+            let entry = DirEntry {
+                ino,
+                kind,
+                name,
+                offset: 0,
+                hash: None,
+            };
             entry.encode(&mut block[at..at + len], &self.layout);
             at += len;
         }
@@ -246,7 +298,13 @@ impl Format {
             for (block, entries) in (first..).zip(below.chunks(limit)) {
                 above.push((entries[0].0, block as u32));
                 let node = &mut blocks[block * size..(block + 1) * size];
-                let unused = DirEntry { ino: 0, kind: FileType::Unknown, name: b"", offset: 0, hash: None };
+                let unused = DirEntry {
+                    ino: 0,
+                    kind: FileType::Unknown,
+                    name: b"",
+                    offset: 0,
+                    hash: None,
+                };
                 unused.encode(node, &self.layout);
                 self.entries(entries, limit).encode(node);
                 seal(node, false, seed)?;
@@ -255,13 +313,25 @@ impl Format {
         }
         let root = &mut blocks[..size];
         for (child, range) in dots.iter().zip([0..DOT_BYTES, DOT_BYTES..size]) {
-            let entry =
-                DirEntry { ino: child.ino, kind: child.kind, name: child.name, offset: 0, hash: None };
+            let entry = DirEntry {
+                ino: child.ino,
+                kind: child.kind,
+                name: child.name,
+                offset: 0,
+                hash: None,
+            };
             entry.encode(&mut root[range], &self.layout);
         }
-        let version = self.hash.map_or(HashVersion::HalfMd4, |(version, _)| version);
+        let version = self
+            .hash
+            .map_or(HashVersion::HalfMd4, |(version, _)| version);
         let limit = NodeEntries::root_limit(size, self.layout.checksum);
-        Root::encode(version, packing.levels.len() as u8, &self.entries(&below, limit), root);
+        Root::encode(
+            version,
+            packing.levels.len() as u8,
+            &self.entries(&below, limit),
+            root,
+        );
         seal(root, true, seed)
     }
 
@@ -269,7 +339,10 @@ impl Format {
     fn entries(&self, entries: &[(u32, u32)], limit: usize) -> NodeEntries {
         let mut entries = entries.to_vec();
         entries[0].0 = 0;
-        NodeEntries { entries, limit: limit as u16 }
+        NodeEntries {
+            entries,
+            limit: limit as u16,
+        }
     }
 }
 

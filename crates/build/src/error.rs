@@ -52,10 +52,15 @@ impl Error {
     /// The contents of a member cannot be read.
     pub(crate) fn reading(path: &[u8], error: &std::io::Error) -> Self {
         let reason = match error.kind() {
-            std::io::ErrorKind::UnexpectedEof => "the file became shorter while it was read".to_owned(),
+            std::io::ErrorKind::UnexpectedEof => {
+                "the file became shorter while it was read".to_owned()
+            }
             _ => extern4_block::os_reason(error),
         };
-        Self::Member { path: shown(path), reason }
+        Self::Member {
+            path: shown(path),
+            reason,
+        }
     }
 }
 

@@ -43,7 +43,13 @@ impl Seal {
         let tree = levels(size.div_ceil(block), block).iter().sum::<u64>() * block;
         let descriptor = start + tree.next_multiple_of(block_size.into());
         let end = (descriptor + DESCRIPTOR + DESCRIPTOR_SIZE).next_multiple_of(block_size.into());
-        Self { size, block, start, descriptor, end }
+        Self {
+            size,
+            block,
+            start,
+            descriptor,
+            end,
+        }
     }
 
     /// Where the metadata begins.
@@ -71,7 +77,10 @@ impl Seal {
         }
         let mut metadata = vec![0; self.len() as usize];
         // The root's level is the first one, so levels are put in their places from behind.
-        let mut behind = levels(self.size.div_ceil(self.block), self.block).iter().sum::<u64>() * self.block;
+        let mut behind = levels(self.size.div_ceil(self.block), self.block)
+            .iter()
+            .sum::<u64>()
+            * self.block;
         while digests.len() > DIGEST {
             let mut level = std::mem::take(&mut digests);
             self.hash(&mut level, &mut digests);
@@ -88,7 +97,9 @@ impl Seal {
     /// Pads bytes to whole blocks, and appends the digest of each block.
     fn hash(&self, bytes: &mut Vec<u8>, digests: &mut Vec<u8>) {
         bytes.resize(bytes.len().next_multiple_of(self.block as usize), 0);
-        bytes.chunks(self.block as usize).for_each(|block| digests.extend_from_slice(&Sha256::digest(block)));
+        bytes
+            .chunks(self.block as usize)
+            .for_each(|block| digests.extend_from_slice(&Sha256::digest(block)));
     }
 
     /// The descriptor with a root hash, which is empty for an empty file.

@@ -57,7 +57,9 @@ fn blocks_of(data: &[(u64, u64)], size: u64, block_size: u64) -> Vec<(u64, u64)>
         let end = offset.saturating_add(len).min(size).div_ceil(block_size);
         let first = offset / block_size;
         match runs.last_mut() {
-            Some((start, len)) if *start + *len >= first => *len = (*len).max(end.saturating_sub(*start)),
+            Some((start, len)) if *start + *len >= first => {
+                *len = (*len).max(end.saturating_sub(*start))
+            }
             _ if first < end => runs.push((first, end - first)),
             _ => {}
         }
@@ -74,7 +76,10 @@ mod tests {
         assert_eq!(blocks_of(&[(0, 4096)], 4096, 4096), [(0, 1)]);
         assert_eq!(blocks_of(&[(1, 1), (5000, 10)], 9000, 4096), [(0, 2)]);
         assert_eq!(blocks_of(&[(0, 1), (2, 1)], 9000, 4096), [(0, 1)]);
-        assert_eq!(blocks_of(&[(0, 1), (8192, 800)], 8992, 4096), [(0, 1), (2, 1)]);
+        assert_eq!(
+            blocks_of(&[(0, 1), (8192, 800)], 8992, 4096),
+            [(0, 1), (2, 1)]
+        );
         assert_eq!(blocks_of(&[(8192, 800)], 100_000, 1024), [(8, 1)]);
         assert_eq!(blocks_of(&[], 100_000, 1024), []);
         assert_eq!(blocks_of(&[(0, 0), (4096, 0)], 100_000, 4096), []);

@@ -71,14 +71,21 @@ impl TreeDigest {
 
     /// The UUID of a volume with these contents.
     pub(crate) fn uuid_with(self, contents: ContentsDigest) -> [u8; 16] {
-        let sha = Sha256::new().chain_update(self.0).chain_update(contents.0.to_le_bytes());
+        let sha = Sha256::new()
+            .chain_update(self.0)
+            .chain_update(contents.0.to_le_bytes());
         uuid(&sha.finalize())
     }
 }
 
 /// Bytes for some purpose that follow from a volume's UUID.
 pub(crate) fn derived(purpose: &[u8], uuid: [u8; 16]) -> [u8; 32] {
-    Sha256::new().chain_update(b"extern4 ").chain_update(purpose).chain_update(uuid).finalize().into()
+    Sha256::new()
+        .chain_update(b"extern4 ")
+        .chain_update(purpose)
+        .chain_update(uuid)
+        .finalize()
+        .into()
 }
 
 /// A UUID for some purpose that follows from a volume's UUID.
@@ -144,7 +151,9 @@ mod tests {
 
     fn digest(blocks: &[(u32, u64, &[u8])]) -> ContentsDigest {
         let mut digest = ContentsDigest::default();
-        blocks.iter().for_each(|(place, block, bytes)| digest.add(*place, *block, bytes));
+        blocks
+            .iter()
+            .for_each(|(place, block, bytes)| digest.add(*place, *block, bytes));
         digest
     }
 
@@ -152,7 +161,10 @@ mod tests {
     fn blocks_count_with_their_places_and_in_any_order() {
         let whole = digest(&[(1, 0, b"a"), (1, 1, b"b"), (2, 0, b"a")]);
         assert_eq!(whole, digest(&[(2, 0, b"a"), (1, 1, b"b"), (1, 0, b"a")]));
-        assert_eq!(whole, digest(&[(1, 1, b"b")]).with(digest(&[(2, 0, b"a"), (1, 0, b"a")])));
+        assert_eq!(
+            whole,
+            digest(&[(1, 1, b"b")]).with(digest(&[(2, 0, b"a"), (1, 0, b"a")]))
+        );
         for other in [
             &[(1, 0, &b"b"[..]), (1, 1, b"a"), (2, 0, b"a")][..],
             &[(1, 0, b"a"), (1, 1, b"b"), (3, 0, b"a")],

@@ -24,7 +24,12 @@ pub(crate) struct InodeNumbers {
 
 impl InodeNumbers {
     /// Chooses from `available` numbers, which are at least as many as the tree needs.
-    pub(crate) fn assign(tree: &Tree, order: &Order, old: Option<&Precedent>, available: Range<u32>) -> Self {
+    pub(crate) fn assign(
+        tree: &Tree,
+        order: &Order,
+        old: Option<&Precedent>,
+        available: Range<u32>,
+    ) -> Self {
         let mut numbers = vec![0; tree.nodes()];
         numbers[0] = ROOT_INO;
         numbers[order.lost_found as usize] = LOST_FOUND_INO;
@@ -32,7 +37,9 @@ impl InodeNumbers {
         if let Some(old) = old {
             let is_fixed = |inode: &&u32| [0, order.lost_found].contains(*inode);
             for &inode in order.inodes.iter().filter(|inode| !is_fixed(inode)) {
-                let number = old.number(inode).filter(|number| available.contains(number));
+                let number = old
+                    .number(inode)
+                    .filter(|number| available.contains(number));
                 if let Some(number) = number.filter(|number| kept.insert(*number)) {
                     numbers[inode as usize] = number;
                 }
@@ -63,13 +70,19 @@ impl InodeNumbers {
 
     /// The first number in use from `number` on.
     pub(crate) fn next(&self, number: u32) -> Option<u32> {
-        self.within(number..u32::MAX).first().map(|inode| self.of(*inode))
+        self.within(number..u32::MAX)
+            .first()
+            .map(|inode| self.of(*inode))
     }
 
     /// Runs of all numbers in use, with those before `first_ino`, which are the file system's own.
     pub(crate) fn runs(&self, first_ino: u32) -> Vec<(u64, u64)> {
         let mut runs = vec![(1, u64::from(first_ino))];
-        for number in self.within(first_ino..u32::MAX).iter().map(|inode| u64::from(self.of(*inode))) {
+        for number in self
+            .within(first_ino..u32::MAX)
+            .iter()
+            .map(|inode| u64::from(self.of(*inode)))
+        {
             match runs.last_mut() {
                 Some((_, behind)) if *behind == number => *behind += 1,
                 _ => runs.push((number, number + 1)),

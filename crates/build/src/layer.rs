@@ -10,7 +10,10 @@ pub(crate) struct Layer {
 
 impl Layer {
     pub(crate) fn new(source: Box<dyn Source>, prefix: &[u8]) -> Self {
-        Self { source, prefix: prefix.into() }
+        Self {
+            source,
+            prefix: prefix.into(),
+        }
     }
 
     /// Opens the contents of a file, given by the path in the volume at which the source put it.

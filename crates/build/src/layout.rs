@@ -96,7 +96,11 @@ impl Layout {
             return Place::Runs(&scattered.runs);
         }
         match self.starts.get(inode as usize) {
-            Some(&start) if start > 0 && blocks > 0 => Place::Run(Run { logical: 0, start, len: blocks }),
+            Some(&start) if start > 0 && blocks > 0 => Place::Run(Run {
+                logical: 0,
+                start,
+                len: blocks,
+            }),
             _ => Place::Nowhere,
         }
     }
@@ -114,13 +118,18 @@ impl Layout {
             Some(&(blocks, _)) => blocks,
             None => storage.file_blocks(tree, holes, inode, block_size),
         } + storage.value_blocks(tree, inode);
-        let map = self.scattered.get(&inode).map_or(0, |scattered| scattered.map_blocks);
+        let map = self
+            .scattered
+            .get(&inode)
+            .map_or(0, |scattered| scattered.map_blocks);
         contents + map + u64::from(self.xattr_blocks.contains_key(&inode))
     }
 
     /// The block of attributes of an inode.
     pub(crate) fn xattr_block(&self, inode: u32) -> Option<u64> {
-        self.xattr_blocks.get(&inode).map(|&at| self.shared_blocks[at].number)
+        self.xattr_blocks
+            .get(&inode)
+            .map(|&at| self.shared_blocks[at].number)
     }
 
     /// The part of an inode's map that is in the inode, and the blocks that hold the rest, if they
@@ -159,8 +168,18 @@ impl Free {
 
 impl Cursor {
     fn new(runs: impl Iterator<Item = (u64, u64)>) -> Self {
-        let runs = runs.map(|(start, len)| Free { start, len, taken: 0 }).collect();
-        Self { runs, at: 0, used: 0 }
+        let runs = runs
+            .map(|(start, len)| Free {
+                start,
+                len,
+                taken: 0,
+            })
+            .collect();
+        Self {
+            runs,
+            at: 0,
+            used: 0,
+        }
     }
 
     /// Takes one block.
@@ -237,7 +256,12 @@ impl Placer<'_> {
         let layout = self.measure(draft)?;
         let size = draft.superblock().block_size();
         let directories: u64 = layout.directories.values().map(|(blocks, _)| blocks).sum();
-        let files: u64 = self.order.inodes.iter().map(|&inode| self.file_blocks(inode, size)).sum();
+        let files: u64 = self
+            .order
+            .inodes
+            .iter()
+            .map(|&inode| self.file_blocks(inode, size))
+            .sum();
         Ok(directories + layout.shared_blocks.len() as u64 + files)
     }
 
@@ -255,7 +279,8 @@ impl Placer<'_> {
     }
 
     fn file_blocks(&self, inode: u32, block_size: u32) -> u64 {
-        self.storage.file_blocks(self.tree, self.holes, inode, block_size)
+        self.storage
+            .file_blocks(self.tree, self.holes, inode, block_size)
     }
 
     fn measure_directories(&self, draft: &Draft, layout: &mut Layout) -> Result<()> {
@@ -268,7 +293,9 @@ impl Placer<'_> {
             }
             let children = children(self.tree, directory, &layout.numbers);
             let packing = pack(&format, self.tree, self.order, directory, &children)?;
-            layout.directories.insert(inode, (packing.blocks(), packing.is_tree()));
+            layout
+                .directories
+                .insert(inode, (packing.blocks(), packing.is_tree()));
         }
         Ok(())
     }
@@ -280,13 +307,20 @@ impl Placer<'_> {
                 true => None,
                 false => self.storage.division(self.tree, inode),
             };
-            let Some(division) = division.filter(|division| division.needs_block()) else { continue };
+            let Some(division) = division.filter(|division| division.needs_block()) else {
+                continue;
+            };
             let key = self.storage.sharing_key(self.tree, inode);
             let known = shared.get(&key).copied();
-            let at = match known.filter(|&at: &usize| layout.shared_blocks[at].users < REFCOUNT_MAX) {
+            let at = match known.filter(|&at: &usize| layout.shared_blocks[at].users < REFCOUNT_MAX)
+            {
                 Some(at) => at,
                 None => {
-                    layout.shared_blocks.push(SharedBlock { number: 0, inode, users: 0 });
+                    layout.shared_blocks.push(SharedBlock {
+                        number: 0,
+                        inode,
+                        users: 0,
+                    });
                     for value in division.value_inodes() {
                         *layout.value_references.entry(value).or_default() += 1;
                     }
@@ -319,7 +353,11 @@ impl Placer<'_> {
                 needed += len;
                 for run in old.runs_in(inode, logical, logical + len) {
                     let free = take_free(draft, run.start, run.len).into_iter();
-                    let kept = |(start, len)| Run { logical: run.logical + (start - run.start), start, len };
+                    let kept = |(start, len)| Run {
+                        logical: run.logical + (start - run.start),
+                        start,
+                        len,
+                    };
                     runs.extend(free.map(kept));
                 }
             }
@@ -349,8 +387,13 @@ impl Placer<'_> {
         if !needs_map(sb, &joined) {
             return Ok(Vec::new());
         }
-        let needed = make_map(sb, layout.numbers.of(inode), &joined, &mut || Ok(0))?.blocks.len();
-        let free = old.map_blocks(inode).iter().filter(|&&block| !take_free(draft, block, 1).is_empty());
+        let needed = make_map(sb, layout.numbers.of(inode), &joined, &mut || Ok(0))?
+            .blocks
+            .len();
+        let free = old
+            .map_blocks(inode)
+            .iter()
+            .filter(|&&block| !take_free(draft, block, 1).is_empty());
         let kept: Vec<u64> = free.take(needed).copied().collect();
         layout.kept += kept.len() as u64;
         Ok(kept)
@@ -378,7 +421,12 @@ impl Placer<'_> {
         cursor: &mut Cursor,
         layout: &mut Layout,
     ) -> Result<bool> {
-        let others = |inode: &u32| matches!(self.tree.node(*inode).body, Body::Symlink(_) | Body::Value(_));
+        let others = |inode: &u32| {
+            matches!(
+                self.tree.node(*inode).body,
+                Body::Symlink(_) | Body::Value(_)
+            )
+        };
         let files = |inode: &u32| matches!(self.tree.node(*inode).body, Body::File { .. });
         for &inode in self.order.inodes.iter().filter(|inode| others(inode)) {
             if !self.take(inode, kept, draft, cursor, layout)? {
@@ -398,7 +446,12 @@ impl Placer<'_> {
     }
 
     /// The blocks that an inode needs: places in the file, and lengths.
-    fn pieces(&self, inode: u32, layout: &Layout, block_size: u32) -> impl Iterator<Item = (u64, u64)> {
+    fn pieces(
+        &self,
+        inode: u32,
+        layout: &Layout,
+        block_size: u32,
+    ) -> impl Iterator<Item = (u64, u64)> {
         let holes = self.holes.runs(inode);
         let blocks = match layout.directories.get(&inode) {
             Some(&(blocks, _)) => blocks,
@@ -420,7 +473,12 @@ impl Placer<'_> {
     ) -> Result<bool> {
         let size = draft.superblock().block_size();
         let map = kept.maps.remove(&inode).unwrap_or_default();
-        let mut kept = kept.runs.get(&inode).map_or(&[][..], |runs| runs).iter().peekable();
+        let mut kept = kept
+            .runs
+            .get(&inode)
+            .map_or(&[][..], |runs| runs)
+            .iter()
+            .peekable();
         let mut runs = Vec::new();
         for (logical, len) in self.pieces(inode, layout, size) {
             let (mut at, end) = (logical, logical + len);
@@ -448,14 +506,20 @@ impl Placer<'_> {
         cursor: &mut Cursor,
         layout: &mut Layout,
     ) -> Result<bool> {
-        let Some(first) = runs.first() else { return Ok(true) };
+        let Some(first) = runs.first() else {
+            return Ok(true);
+        };
         let simple = runs.len() == 1 && first.logical == 0;
         let needs_map = needs_map(sb, &runs);
         if simple && !needs_map {
             layout.starts[inode as usize] = first.start;
             return Ok(true);
         }
-        let mut scattered = Scattered { runs: runs.into(), root: None, map_blocks: 0 };
+        let mut scattered = Scattered {
+            runs: runs.into(),
+            root: None,
+            map_blocks: 0,
+        };
         if needs_map {
             let (mut full, mut kept) = (false, kept.into_iter());
             let mut take = || {
@@ -463,7 +527,8 @@ impl Placer<'_> {
                 full |= number.is_none();
                 Ok(number.unwrap_or_default())
             };
-            let Map { root, blocks } = make_map(sb, layout.numbers.of(inode), &scattered.runs, &mut take)?;
+            let Map { root, blocks } =
+                make_map(sb, layout.numbers.of(inode), &scattered.runs, &mut take)?;
             if full {
                 return Ok(false);
             }
@@ -478,15 +543,24 @@ impl Placer<'_> {
 
 /// Takes those of `len` blocks that are free.
 fn take_free(draft: &mut Draft, start: u64, len: u64) -> Vec<(u64, u64)> {
-    let free: Vec<_> = draft.free_runs_in(start..start.saturating_add(len)).collect();
-    free.iter().for_each(|(start, len)| draft.take(*start, *len));
+    let free: Vec<_> = draft
+        .free_runs_in(start..start.saturating_add(len))
+        .collect();
+    free.iter()
+        .for_each(|(start, len)| draft.take(*start, *len));
     free
 }
 
 /// Gives the blocks of extended attributes their places.
 fn place_xattrs(cursor: &mut Cursor, layout: &mut Layout) -> bool {
-    for block in layout.shared_blocks.iter_mut().filter(|block| block.number == 0) {
-        let Some(number) = cursor.take_one() else { return false };
+    for block in layout
+        .shared_blocks
+        .iter_mut()
+        .filter(|block| block.number == 0)
+    {
+        let Some(number) = cursor.take_one() else {
+            return false;
+        };
         block.number = number;
     }
     true
@@ -497,7 +571,14 @@ fn fill(range: Range<u64>, cursor: &mut Cursor, runs: &mut Vec<Run>) -> bool {
     let mut logical = range.start;
     range.is_empty()
         || cursor.take(range.end - range.start, |start, len| {
-            join(runs, Run { logical, start, len });
+            join(
+                runs,
+                Run {
+                    logical,
+                    start,
+                    len,
+                },
+            );
             logical += len;
         })
 }
@@ -505,7 +586,9 @@ fn fill(range: Range<u64>, cursor: &mut Cursor, runs: &mut Vec<Run>) -> bool {
 /// Appends a run, to the last one if it continues that.
 fn join(runs: &mut Vec<Run>, run: Run) {
     match runs.last_mut() {
-        Some(last) if last.logical + last.len == run.logical && last.start + last.len == run.start => {
+        Some(last)
+            if last.logical + last.len == run.logical && last.start + last.len == run.start =>
+        {
             last.len += run.len;
         }
         _ => runs.push(run),
@@ -515,15 +598,29 @@ fn join(runs: &mut Vec<Run>, run: Run) {
 /// Whether the map of a file with these runs needs blocks of its own.
 fn needs_map(sb: &Superblock, runs: &[Run]) -> bool {
     match sb.features().incompat.contains(Incompat::EXTENTS) {
-        true => runs.iter().map(|run| run.len.div_ceil(EXTENT_BLOCKS)).sum::<u64>() > ROOT_EXTENTS as u64,
-        false => runs.last().is_some_and(|run| run.logical + run.len > DIRECT_BLOCKS),
+        true => {
+            runs.iter()
+                .map(|run| run.len.div_ceil(EXTENT_BLOCKS))
+                .sum::<u64>()
+                > ROOT_EXTENTS as u64
+        }
+        false => runs
+            .last()
+            .is_some_and(|run| run.logical + run.len > DIRECT_BLOCKS),
     }
 }
 
 /// The map of a file with these runs.
-pub(crate) fn make_map(sb: &Superblock, ino: u32, runs: &[Run], take: &mut map::Take<'_>) -> Result<Map> {
+pub(crate) fn make_map(
+    sb: &Superblock,
+    ino: u32,
+    runs: &[Run],
+    take: &mut map::Take<'_>,
+) -> Result<Map> {
     let size = sb.block_size() as usize;
-    let seed = sb.metadata_seed().map(|seed| extern4_disk::checksum::inode_seed(seed, ino, 0));
+    let seed = sb
+        .metadata_seed()
+        .map(|seed| extern4_disk::checksum::inode_seed(seed, ino, 0));
     Ok(match sb.features().incompat.contains(Incompat::EXTENTS) {
         true => map::extents(runs, size, seed, take)?,
         false => map::block_list(runs, size, take)?,
@@ -543,16 +640,28 @@ pub(crate) fn pack(
     directory: u32,
     children: &[Child<'_>],
 ) -> Result<Packing> {
-    let refuse = |reason| Error::Member { path: shown(&tree.path(directory)), reason };
-    let flags = tree.node(tree.name(directory).inode).flags.unwrap_or_default();
+    let refuse = |reason| Error::Member {
+        path: shown(&tree.path(directory)),
+        reason,
+    };
+    let flags = tree
+        .node(tree.name(directory).inode)
+        .flags
+        .unwrap_or_default();
     let is_folded = flags.contains(InodeFlags::CASEFOLD);
     if is_folded && let Some((one, other)) = of_one_name(children) {
         let (one, other) = (String::from_utf8_lossy(one), String::from_utf8_lossy(other));
-        return Err(refuse(format!("'{one}' and '{other}' are one name where the case does not count (F)")));
+        return Err(refuse(format!(
+            "'{one}' and '{other}' are one name where the case does not count (F)"
+        )));
     }
     let packing = format.pack(children, is_folded);
-    let mut packing =
-        packing.ok_or_else(|| refuse(format!("{} names are too many for one directory", children.len())))?;
+    let mut packing = packing.ok_or_else(|| {
+        refuse(format!(
+            "{} names are too many for one directory",
+            children.len()
+        ))
+    })?;
     if tree.name(directory).inode == order.lost_found {
         packing.extend(format.lost_found_blocks());
     }
@@ -564,12 +673,18 @@ fn of_one_name<'a>(children: &[Child<'a>]) -> Option<(&'a [u8], &'a [u8])> {
     let mut folded = HashMap::new();
     children.iter().find_map(|child| {
         let key = casefold::fold(child.name).unwrap_or_else(|| child.name.to_vec());
-        folded.insert(key, child.name).map(|other| (other, child.name))
+        folded
+            .insert(key, child.name)
+            .map(|other| (other, child.name))
     })
 }
 
 /// The names in a directory.
-pub(crate) fn children<'a>(tree: &'a Tree, directory: u32, numbers: &InodeNumbers) -> Vec<Child<'a>> {
+pub(crate) fn children<'a>(
+    tree: &'a Tree,
+    directory: u32,
+    numbers: &InodeNumbers,
+) -> Vec<Child<'a>> {
     tree.children(directory)
         .map(|(_, name)| {
             let node = tree.node(name.inode);

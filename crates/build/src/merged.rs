@@ -30,7 +30,11 @@ pub struct MemberContents<'a> {
 
 impl Merged {
     pub(crate) fn new(tree: Tree, layers: Vec<Layer>, warnings: Vec<String>) -> Self {
-        Self { tree, layers, warnings }
+        Self {
+            tree,
+            layers,
+            warnings,
+        }
     }
 
     /// Messages for the user about things that are left out or altered.
@@ -45,7 +49,9 @@ impl Merged {
 
     /// Returns the names in a directory, in the order of their bytes; none for any other member.
     pub fn children(&self, directory: MemberId) -> impl Iterator<Item = (&[u8], MemberId)> {
-        self.tree.children(directory.0).map(|(id, name)| (&*name.text, MemberId(id)))
+        self.tree
+            .children(directory.0)
+            .map(|(id, name)| (&*name.text, MemberId(id)))
     }
 
     /// Returns the number of the file that the name is for. All names of one file have the same.
@@ -61,7 +67,8 @@ impl Merged {
 
     /// Returns the member as an entry, which is never a hard link.
     pub fn entry(&self, member: MemberId) -> Entry {
-        self.tree.entry(self.file_number(member), &self.tree.path(member.0))
+        self.tree
+            .entry(self.file_number(member), &self.tree.path(member.0))
     }
 
     /// Opens the contents of a regular file; `None` for any other member.
@@ -69,14 +76,27 @@ impl Merged {
     /// # Errors
     /// [`Error::Source`], also if the file has changed since it was scanned.
     pub fn open(&self, member: MemberId) -> Result<Option<MemberContents<'_>>> {
-        let Body::File { contents, source, name } = &self.tree.node(self.file_number(member)).body else {
+        let Body::File {
+            contents,
+            source,
+            name,
+        } = &self.tree.node(self.file_number(member)).body
+        else {
             return Ok(None);
         };
-        let (path, layer) = (self.tree.source_path(*name), &self.layers[usize::from(*source)]);
+        let (path, layer) = (
+            self.tree.source_path(*name),
+            &self.layers[usize::from(*source)],
+        );
         let opened = layer.open(&path, contents)?;
         let path_in_source = layer.path_in_source(&path).to_vec();
         opened.check_unchanged(&path_in_source)?;
-        Ok(Some(MemberContents { contents, opened, path, path_in_source }))
+        Ok(Some(MemberContents {
+            contents,
+            opened,
+            path,
+            path_in_source,
+        }))
     }
 }
 
@@ -99,7 +119,8 @@ impl MemberContents<'_> {
     /// # Errors
     /// [`Error::Member`] if the source cannot be read, or has changed since it was scanned.
     pub fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
-        read(&self.opened, self.contents, buf, offset).map_err(|error| Error::reading(&self.path, &error))?;
+        read(&self.opened, self.contents, buf, offset)
+            .map_err(|error| Error::reading(&self.path, &error))?;
         Ok(self.opened.check_unchanged(&self.path_in_source)?)
     }
 }

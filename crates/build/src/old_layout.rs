@@ -46,7 +46,11 @@ pub struct OldLayout {
 impl OldLayout {
     /// The layout of a volume with this superblock, without files yet.
     pub fn new(superblock: Superblock) -> Self {
-        Self { sb: superblock, names: HashMap::new(), inodes: HashMap::new() }
+        Self {
+            sb: superblock,
+            names: HashMap::new(),
+            inodes: HashMap::new(),
+        }
     }
 
     /// Adds a name: a path from the root without a slash in front, and the number of its inode.
@@ -82,15 +86,23 @@ impl OldLayout {
     /// Sets the numbers that both volumes need in common, unless they are given.
     pub(crate) fn set_sizes(&self, options: &mut Options) -> Result<()> {
         let geometry = self.sb.geometry();
-        let (old, new) = (geometry.block_size(), *options.block_size.get_or_insert(geometry.block_size()));
+        let (old, new) = (
+            geometry.block_size(),
+            *options.block_size.get_or_insert(geometry.block_size()),
+        );
         if old != new {
-            let reason = format!("blocks of {new} bytes: the stable layout is one of blocks of {old}");
+            let reason =
+                format!("blocks of {new} bytes: the stable layout is one of blocks of {old}");
             return Err(Error::Make(extern4_mkfs::Error::Options(reason)));
         }
         options.inode_size.get_or_insert(geometry.inode_size());
-        options.blocks_per_group.get_or_insert(geometry.blocks_per_group());
+        options
+            .blocks_per_group
+            .get_or_insert(geometry.blocks_per_group());
         if self.sb.features().incompat.contains(Incompat::CSUM_SEED) {
-            options.checksum_seed.get_or_insert(self.sb.raw().s_checksum_seed.get());
+            options
+                .checksum_seed
+                .get_or_insert(self.sb.raw().s_checksum_seed.get());
         }
         Ok(())
     }
@@ -130,7 +142,11 @@ impl OldLayout {
                 find(&path, name.inode);
             }
         }
-        Precedent { sb: self.sb, features, inodes }
+        Precedent {
+            sb: self.sb,
+            features,
+            inodes,
+        }
     }
 }
 
@@ -170,10 +186,17 @@ impl Precedent {
         let runs = self.old(inode).map_or(&[][..], |(_, old)| &old.runs);
         let behind = |run: &Run| run.logical.saturating_add(run.len);
         let first = runs.partition_point(|run| behind(run) <= start);
-        runs[first..].iter().take_while(move |run| run.logical < end).map(move |run| {
-            let (from, to) = (run.logical.max(start), behind(run).min(end));
-            Run { logical: from, start: run.start.saturating_add(from - run.logical), len: to - from }
-        })
+        runs[first..]
+            .iter()
+            .take_while(move |run| run.logical < end)
+            .map(move |run| {
+                let (from, to) = (run.logical.max(start), behind(run).min(end));
+                Run {
+                    logical: from,
+                    start: run.start.saturating_add(from - run.logical),
+                    len: to - from,
+                }
+            })
     }
 
     pub(crate) fn blocks_count(&self) -> u64 {
@@ -186,9 +209,12 @@ impl Precedent {
         let (geometry, both) = (self.sb.geometry(), self.common());
         let blocks = bytes / u64::from(geometry.block_size());
         let groups = blocks.div_ceil(geometry.blocks_per_group().into());
-        options.inodes.get_or_insert(groups * u64::from(geometry.inodes_per_group()));
+        options
+            .inodes
+            .get_or_insert(groups * u64::from(geometry.inodes_per_group()));
         if both.compat.contains(Compat::RESIZE_INODE) {
-            let table = u64::from(geometry.descriptor_blocks()) + u64::from(geometry.reserved_gdt_blocks());
+            let table =
+                u64::from(geometry.descriptor_blocks()) + u64::from(geometry.reserved_gdt_blocks());
             let groups = table * u64::from(geometry.descriptors_per_block());
             let limit = u64::from(geometry.first_data_block())
                 + groups.saturating_mul(geometry.blocks_per_group().into());
@@ -224,7 +250,11 @@ impl Precedent {
         let volume = Blocks::from(self.sb.geometry());
         let first = if self.sb.features().incompat.contains(Incompat::EXTENTS) {
             let at = Place::new(Structure::ExtentNode);
-            ExtentNode::decode(map, Expect::root(volume), at).ok()?.extents().next()?.physical
+            ExtentNode::decode(map, Expect::root(volume), at)
+                .ok()?
+                .extents()
+                .next()?
+                .physical
         } else {
             u32::from_le_bytes([map[0], map[1], map[2], map[3]]).into()
         };
@@ -235,8 +265,16 @@ impl Precedent {
     pub(crate) fn differences(&self, sb: &Superblock) -> Vec<String> {
         let (old, new) = (self.sb.geometry(), sb.geometry());
         let pairs = [
-            ("blocks of a group", old.blocks_per_group().into(), new.blocks_per_group().into()),
-            ("bytes of an inode", old.inode_size().into(), new.inode_size().into()),
+            (
+                "blocks of a group",
+                old.blocks_per_group().into(),
+                new.blocks_per_group().into(),
+            ),
+            (
+                "bytes of an inode",
+                old.inode_size().into(),
+                new.inode_size().into(),
+            ),
         ];
         let mut reasons: Vec<String> = pairs
             .into_iter()
@@ -246,13 +284,18 @@ impl Precedent {
         if new.blocks_count() < old.blocks_count() {
             let size = u64::from(new.block_size());
             let (new, old) = (new.blocks_count() * size, old.blocks_count() * size);
-            reasons.push(format!("the volume is smaller: {new} bytes, and {old} before"));
+            reasons.push(format!(
+                "the volume is smaller: {new} bytes, and {old} before"
+            ));
         }
         let features = self.changed_features(sb.features());
         if !features.is_empty() {
             reasons.push(format!("other features: {}", features.join(", ")));
         }
-        reasons.into_iter().map(|reason| format!("the layout is kept only in part: {reason}")).collect()
+        reasons
+            .into_iter()
+            .map(|reason| format!("the layout is kept only in part: {reason}"))
+            .collect()
     }
 
     /// The names of features that only one volume has, without those that come and go as a volume
@@ -260,12 +303,20 @@ impl Precedent {
     fn changed_features(&self, new: Features) -> Vec<String> {
         let of = |mut features: Features| -> Vec<Feature> {
             features.incompat.remove(Incompat::RECOVER);
-            features.ro_compat.remove(RoCompat::ORPHAN_PRESENT | RoCompat::LARGE_FILE);
+            features
+                .ro_compat
+                .remove(RoCompat::ORPHAN_PRESENT | RoCompat::LARGE_FILE);
             features.iter().collect()
         };
         let (old, new) = (of(self.sb.features()), of(new));
-        let lost = old.iter().filter(|feature| !new.contains(feature)).map(|lost| format!("^{lost}"));
-        let gained = new.iter().filter(|feature| !old.contains(feature)).map(Feature::to_string);
+        let lost = old
+            .iter()
+            .filter(|feature| !new.contains(feature))
+            .map(|lost| format!("^{lost}"));
+        let gained = new
+            .iter()
+            .filter(|feature| !old.contains(feature))
+            .map(Feature::to_string);
         lost.chain(gained).collect()
     }
 }

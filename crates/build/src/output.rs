@@ -35,9 +35,12 @@ impl Planned {
             return Err(output(path, io::ErrorKind::AlreadyExists.into()));
         }
         let file = NewFile::new(path).map_err(|error| output(path, error))?;
-        file.file().set_len(self.file_bytes()).map_err(|error| output(path, error))?;
+        file.file()
+            .set_len(self.file_bytes())
+            .map_err(|error| output(path, error))?;
         let written = self.write_parts(&file, directory_of(path), threads)?;
-        file.finish(path, replace).map_err(|error| output(path, error))?;
+        file.finish(path, replace)
+            .map_err(|error| output(path, error))?;
         Ok(written)
     }
 
@@ -51,12 +54,14 @@ impl Planned {
 
     /// The places of the hash tree, if there is to be one.
     fn hash_tree(&self) -> Option<Places> {
-        self.verity.then(|| Places::new(self.size_bytes(), self.sb.block_size()))
+        self.verity
+            .then(|| Places::new(self.size_bytes(), self.sb.block_size()))
     }
 
     /// Bytes of the volume and its hash tree.
     pub(crate) fn part_bytes(&self) -> u64 {
-        self.hash_tree().map_or(self.size_bytes(), |places| places.end())
+        self.hash_tree()
+            .map_or(self.size_bytes(), |places| places.end())
     }
 
     /// The disk around a volume with this UUID.
@@ -76,34 +81,56 @@ impl Planned {
         uuid: [u8; 16],
         threads: usize,
     ) -> Result<Option<Verity>> {
-        let make =
-            |places: &Places| Maker { device, places, uuid, threads, watch: self.watch.as_ref() }.make();
+        let make = |places: &Places| {
+            Maker {
+                device,
+                places,
+                uuid,
+                threads,
+                watch: self.watch.as_ref(),
+            }
+            .make()
+        };
         self.hash_tree().as_ref().map(make).transpose()
     }
 
     /// Writes the volume, its hash tree, and the partition table around both.
     fn write_parts(&self, new: &NewFile, directory: &Path, threads: usize) -> Result<Written> {
         let path = &new.open_path();
-        let mut options = FileOptions { write: true, ..FileOptions::default() };
+        let mut options = FileOptions {
+            write: true,
+            ..FileOptions::default()
+        };
         if self.partition {
             options.offset_bytes = NewDisk::PARTITION_START;
             options.len_bytes = Some(self.part_bytes());
         }
         let device = FileDevice::open_with(path, &options)?;
-        let target = Target { file: new.file(), directory, start: options.offset_bytes };
+        let target = Target {
+            file: new.file(),
+            directory,
+            start: options.offset_bytes,
+        };
         let uuid = self.write_contents(&device, Some(target), threads)?;
         let verity = self.write_hash_tree(&device, uuid, threads)?;
         drop(device);
         if self.partition {
-            let whole = FileOptions { write: true, ..FileOptions::default() };
-            self.disk(uuid).write(&FileDevice::open_with(path, &whole)?)?;
+            let whole = FileOptions {
+                write: true,
+                ..FileOptions::default()
+            };
+            self.disk(uuid)
+                .write(&FileDevice::open_with(path, &whole)?)?;
         }
         Ok(Written { uuid, verity })
     }
 }
 
 fn output(path: &Path, source: io::Error) -> Error {
-    Error::Output { path: path.to_owned(), source }
+    Error::Output {
+        path: path.to_owned(),
+        source,
+    }
 }
 
 /// A volume that is in its file.
@@ -133,8 +160,15 @@ impl NewFile {
     /// An error of the host.
     pub fn new(path: &Path) -> io::Result<Self> {
         let mode = Mode::from_raw_mode(0o666);
-        match rustix::fs::open(directory_of(path), OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC, mode) {
-            Ok(file) => Ok(Self { file: file.into(), name: None }),
+        match rustix::fs::open(
+            directory_of(path),
+            OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC,
+            mode,
+        ) {
+            Ok(file) => Ok(Self {
+                file: file.into(),
+                name: None,
+            }),
             Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::NOSYS | Errno::INVAL) => Self::named(path),
             Err(error) => Err(error.into()),
         }
@@ -143,8 +177,15 @@ impl NewFile {
     /// Makes a file with another name.
     fn named(path: &Path) -> io::Result<Self> {
         let name = partial(path);
-        let file = File::options().read(true).write(true).create_new(true).open(&name)?;
-        Ok(Self { file, name: Some(name) })
+        let file = File::options()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .open(&name)?;
+        Ok(Self {
+            file,
+            name: Some(name),
+        })
     }
 
     /// The open file.
@@ -169,7 +210,11 @@ impl NewFile {
         let name = match &self.name {
             Some(name) => name.clone(),
             None => {
-                let target = if replace { partial(path) } else { path.to_owned() };
+                let target = if replace {
+                    partial(path)
+                } else {
+                    path.to_owned()
+                };
                 let from = format!("/proc/self/fd/{}", self.file.as_fd().as_raw_fd());
                 rustix::fs::linkat(CWD, from, CWD, &target, AtFlags::SYMLINK_FOLLOW)?;
                 if !replace {
@@ -212,7 +257,9 @@ fn sync_directory(path: &Path) -> io::Result<()> {
 
 /// The directory of a file, for the calls that take no empty path.
 fn directory_of(path: &Path) -> &Path {
-    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
+    path.parent()
+        .filter(|parent| !parent.as_os_str().is_empty())
+        .unwrap_or(Path::new("."))
 }
 
 #[cfg(test)]
@@ -225,7 +272,9 @@ mod tests {
         let path = dir.path().join("out.img");
         let names = || {
             let names = std::fs::read_dir(dir.path()).expect("a directory");
-            names.map(|entry| entry.expect("a name").path()).collect::<Vec<_>>()
+            names
+                .map(|entry| entry.expect("a name").path())
+                .collect::<Vec<_>>()
         };
         // An error ends it.
         let file = NewFile::named(&path).expect("a file");
@@ -233,12 +282,21 @@ mod tests {
         drop(file);
         assert!(names().is_empty());
         // It gets its name, but replaces a file only where that is wanted.
-        NewFile::named(&path).expect("a file").finish(&path, false).expect("a name");
+        NewFile::named(&path)
+            .expect("a file")
+            .finish(&path, false)
+            .expect("a name");
         assert_eq!(names(), std::slice::from_ref(&path));
         let refused = NewFile::named(&path).expect("a file").finish(&path, false);
-        assert_eq!(refused.expect_err("a file is there").kind(), std::io::ErrorKind::AlreadyExists);
+        assert_eq!(
+            refused.expect_err("a file is there").kind(),
+            std::io::ErrorKind::AlreadyExists
+        );
         assert_eq!(names(), std::slice::from_ref(&path));
-        NewFile::named(&path).expect("a file").finish(&path, true).expect("a name");
+        NewFile::named(&path)
+            .expect("a file")
+            .finish(&path, true)
+            .expect("a name");
         assert_eq!(names(), [path]);
     }
 }

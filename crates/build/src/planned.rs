@@ -81,14 +81,27 @@ impl Planned {
         mut draft: Draft,
         layout: Layout,
     ) -> Result<Self> {
-        let Builder { options, tree, layers, mut warnings, watch, digest, .. } = builder;
+        let Builder {
+            options,
+            tree,
+            layers,
+            mut warnings,
+            watch,
+            digest,
+            ..
+        } = builder;
         warnings.extend(tree.xattrs.left_out_warnings());
         let first_ino = draft.first_free_inode();
         let sb = draft.superblock().clone();
-        let tables = (0..sb.geometry().group_count()).map_while(|group| draft.inode_table(group)).collect();
+        let tables = (0..sb.geometry().group_count())
+            .map_while(|group| draft.inode_table(group))
+            .collect();
         let own_inodes = draft.inodes();
-        let mut directories: Vec<u32> =
-            order.directories.iter().map(|&name| layout.numbers.of(tree.name(name).inode)).collect();
+        let mut directories: Vec<u32> = order
+            .directories
+            .iter()
+            .map(|&name| layout.numbers.of(tree.name(name).inode))
+            .collect();
         directories.sort_unstable();
         let size = u64::from(sb.block_size());
         for &inode in &order.inodes {
@@ -100,11 +113,16 @@ impl Planned {
             check_features(node, &sb).map_err(|reason| impossible(&tree, inode, reason))?;
             let blocks = layout.blocks_of(&tree, &holes, &storage, inode, sb.block_size());
             draft.charge(node.owner(), blocks * size);
-            let values = storage.division(&tree, inode).map_or(0, |division| division.value_inodes().count());
+            let values = storage
+                .division(&tree, inode)
+                .map_or(0, |division| division.value_inodes().count());
             (0..values).for_each(|_| draft.charge(node.owner(), 0));
         }
         let runs = layout.numbers.runs(first_ino);
-        let plan = draft.finish(&UsedInodes { runs: &runs, directories: &directories })?;
+        let plan = draft.finish(&UsedInodes {
+            runs: &runs,
+            directories: &directories,
+        })?;
         Ok(Self {
             tree,
             order,
@@ -177,7 +195,8 @@ impl Planned {
     }
 
     pub(crate) fn file_blocks(&self, inode: u32) -> u64 {
-        self.storage.file_blocks(&self.tree, &self.holes, inode, self.sb.block_size())
+        self.storage
+            .file_blocks(&self.tree, &self.holes, inode, self.sb.block_size())
     }
 
     /// The block of the inode table that an inode is in.
@@ -195,29 +214,43 @@ impl Planned {
 fn check_features(node: &Node, sb: &Superblock) -> Result<(), String> {
     let (flags, features) = (node.flags.unwrap_or_default(), sb.features());
     if flags.contains(InodeFlags::ENCRYPT) {
-        return Err("it is encrypted, and its key and policy stay with the volume that it is in".to_owned());
+        return Err(
+            "it is encrypted, and its key and policy stay with the volume that it is in".to_owned(),
+        );
     }
     if flags.contains(InodeFlags::VERITY) && !node.is_sealed {
         return Err(
-            "fs-verity protects it (V), and the build is to seal it again or to leave out flags".to_owned()
+            "fs-verity protects it (V), and the build is to seal it again or to leave out flags"
+                .to_owned(),
         );
     }
     if flags.contains(InodeFlags::CASEFOLD) && !features.incompat.contains(Incompat::CASEFOLD) {
-        return Err("its names are without regard to case (F), which needs the feature casefold".to_owned());
+        return Err(
+            "its names are without regard to case (F), which needs the feature casefold".to_owned(),
+        );
     }
-    let Some(project) = node.project.filter(|project| *project != 0) else { return Ok(()) };
+    let Some(project) = node.project.filter(|project| *project != 0) else {
+        return Ok(());
+    };
     if !features.ro_compat.contains(RoCompat::PROJECT) {
-        return Err(format!("it belongs to the project {project}, which needs the feature project"));
+        return Err(format!(
+            "it belongs to the project {project}, which needs the feature project"
+        ));
     }
     let mut raw = Inode::new(1, 0, 0, sb);
     raw.set_project(project);
     if raw.project() != project {
-        return Err(format!("it belongs to the project {project}, which needs larger inodes"));
+        return Err(format!(
+            "it belongs to the project {project}, which needs larger inodes"
+        ));
     }
     Ok(())
 }
 
 /// The error about a file that the volume cannot have.
 pub(crate) fn impossible(tree: &Tree, inode: u32, reason: String) -> Error {
-    Error::Member { path: shown(&tree.path(tree.some_name_of(inode))), reason }
+    Error::Member {
+        path: shown(&tree.path(tree.some_name_of(inode))),
+        reason,
+    }
 }

@@ -21,7 +21,12 @@ const LINKS_MAX: u32 = 65_000;
 
 impl Planned {
     /// Writes the record of an inode of the tree, and its contents if these are in it.
-    pub(crate) fn encode_inode(&self, inode: u32, inline: Option<&[u8]>, record: &mut [u8]) -> Result<()> {
+    pub(crate) fn encode_inode(
+        &self,
+        inode: u32,
+        inline: Option<&[u8]>,
+        record: &mut [u8],
+    ) -> Result<()> {
         let (sb, node) = (&self.sb, self.tree.node(inode));
         let ino = self.layout.numbers.of(inode);
         if let Body::Value(value) = &node.body {
@@ -45,10 +50,16 @@ impl Planned {
         raw.set_flags(raw.flags() | kept);
         raw.set_project(node.project.unwrap_or(0));
         raw.set_xattr_block(self.layout.xattr_block(inode));
-        let data = inline.map(|contents| data_attribute(contents.get(HEAD_SIZE..).unwrap_or_default()));
+        let data =
+            inline.map(|contents| data_attribute(contents.get(HEAD_SIZE..).unwrap_or_default()));
         if data.is_some() || !node.xattrs.is_empty() {
             let division = self.storage.division(&self.tree, inode);
-            self.tree.xattrs.encode_inside(node.xattrs, division, data, &mut record[raw.xattr_range()]);
+            self.tree.xattrs.encode_inside(
+                node.xattrs,
+                division,
+                data,
+                &mut record[raw.xattr_range()],
+            );
         }
         raw.encode(record, sb);
         Ok(())
@@ -65,7 +76,13 @@ impl Planned {
         let time = timestamp(node.mtime);
         raw.set_mtime(time);
         raw.set_crtime(time);
-        raw.set_ea_refcount(self.layout.value_references.get(&inode).copied().unwrap_or(0));
+        raw.set_ea_refcount(
+            self.layout
+                .value_references
+                .get(&inode)
+                .copied()
+                .unwrap_or(0),
+        );
         raw.set_ea_hash(hash);
         raw.set_uid(node.uid);
         raw.set_gid(node.gid);
@@ -96,13 +113,21 @@ impl Planned {
         if node.body.is_directory() && self.sb.features().ro_compat.contains(RoCompat::DIR_NLINK) {
             return Ok(1);
         }
-        Err(self.impossible(inode, format!("{links} links are more than the {LINKS_MAX} of an inode")))
+        Err(self.impossible(
+            inode,
+            format!("{links} links are more than the {LINKS_MAX} of an inode"),
+        ))
     }
 
     fn set_body(&self, raw: &mut Inode, inode: u32, node: &Node) -> Result<()> {
         match &node.body {
             Body::Directory { .. } => {
-                let (blocks, is_tree) = self.layout.directories.get(&inode).copied().unwrap_or((0, false));
+                let (blocks, is_tree) = self
+                    .layout
+                    .directories
+                    .get(&inode)
+                    .copied()
+                    .unwrap_or((0, false));
                 raw.set_size(blocks * u64::from(self.sb.block_size()));
                 if is_tree {
                     raw.set_flags(InodeFlags::INDEX);
@@ -112,12 +137,16 @@ impl Planned {
             Body::File { contents, .. } => {
                 let needs_large = contents.size > i32::MAX.unsigned_abs().into();
                 if needs_large && !self.sb.features().ro_compat.contains(RoCompat::LARGE_FILE) {
-                    return Err(self.impossible(inode, "its size needs the feature large_file".to_owned()));
+                    return Err(
+                        self.impossible(inode, "its size needs the feature large_file".to_owned())
+                    );
                 }
                 raw.set_size(contents.size);
                 if node.is_sealed {
                     if !self.sb.features().incompat.contains(Incompat::EXTENTS) {
-                        return Err(self.impossible(inode, "fs-verity needs the feature extent".to_owned()));
+                        return Err(
+                            self.impossible(inode, "fs-verity needs the feature extent".to_owned())
+                        );
                     }
                     raw.set_flags(InodeFlags::VERITY);
                 }
@@ -178,12 +207,16 @@ impl Planned {
 
     fn count_sectors(&self, raw: &mut Inode, inode: u32) -> Result<()> {
         let size = self.sb.block_size();
-        let blocks = self.layout.blocks_of(&self.tree, &self.holes, &self.storage, inode, size);
+        let blocks = self
+            .layout
+            .blocks_of(&self.tree, &self.holes, &self.storage, inode, size);
         if raw.set_sectors(blocks * u64::from(size / 512)) {
             return Ok(());
         }
-        Err(self
-            .impossible(inode, "it has more blocks than its inode can count without huge_file".to_owned()))
+        Err(self.impossible(
+            inode,
+            "it has more blocks than its inode can count without huge_file".to_owned(),
+        ))
     }
 
     fn impossible(&self, inode: u32, reason: String) -> Error {
@@ -192,5 +225,8 @@ impl Planned {
 }
 
 fn timestamp(time: Time) -> Timestamp {
-    Timestamp { seconds: time.secs, nanos: time.nanos }
+    Timestamp {
+        seconds: time.secs,
+        nanos: time.nanos,
+    }
 }

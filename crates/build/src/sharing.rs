@@ -36,21 +36,38 @@ pub(crate) struct Sharing<'a> {
 impl<'a> Sharing<'a> {
     /// Without a target, nothing is shared.
     pub(crate) fn new(target: Option<Target<'a>>) -> Self {
-        Self { target, devices: HashMap::new() }
+        Self {
+            target,
+            devices: HashMap::new(),
+        }
     }
 
     /// Lets the volume have `len` bytes of a file at `to`, if that is worthwhile. Returns how many
     /// it now has, from the first on: all whole units, or none.
-    pub(crate) fn share(&mut self, (file, device): (&File, u64), from: u64, to: u64, len: u64) -> u64 {
+    pub(crate) fn share(
+        &mut self,
+        (file, device): (&File, u64),
+        from: u64,
+        to: u64,
+        len: u64,
+    ) -> u64 {
         let Some(target) = self.target else { return 0 };
         let (to, len) = (target.start + to, len / UNIT * UNIT);
         if len < SHORTEST || !from.is_multiple_of(UNIT) || !to.is_multiple_of(UNIT) {
             return 0;
         }
-        if !*self.devices.entry(device).or_insert_with(|| can_share(file, target.directory)) {
+        if !*self
+            .devices
+            .entry(device)
+            .or_insert_with(|| can_share(file, target.directory))
+        {
             return 0;
         }
-        if copy(file, target.file, from, to, len) { len } else { 0 }
+        if copy(file, target.file, from, to, len) {
+            len
+        } else {
+            0
+        }
     }
 }
 
@@ -66,7 +83,8 @@ fn copy(from_file: &File, to_file: &File, mut from: u64, mut to: u64, len: u64) 
     let end = from + len;
     while from < end {
         let left = usize::try_from(end - from).unwrap_or(usize::MAX);
-        match rustix::fs::copy_file_range(from_file, Some(&mut from), to_file, Some(&mut to), left) {
+        match rustix::fs::copy_file_range(from_file, Some(&mut from), to_file, Some(&mut to), left)
+        {
             Ok(1..) => {}
             // The file has become shorter, or its blocks cannot be shared. It is read instead.
             Ok(0) | Err(_) => return false,

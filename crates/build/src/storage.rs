@@ -67,27 +67,51 @@ impl Storage {
         for &inode in &order.inodes {
             let node = tree.node(inode);
             let tail = match &node.body {
-                Body::File { contents, .. } if !node.is_sealed => usize::try_from(contents.size).ok(),
+                Body::File { contents, .. } if !node.is_sealed => {
+                    usize::try_from(contents.size).ok()
+                }
                 Body::Symlink(target) if !is_fast_symlink(target) => Some(target.len()),
                 _ => None,
             };
             let tail = tail.map(|size| size.saturating_sub(HEAD_SIZE));
             if let Some(tail) = tail.filter(|tail| size_with_data(*tail) <= room) {
-                self.inline.insert(inode, Inline { tail, directory: None });
+                self.inline.insert(
+                    inode,
+                    Inline {
+                        tail,
+                        directory: None,
+                    },
+                );
             }
         }
         let layout = Format::of(sb).layout();
         let has_blocks = |inode: u32| inode == 0 || inode == order.lost_found;
-        for &name in order.directories.iter().filter(|name| !has_blocks(tree.name(**name).inode)) {
+        for &name in order
+            .directories
+            .iter()
+            .filter(|name| !has_blocks(tree.name(**name).inode))
+        {
             let names = tree.children(name).map(|(_, child)| &*child.text);
             let tail = split(names.map(|name| layout.rec_len(name))).1;
             if size_with_data(tail) <= room {
-                self.inline.insert(tree.name(name).inode, Inline { tail, directory: Some(name) });
+                self.inline.insert(
+                    tree.name(name).inode,
+                    Inline {
+                        tail,
+                        directory: Some(name),
+                    },
+                );
             }
         }
     }
 
-    fn divide(&mut self, tree: &mut Tree, order: &mut Order, room: usize, sb: &Superblock) -> Result<()> {
+    fn divide(
+        &mut self,
+        tree: &mut Tree,
+        order: &mut Order,
+        room: usize,
+        sb: &Superblock,
+    ) -> Result<()> {
         let mut values: HashMap<Vec<u8>, u32> = HashMap::new();
         for at in 0..order.inodes.len() {
             let inode = order.inodes[at];
@@ -118,7 +142,10 @@ impl Storage {
     }
 
     fn room(&self, tree: &Tree, inode: u32) -> Room {
-        (tree.node(inode).xattrs, self.inline.get(&inode).map(|inline| inline.tail))
+        (
+            tree.node(inode).xattrs,
+            self.inline.get(&inode).map(|inline| inline.tail),
+        )
     }
 
     /// Whether the contents of an inode are in it.
@@ -140,7 +167,11 @@ impl Storage {
     pub(crate) fn value_blocks(&self, tree: &Tree, inode: u32) -> u64 {
         match self.value_blocks.is_empty() {
             true => 0,
-            false => self.value_blocks.get(&self.room(tree, inode)).copied().unwrap_or(0),
+            false => self
+                .value_blocks
+                .get(&self.room(tree, inode))
+                .copied()
+                .unwrap_or(0),
         }
     }
 
@@ -151,7 +182,13 @@ impl Storage {
 
     /// Returns how many blocks the contents of a file, of a long symbolic link or of a value take.
     /// The blocks of its map are not counted.
-    pub(crate) fn file_blocks(&self, tree: &Tree, holes: &Holes, inode: u32, block_size: u32) -> u64 {
+    pub(crate) fn file_blocks(
+        &self,
+        tree: &Tree,
+        holes: &Holes,
+        inode: u32,
+        block_size: u32,
+    ) -> u64 {
         let blocks_of = |size: u64| size.div_ceil(block_size.into());
         match &tree.node(inode).body {
             Body::File { .. } | Body::Symlink(_) if self.is_inline(inode) => 0,
@@ -174,7 +211,12 @@ fn size_with_data(tail: usize) -> usize {
 
 /// The attribute that holds contents of an inode.
 pub(crate) fn data_attribute(value: &[u8]) -> Attr<'_> {
-    Attr { index: XATTR.0, name: XATTR.1, value: Value::Here(value), hash: 0 }
+    Attr {
+        index: XATTR.0,
+        name: XATTR.1,
+        value: Value::Here(value),
+        hash: 0,
+    }
 }
 
 /// Divides records of these lengths between `i_block` and the attribute: how many are in the first,
@@ -208,16 +250,31 @@ pub(crate) fn inline_directory(children: &[Child<'_>], parent: u32, layout: &Lay
 
 /// Writes records that fill `space`.
 fn chain(children: &[Child<'_>], space: &mut [u8], layout: &Layout) {
-    let unused =
-        DirEntry { ino: 0, kind: extern4_disk::dirent::FileType::Unknown, name: b"", offset: 0, hash: None };
+    let unused = DirEntry {
+        ino: 0,
+        kind: extern4_disk::dirent::FileType::Unknown,
+        name: b"",
+        offset: 0,
+        hash: None,
+    };
     if children.is_empty() {
         unused.encode(space, layout);
     }
     let mut at = 0;
     for (index, child) in children.iter().enumerate() {
         let is_last = index + 1 == children.len();
-        let len = if is_last { space.len() - at } else { layout.rec_len(child.name) };
-        let entry = DirEntry { ino: child.ino, kind: child.kind, name: child.name, offset: 0, hash: None };
+        let len = if is_last {
+            space.len() - at
+        } else {
+            layout.rec_len(child.name)
+        };
+        let entry = DirEntry {
+            ino: child.ino,
+            kind: child.kind,
+            name: child.name,
+            offset: 0,
+            hash: None,
+        };
         entry.encode(&mut space[at..at + len], layout);
         at += len;
     }

@@ -17,7 +17,9 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use extern4_block::partition::NewDisk;
-use extern4_block::{BlockDevice, Error as BlockError, Op, Result as BlockResult, check_range, read_each_at};
+use extern4_block::{
+    BlockDevice, Error as BlockError, Op, Result as BlockResult, check_range, read_each_at,
+};
 use extern4_mkfs::map::Run;
 use extern4_tree::Opened;
 
@@ -39,16 +41,32 @@ impl Planned {
     ///
     /// # Errors
     /// [`Error::Output`] if the stream fails; and each error of [`write`](Self::write).
-    pub fn write_stream(&self, out: &mut dyn Write, name: &Path, threads: usize) -> Result<Written> {
+    pub fn write_stream(
+        &self,
+        out: &mut dyn Write,
+        name: &Path,
+        threads: usize,
+    ) -> Result<Written> {
         let whole = Whole::new(self);
-        let volume = View { whole: &whole, start: whole.start, size: self.part_bytes() };
+        let volume = View {
+            whole: &whole,
+            start: whole.start,
+            size: self.part_bytes(),
+        };
         let uuid = self.write_contents(&volume, None, threads)?;
         let verity = self.write_hash_tree(&volume, uuid, threads)?;
-        let all = View { whole: &whole, start: 0, size: self.file_bytes() };
+        let all = View {
+            whole: &whole,
+            start: 0,
+            size: self.file_bytes(),
+        };
         if self.partition {
             self.disk(uuid).write(&all)?;
         }
-        let failed = |source| Error::Output { path: name.to_owned(), source };
+        let failed = |source| Error::Output {
+            path: name.to_owned(),
+            source,
+        };
         let mut piece = vec![0; PIECE_BYTES as usize];
         let mut at = 0;
         while at < all.size {
@@ -96,17 +114,28 @@ enum Part<'a> {
 
 impl<'a> Whole<'a> {
     fn new(planned: &'a Planned) -> Self {
-        let start = if planned.partition { NewDisk::PARTITION_START } else { 0 };
+        let start = if planned.partition {
+            NewDisk::PARTITION_START
+        } else {
+            0
+        };
         let size = u64::from(planned.sb.block_size());
         let mut data = Vec::new();
         for &inode in &planned.order.inodes {
-            let Body::File { contents, .. } = &planned.tree.node(inode).body else { continue };
+            let Body::File { contents, .. } = &planned.tree.node(inode).body else {
+                continue;
+            };
             // Metadata of fs-verity is behind the contents.
             let blocks = contents.size.div_ceil(size);
             let mut add = |run: &Run| {
                 let len = run.len.min(blocks.saturating_sub(run.logical));
                 let from = start + run.start * size;
-                data.push(Data { inode, start: from, end: from + len * size, offset: run.logical * size });
+                data.push(Data {
+                    inode,
+                    start: from,
+                    end: from + len * size,
+                    offset: run.logical * size,
+                });
             };
             match planned.layout.place(inode, planned.file_blocks(inode)) {
                 Place::Run(run) => add(&run),
@@ -116,7 +145,13 @@ impl<'a> Whole<'a> {
         }
         data.retain(|data| data.start < data.end);
         data.sort_unstable_by_key(|data| data.start);
-        Self { planned, start, data, sectors: Mutex::default(), opened: Mutex::default() }
+        Self {
+            planned,
+            start,
+            data,
+            sectors: Mutex::default(),
+            opened: Mutex::default(),
+        }
     }
 
     fn sectors(&self) -> MutexGuard<'_, BTreeMap<u64, Box<[u8; SECTOR as usize]>>> {
@@ -162,10 +197,18 @@ impl<'a> Whole<'a> {
 
     fn read_data(&self, data: &Data, buf: &mut [u8], at: u64) -> Result<()> {
         let planned = self.planned;
-        let Body::File { contents, source, name } = &planned.tree.node(data.inode).body else {
+        let Body::File {
+            contents,
+            source,
+            name,
+        } = &planned.tree.node(data.inode).body
+        else {
             return Ok(());
         };
-        let (path, layer) = (planned.tree.source_path(*name), &planned.layers[usize::from(*source)]);
+        let (path, layer) = (
+            planned.tree.source_path(*name),
+            &planned.layers[usize::from(*source)],
+        );
         let mut last = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
         let opened = match last.take() {
             Some((inode, opened)) if inode == data.inode => opened,
@@ -205,7 +248,9 @@ impl<'a> Whole<'a> {
             let bytes = &buf[(at - offset) as usize..(to - offset) as usize];
             let place = (at % SECTOR) as usize;
             if bytes.iter().any(|byte| *byte != 0) {
-                let sector = sectors.entry(number).or_insert_with(|| Box::new([0; SECTOR as usize]));
+                let sector = sectors
+                    .entry(number)
+                    .or_insert_with(|| Box::new([0; SECTOR as usize]));
                 sector[place..place + bytes.len()].copy_from_slice(bytes);
             } else if bytes.len() as u64 == SECTOR {
                 sectors.remove(&number);
@@ -226,7 +271,10 @@ struct View<'a> {
 
 impl fmt::Debug for View<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("View").field("start", &self.start).field("size", &self.size).finish_non_exhaustive()
+        f.debug_struct("View")
+            .field("start", &self.start)
+            .field("size", &self.size)
+            .finish_non_exhaustive()
     }
 }
 
@@ -248,7 +296,12 @@ impl BlockDevice for View<'_> {
         check_range(Op::Read, offset, len, self.size)?;
         self.whole.read(buf, self.start + offset).map_err(|error| {
             let source = Arc::new(io::Error::other(error));
-            BlockError::Io { op: Op::Read, offset, len, source }
+            BlockError::Io {
+                op: Op::Read,
+                offset,
+                len,
+                source,
+            }
         })
     }
 

@@ -63,7 +63,11 @@ pub(crate) struct Node {
 impl Node {
     /// Whom it is charged to.
     pub(crate) fn owner(&self) -> Owner {
-        Owner { uid: self.uid, gid: self.gid, project: self.project.unwrap_or(0) }
+        Owner {
+            uid: self.uid,
+            gid: self.gid,
+            project: self.project.unwrap_or(0),
+        }
     }
 }
 
@@ -147,7 +151,13 @@ impl Tree {
             flags: None,
             project: None,
         };
-        let name = Name { text: Box::default(), parent: 0, inode: 0, next: NONE, is_removed: false };
+        let name = Name {
+            text: Box::default(),
+            parent: 0,
+            inode: 0,
+            next: NONE,
+            is_removed: false,
+        };
         Self {
             names: vec![name],
             nodes: vec![root],
@@ -178,11 +188,24 @@ impl Tree {
     /// The contents of a regular file, the source that has them, and the path under which it gave
     /// them.
     pub(crate) fn file(&mut self, path: &[u8]) -> Result<Option<(Contents, u16, Vec<u8>)>> {
-        let Some((parent, text)) = split(path) else { return Ok(None) };
-        let Some(parent) = self.directory(parent, false, path)? else { return Ok(None) };
-        let Some(found) = self.find(parent, text) else { return Ok(None) };
+        let Some((parent, text)) = split(path) else {
+            return Ok(None);
+        };
+        let Some(parent) = self.directory(parent, false, path)? else {
+            return Ok(None);
+        };
+        let Some(found) = self.find(parent, text) else {
+            return Ok(None);
+        };
         let node = self.node(self.names[found as usize].inode);
-        let Body::File { contents, source, name } = &node.body else { return Ok(None) };
+        let Body::File {
+            contents,
+            source,
+            name,
+        } = &node.body
+        else {
+            return Ok(None);
+        };
         let (contents, source, name) = (contents.clone(), *source, *name);
         let detour = self.detours.iter().find(|(detour, _)| *detour == name);
         let given = detour.map_or_else(|| self.path(name), |(_, path)| path.to_vec());
@@ -232,9 +255,17 @@ impl Tree {
     fn link(&mut self, parent: u32, text: &[u8], inode: u32) -> u32 {
         let at = self.names.len() as u32;
         let directory = self.names[parent as usize].inode;
-        let Body::Directory { first } = &mut self.nodes[directory as usize].body else { return NONE };
+        let Body::Directory { first } = &mut self.nodes[directory as usize].body else {
+            return NONE;
+        };
         let next = mem::replace(first, at);
-        self.names.push(Name { text: text.into(), parent, inode, next, is_removed: false });
+        self.names.push(Name {
+            text: text.into(),
+            parent,
+            inode,
+            next,
+            is_removed: false,
+        });
         let (names, hasher) = (&self.names, &self.hasher);
         let hash = |at: &u32| {
             let name = &names[*at as usize];
@@ -249,7 +280,12 @@ impl Tree {
         let mut left = vec![name];
         while let Some(at) = left.pop() {
             left.extend(self.children(at).map(|(child, _)| child));
-            let Name { text, parent, inode, .. } = &self.names[at as usize];
+            let Name {
+                text,
+                parent,
+                inode,
+                ..
+            } = &self.names[at as usize];
             let hash = self.hasher.hash_one((*parent, &**text));
             let inode = *inode;
             if let Ok(found) = self.index.find_entry(hash, |other| *other == at) {
@@ -263,7 +299,10 @@ impl Tree {
     /// The directory that a path names, which may lead through symbolic links of the tree.
     /// Directories that are not there are made if `make` says so; without it, they are `None`.
     fn directory(&mut self, path: &[u8], make: bool, member: &[u8]) -> Result<Option<u32>> {
-        let refuse = |reason: &str| Error::Refused { path: shown(member), reason: reason.to_owned() };
+        let refuse = |reason: &str| Error::Refused {
+            path: shown(member),
+            reason: reason.to_owned(),
+        };
         let mut left: Vec<Vec<u8>> = components(path).rev().map(<[u8]>::to_vec).collect();
         let (mut at, mut links) = (0, 0);
         while let Some(part) = left.pop() {
@@ -324,7 +363,9 @@ impl Tree {
     /// Adds an inode for the value of an extended attribute of `owner`. Gives the inode in the
     /// tree.
     pub(crate) fn add_value(&mut self, value: &[u8], owner: u32) -> u32 {
-        let Node { uid, gid, mtime, .. } = self.nodes[owner as usize];
+        let Node {
+            uid, gid, mtime, ..
+        } = self.nodes[owner as usize];
         self.add_node(Node {
             mode: 0o600,
             uid,
@@ -344,7 +385,9 @@ impl Tree {
     /// Takes the inodes of values away.
     pub(crate) fn remove_values(&mut self, order: &mut Order) {
         let is_value = |node: &Node| matches!(node.body, Body::Value(_));
-        order.inodes.retain(|inode| !is_value(&self.nodes[*inode as usize]));
+        order
+            .inodes
+            .retain(|inode| !is_value(&self.nodes[*inode as usize]));
         self.nodes.retain(|node| !is_value(node));
     }
 
@@ -356,9 +399,13 @@ impl Tree {
     /// Takes an entry of a source, and puts it over what the tree has.
     pub(crate) fn insert(&mut self, entry: Entry, source: u16) -> Result<()> {
         let given = entry.path.clone();
-        let Some((parent, text)) = split(&given) else { return self.set_root(entry) };
+        let Some((parent, text)) = split(&given) else {
+            return self.set_root(entry);
+        };
         check_name(text, &given)?;
-        let Some(parent) = self.directory(parent, true, &given)? else { return Ok(()) };
+        let Some(parent) = self.directory(parent, true, &given)? else {
+            return Ok(());
+        };
         let old = self.find(parent, text);
         if let Kind::HardLink(target) = &entry.kind {
             return self.insert_link(parent, text, old, target, &given);
@@ -383,11 +430,18 @@ impl Tree {
             && (target.is_empty() || target.contains(&0))
         {
             let reason = "the target of the symbolic link is empty or has a NUL in it".to_owned();
-            return Err(Error::Refused { path: shown(&given), reason });
+            return Err(Error::Refused {
+                path: shown(&given),
+                reason,
+            });
         }
         let body = match entry.kind.clone() {
             Kind::Directory => Body::Directory { first: NONE },
-            Kind::File(contents) => Body::File { contents, source, name: self.names.len() as u32 },
+            Kind::File(contents) => Body::File {
+                contents,
+                source,
+                name: self.names.len() as u32,
+            },
             Kind::Symlink(target) => Body::Symlink(target.into()),
             Kind::CharDevice { major, minor } => Body::CharDevice { major, minor },
             Kind::BlockDevice { major, minor } => Body::BlockDevice { major, minor },
@@ -424,9 +478,14 @@ impl Tree {
 
     /// The target of a symbolic link that leads to a directory of the tree.
     fn link_to_directory(&mut self, inode: u32, path: &[u8]) -> Option<Box<[u8]>> {
-        let Body::Symlink(target) = &self.nodes[inode as usize].body else { return None };
+        let Body::Symlink(target) = &self.nodes[inode as usize].body else {
+            return None;
+        };
         let target = target.clone();
-        self.directory(path, false, path).ok().flatten().map(|_| target)
+        self.directory(path, false, path)
+            .ok()
+            .flatten()
+            .map(|_| target)
     }
 
     fn insert_link(
@@ -437,9 +496,14 @@ impl Tree {
         target: &[u8],
         given: &[u8],
     ) -> Result<()> {
-        let missing = || Error::NoTarget { path: shown(given), target: shown(target) };
+        let missing = || Error::NoTarget {
+            path: shown(given),
+            target: shown(target),
+        };
         let (directory, last) = split(target).ok_or_else(missing)?;
-        let directory = self.directory(directory, false, given)?.ok_or_else(missing)?;
+        let directory = self
+            .directory(directory, false, given)?
+            .ok_or_else(missing)?;
         let found = self.find(directory, last).ok_or_else(missing)?;
         if old == Some(found) {
             return Ok(());
@@ -447,7 +511,10 @@ impl Tree {
         let inode = self.names[found as usize].inode;
         if self.nodes[inode as usize].body.is_directory() {
             let reason = format!("a hard link to the directory '{}'", shown(target));
-            return Err(Error::Refused { path: shown(given), reason });
+            return Err(Error::Refused {
+                path: shown(given),
+                reason,
+            });
         }
         self.nodes[inode as usize].links += 1;
         if let Some(old) = old {
@@ -468,8 +535,14 @@ impl Tree {
     }
 
     fn set_facts(&mut self, inode: u32, entry: &Entry) -> Result<()> {
-        let refused = |reason| Error::Refused { path: shown(&entry.path), reason };
-        let (xattrs, mode) = self.xattrs.intern(&entry.xattrs, entry.mode).map_err(refused)?;
+        let refused = |reason| Error::Refused {
+            path: shown(&entry.path),
+            reason,
+        };
+        let (xattrs, mode) = self
+            .xattrs
+            .intern(&entry.xattrs, entry.mode)
+            .map_err(refused)?;
         let node = &mut self.nodes[inode as usize];
         (node.mode, node.uid, node.gid) = (mode, entry.uid, entry.gid);
         (node.mtime, node.xattrs, node.is_implied) = (entry.mtime, xattrs, false);
@@ -499,7 +572,9 @@ impl Tree {
         let kind = old.as_ref().map(|entry| entry.kind.clone());
         match (change(old)?, inode) {
             (None, _) => Ok(()),
-            (Some(entry), Some(inode)) if Some(&entry.kind) == kind.as_ref() => self.set_facts(inode, &entry),
+            (Some(entry), Some(inode)) if Some(&entry.kind) == kind.as_ref() => {
+                self.set_facts(inode, &entry)
+            }
             (Some(entry), _) => self.insert(entry, source),
         }
     }
@@ -531,7 +606,9 @@ impl Tree {
 
     /// Takes a path away: a whiteout.
     pub(crate) fn remove(&mut self, path: &[u8]) -> Result<()> {
-        let Some((parent, text)) = split(path) else { return self.clear(path) };
+        let Some((parent, text)) = split(path) else {
+            return self.clear(path);
+        };
         if let Some(parent) = self.directory(parent, false, path)?
             && let Some(found) = self.find(parent, text)
         {
@@ -562,7 +639,11 @@ impl Tree {
             for name in names {
                 let Name { text, inode, .. } = &self.names[name as usize];
                 let is_directory = self.node(*inode).body.is_directory();
-                let below = if path.is_empty() { text.to_vec() } else { [&path, &b"/"[..], text].concat() };
+                let below = if path.is_empty() {
+                    text.to_vec()
+                } else {
+                    [&path, &b"/"[..], text].concat()
+                };
                 if filter.leaves_out(&below, is_directory) {
                     self.unlink(name);
                 } else if is_directory {
@@ -580,7 +661,9 @@ impl Tree {
             return any;
         }
         for at in 0..self.names.len() {
-            let Name { inode, is_removed, .. } = self.names[at];
+            let Name {
+                inode, is_removed, ..
+            } = self.names[at];
             if is_removed || !matches!(self.node(inode).body, Body::File { .. }) {
                 continue;
             }
@@ -601,10 +684,18 @@ impl Tree {
                 let inode = self.names[made as usize].inode;
                 self.nodes[inode as usize].mode = LOST_FOUND_MODE;
             }
-            Some(found) if self.node(self.names[found as usize].inode).body.is_directory() => {}
+            Some(found)
+                if self
+                    .node(self.names[found as usize].inode)
+                    .body
+                    .is_directory() => {}
             Some(_) => {
-                let reason = "a volume needs it as a directory, for the files that e2fsck finds".to_owned();
-                return Err(Error::Refused { path: shown(LOST_FOUND), reason });
+                let reason =
+                    "a volume needs it as a directory, for the files that e2fsck finds".to_owned();
+                return Err(Error::Refused {
+                    path: shown(LOST_FOUND),
+                    reason,
+                });
             }
         }
         Ok(())
@@ -628,16 +719,26 @@ impl Tree {
                 b"" => name.text.to_vec(),
                 path => [path, b"/", &name.text].concat(),
             };
-            left.extend(self.children(directory).map(|(_, name)| (name.inode, below(name))));
+            left.extend(
+                self.children(directory)
+                    .map(|(_, name)| (name.inode, below(name))),
+            );
             for (inode, path) in left.drain(..) {
                 if std::mem::replace(&mut is_labelled[inode as usize], true) {
                     continue;
                 }
                 let mut entry = self.entry(inode, &path);
                 label(&mut entry);
-                let refused = |reason| Error::Refused { path: shown(&path), reason };
+                let refused = |reason| Error::Refused {
+                    path: shown(&path),
+                    reason,
+                };
                 let node = &mut self.nodes[inode as usize];
-                node.xattrs = self.xattrs.intern(&entry.xattrs, node.mode).map_err(refused)?.0;
+                node.xattrs = self
+                    .xattrs
+                    .intern(&entry.xattrs, node.mode)
+                    .map_err(refused)?
+                    .0;
             }
         }
         Ok(())
@@ -647,9 +748,15 @@ impl Tree {
     /// directory's files together. Counts the links of directories.
     pub(crate) fn sort(&mut self) -> Order {
         self.detours.sort_unstable_by_key(|(name, _)| *name);
-        let lost_found = self.find(0, LOST_FOUND).map_or(0, |name| self.names[name as usize].inode);
+        let lost_found = self
+            .find(0, LOST_FOUND)
+            .map_or(0, |name| self.names[name as usize].inode);
         self.index = HashTable::new();
-        let mut order = Order { inodes: vec![0], directories: vec![0], lost_found };
+        let mut order = Order {
+            inodes: vec![0],
+            directories: vec![0],
+            lost_found,
+        };
         self.nodes[0].place = 0;
         let mut left = vec![0_u32];
         while let Some(directory) = left.pop() {
@@ -677,13 +784,18 @@ impl Tree {
     /// Sorts the names of a directory; gives them.
     fn sort_names(&mut self, directory: u32) -> Vec<u32> {
         let mut children: Vec<u32> = self.children(directory).map(|(name, _)| name).collect();
-        children.sort_unstable_by(|a, b| self.names[*a as usize].text.cmp(&self.names[*b as usize].text));
+        children.sort_unstable_by(|a, b| {
+            self.names[*a as usize]
+                .text
+                .cmp(&self.names[*b as usize].text)
+        });
         let mut next = NONE;
         for &child in children.iter().rev() {
             self.names[child as usize].next = next;
             next = child;
         }
-        if let Body::Directory { first } = &mut self.nodes[self.names[directory as usize].inode as usize].body
+        if let Body::Directory { first } =
+            &mut self.nodes[self.names[directory as usize].inode as usize].body
         {
             *first = next;
         }
@@ -724,7 +836,8 @@ pub(crate) struct Order {
 }
 
 fn components(path: &[u8]) -> impl DoubleEndedIterator<Item = &[u8]> {
-    path.split(|byte| *byte == b'/').filter(|part| !part.is_empty())
+    path.split(|byte| *byte == b'/')
+        .filter(|part| !part.is_empty())
 }
 
 /// The directory's path and the last component; `None` for the root.
@@ -741,9 +854,16 @@ fn split(path: &[u8]) -> Option<(&[u8], &[u8])> {
 fn check_name(text: &[u8], member: &[u8]) -> Result<()> {
     let reason = match text {
         b"" | b"." | b".." => "the last part of its path is not a name".to_owned(),
-        _ if text.len() > NAME_MAX => format!("the name has {} bytes, more than {NAME_MAX}", text.len()),
-        _ if text.contains(&0) || text.contains(&b'/') => "the name has a NUL or a slash in it".to_owned(),
+        _ if text.len() > NAME_MAX => {
+            format!("the name has {} bytes, more than {NAME_MAX}", text.len())
+        }
+        _ if text.contains(&0) || text.contains(&b'/') => {
+            "the name has a NUL or a slash in it".to_owned()
+        }
         _ => return Ok(()),
     };
-    Err(Error::Refused { path: shown(member), reason })
+    Err(Error::Refused {
+        path: shown(member),
+        reason,
+    })
 }

@@ -60,18 +60,29 @@ impl Places {
     pub(crate) fn new(bytes: u64, block_size: u32) -> Self {
         let block_size = u64::from(block_size).min(LARGEST_DATA_BLOCK);
         let hash_offset = bytes.next_multiple_of(HASH_BLOCK);
-        let mut levels = vec![Level { start: 0, blocks: bytes / block_size, block_size }];
+        let mut levels = vec![Level {
+            start: 0,
+            blocks: bytes / block_size,
+            block_size,
+        }];
         let mut blocks = bytes / block_size;
         while blocks > 1 {
             blocks = blocks.div_ceil(PER_BLOCK);
-            levels.push(Level { start: 0, blocks, block_size: HASH_BLOCK });
+            levels.push(Level {
+                start: 0,
+                blocks,
+                block_size: HASH_BLOCK,
+            });
         }
         let mut start = hash_offset + HASH_BLOCK;
         for level in levels.iter_mut().skip(1).rev() {
             level.start = start;
             start += level.blocks * HASH_BLOCK;
         }
-        Self { hash_offset, levels }
+        Self {
+            hash_offset,
+            levels,
+        }
     }
 
     /// Where the tree ends.
@@ -106,9 +117,13 @@ impl Maker<'_> {
             root_hash = salted.chain_update(&block).finalize().into();
         }
         self.device.flush()?;
-        self.device.write_at(&self.superblock(&salt), self.places.hash_offset)?;
+        self.device
+            .write_at(&self.superblock(&salt), self.places.hash_offset)?;
         self.device.flush()?;
-        Ok(Verity { root_hash, hash_offset: self.places.hash_offset })
+        Ok(Verity {
+            root_hash,
+            hash_offset: self.places.hash_offset,
+        })
     }
 
     /// Writes the digests of a level's blocks to `to`.
@@ -131,7 +146,10 @@ impl Maker<'_> {
                 if let Err(error) = hashed {
                     // No thread goes on.
                     next.store(level.blocks, Ordering::Relaxed);
-                    failed.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+                    failed
+                        .lock()
+                        .unwrap_or_else(PoisonError::into_inner)
+                        .get_or_insert(error);
                     return;
                 }
             }
@@ -142,12 +160,17 @@ impl Maker<'_> {
             }
             work();
         });
-        failed.into_inner().unwrap_or_else(PoisonError::into_inner).map_or(Ok(()), Err)
+        failed
+            .into_inner()
+            .unwrap_or_else(PoisonError::into_inner)
+            .map_or(Ok(()), Err)
     }
 
     fn tell(&self, bytes: u64, total: u64) -> Result<()> {
         match self.watch {
-            Some(watch) if watch(Progress::Hashing { bytes, total }).is_break() => Err(Error::Interrupted),
+            Some(watch) if watch(Progress::Hashing { bytes, total }).is_break() => {
+                Err(Error::Interrupted)
+            }
             _ => Ok(()),
         }
     }
@@ -155,7 +178,8 @@ impl Maker<'_> {
     fn superblock(&self, salt: &[u8; DIGEST]) -> Vec<u8> {
         let volume = self.places.levels[0];
         let mut superblock = vec![0; 512];
-        let mut put = |at: usize, bytes: &[u8]| superblock[at..at + bytes.len()].copy_from_slice(bytes);
+        let mut put =
+            |at: usize, bytes: &[u8]| superblock[at..at + bytes.len()].copy_from_slice(bytes);
         put(0, b"verity\0\0");
         put(8, &VERSION.to_le_bytes());
         put(12, &HASH_TYPE.to_le_bytes());
@@ -186,14 +210,23 @@ impl<'a> Worker<'a> {
     fn new(device: &'a dyn BlockDevice, level: Level, salted: &'a Sha256) -> Self {
         let zeroes = vec![0; level.block_size as usize];
         let of_zeroes = salted.clone().chain_update(&zeroes).finalize().into();
-        Self { device, level, salted, blocks: Vec::new(), digests: Vec::new(), zeroes, of_zeroes }
+        Self {
+            device,
+            level,
+            salted,
+            blocks: Vec::new(),
+            digests: Vec::new(),
+            zeroes,
+            of_zeroes,
+        }
     }
 
     /// Hashes `count` blocks from the block `first` on.
     fn hash(&mut self, first: u64, count: u64, to: u64) -> Result<()> {
         let size = self.level.block_size;
         self.blocks.resize((count * size) as usize, 0);
-        self.device.read_at(&mut self.blocks, self.level.start + first * size)?;
+        self.device
+            .read_at(&mut self.blocks, self.level.start + first * size)?;
         self.digests.clear();
         for block in self.blocks.chunks_exact(size as usize) {
             let digest: [u8; DIGEST] = match block == self.zeroes {
@@ -202,8 +235,10 @@ impl<'a> Worker<'a> {
             };
             self.digests.extend_from_slice(&digest);
         }
-        self.digests.resize(self.digests.len().next_multiple_of(HASH_BLOCK as usize), 0);
-        self.device.write_at(&self.digests, to + first / PER_BLOCK * HASH_BLOCK)?;
+        self.digests
+            .resize(self.digests.len().next_multiple_of(HASH_BLOCK as usize), 0);
+        self.device
+            .write_at(&self.digests, to + first / PER_BLOCK * HASH_BLOCK)?;
         Ok(())
     }
 }
@@ -214,15 +249,26 @@ mod tests {
 
     #[test]
     fn levels_have_their_places() {
-        let volume = |blocks, block_size| Level { start: 0, blocks, block_size };
-        let level = |start, blocks| Level { start, blocks, block_size: 4096 };
+        let volume = |blocks, block_size| Level {
+            start: 0,
+            blocks,
+            block_size,
+        };
+        let level = |start, blocks| Level {
+            start,
+            blocks,
+            block_size: 4096,
+        };
         let places = Places::new(128 * 4096, 4096);
         assert_eq!(places.levels, [volume(128, 4096), level(129 * 4096, 1)]);
         assert_eq!((places.hash_offset, places.end()), (128 * 4096, 130 * 4096));
         // One block more needs one level more; the root's is the first.
         let places = Places::new(129 * 1024, 1024);
         assert_eq!(places.hash_offset, 33 * 4096);
-        assert_eq!(places.levels, [volume(129, 1024), level(35 * 4096, 2), level(34 * 4096, 1)]);
+        assert_eq!(
+            places.levels,
+            [volume(129, 1024), level(35 * 4096, 2), level(34 * 4096, 1)]
+        );
         assert_eq!(Places::new(1 << 20, 65_536).levels[0], volume(256, 4096));
     }
 }

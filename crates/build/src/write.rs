@@ -89,8 +89,17 @@ impl Planned {
         target: Option<Target<'_>>,
         threads: usize,
     ) -> Result<[u8; 16]> {
-        let queue = Mutex::new(Queue { planned: self, directory: 0, inode: 0, done: 0, next_ino: 1 });
-        let written = Written { bytes: AtomicU64::new(0), planned: self };
+        let queue = Mutex::new(Queue {
+            planned: self,
+            directory: 0,
+            inode: 0,
+            done: 0,
+            next_ino: 1,
+        });
+        let written = Written {
+            bytes: AtomicU64::new(0),
+            planned: self,
+        };
         let (due, flushes) = mpsc::sync_channel(1);
         let worker = |due: SyncSender<()>| {
             let mut worker = Worker {
@@ -124,13 +133,25 @@ impl Planned {
             device.write_at(block, number * size)?;
         }
         let number_of = |inode: u32| self.layout.numbers.of(inode);
-        for &SharedBlock { number, inode, users } in &self.layout.shared_blocks {
+        for &SharedBlock {
+            number,
+            inode,
+            users,
+        } in &self.layout.shared_blocks
+        {
             let set = self.tree.node(inode).xattrs;
-            let Some(division) = self.storage.division(&self.tree, inode) else { continue };
-            let block = self.tree.xattrs.encode_block(set, division, users, number, &number_of, &self.sb);
+            let Some(division) = self.storage.division(&self.tree, inode) else {
+                continue;
+            };
+            let block = self
+                .tree
+                .xattrs
+                .encode_block(set, division, users, number, &number_of, &self.sb);
             device.write_at(&block, number * size)?;
         }
-        let uuid = self.digest.map_or(self.sb.uuid(), |digest| digest.uuid_with(contents));
+        let uuid = self
+            .digest
+            .map_or(self.sb.uuid(), |digest| digest.uuid_with(contents));
         self.plan.write_on_zeroes_as(device, uuid)?;
         Ok(uuid)
     }
@@ -140,7 +161,9 @@ impl Planned {
     /// Whether a part of a file is metadata of fs-verity, which is behind the contents.
     fn is_seal(&self, inode: u32, run: Run) -> bool {
         match &self.tree.node(inode).body {
-            Body::File { contents, .. } => run.logical * u64::from(self.sb.block_size()) >= contents.size,
+            Body::File { contents, .. } => {
+                run.logical * u64::from(self.sb.block_size()) >= contents.size
+            }
             _ => false,
         }
     }
@@ -150,7 +173,10 @@ impl Planned {
         let inodes = u64::from(self.first_ino) + self.order.inodes.len() as u64;
         let tables = inodes * u64::from(self.sb.inode_size());
         let total = self.layout.used * u64::from(self.sb.block_size()) + tables;
-        let progress = Progress::Writing { bytes: bytes.min(total), total };
+        let progress = Progress::Writing {
+            bytes: bytes.min(total),
+            total,
+        };
         match &self.watch {
             Some(watch) if watch(progress).is_break() => Err(Error::Interrupted),
             _ => Ok(()),
@@ -170,7 +196,9 @@ impl Queue<'_> {
         let (mut items, mut bytes) = (Vec::new(), 0);
         while bytes < BATCH_BYTES && items.len() < BATCH_ITEMS {
             let left = ((BATCH_BYTES - bytes) / size).max(1);
-            let Some((item, blocks)) = self.next(left) else { break };
+            let Some((item, blocks)) = self.next(left) else {
+                break;
+            };
             bytes += blocks * size;
             items.push(item);
         }
@@ -179,7 +207,9 @@ impl Queue<'_> {
 
     /// The next item, of at most `most` blocks if it is a part of a file.
     fn next(&mut self, most: u64) -> Option<(Item, u64)> {
-        self.next_directory().or_else(|| self.next_part(most)).or_else(|| self.next_inodes())
+        self.next_directory()
+            .or_else(|| self.next_part(most))
+            .or_else(|| self.next_inodes())
     }
 
     fn next_directory(&mut self) -> Option<(Item, u64)> {
@@ -187,7 +217,12 @@ impl Queue<'_> {
             let &name = self.planned.order.directories.get(self.directory)?;
             self.directory += 1;
             let inode = self.planned.tree.name(name).inode;
-            let blocks = self.planned.layout.directories.get(&inode).map_or(1, |(blocks, _)| *blocks);
+            let blocks = self
+                .planned
+                .layout
+                .directories
+                .get(&inode)
+                .map_or(1, |(blocks, _)| *blocks);
             if blocks > 0 {
                 return Some((Item::Directory(name), blocks));
             }
@@ -201,7 +236,10 @@ impl Queue<'_> {
             let blocks = planned.file_blocks(inode);
             let node = planned.tree.node(inode);
             let place = planned.layout.place(inode, blocks);
-            let is_written_here = matches!(node.body, Body::File { .. } | Body::Symlink(_) | Body::Value(_));
+            let is_written_here = matches!(
+                node.body,
+                Body::File { .. } | Body::Symlink(_) | Body::Value(_)
+            );
             let run = match place {
                 Place::Run(run) if is_written_here => part_of(&[run], self.done, most),
                 Place::Runs(runs) if is_written_here => part_of(runs, self.done, most),
@@ -243,7 +281,9 @@ impl Queue<'_> {
         let group_end = next - in_group + per_group;
         let end = group_end.min(first.saturating_add((BATCH_BYTES / u64::from(size)) as u32));
         let used = planned.layout.numbers.within(first..end).last();
-        let last = used.map_or(0, |inode| planned.layout.numbers.of(*inode)).max(planned.first_ino - 1);
+        let last = used
+            .map_or(0, |inode| planned.layout.numbers.of(*inode))
+            .max(planned.first_ino - 1);
         self.next_ino = end;
         let count = (last + 1).min(end) - first;
         Some((
@@ -258,7 +298,11 @@ fn part_of(runs: &[Run], mut done: u64, most: u64) -> Option<Run> {
     for run in runs {
         if done < run.len {
             let len = (run.len - done).min(most);
-            return Some(Run { logical: run.logical + done, start: run.start + done, len });
+            return Some(Run {
+                logical: run.logical + done,
+                start: run.start + done,
+                len,
+            });
         }
         done -= run.len;
     }
@@ -305,7 +349,12 @@ struct Worker<'a> {
 
 impl Worker<'_> {
     /// Writes batches until there are no more. A failure leaves no more for the other threads.
-    fn run(&mut self, queue: &Mutex<Queue<'_>>, written: &Written<'_>, due: &SyncSender<()>) -> Result<()> {
+    fn run(
+        &mut self,
+        queue: &Mutex<Queue<'_>>,
+        written: &Written<'_>,
+        due: &SyncSender<()>,
+    ) -> Result<()> {
         let lock = || queue.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
             let batch = lock().batch();
@@ -343,7 +392,10 @@ impl Worker<'_> {
     /// Writes the buffer, which begins at block `start`, and empties it.
     fn flush(&mut self, start: u64) -> Result<()> {
         if !self.buffer.is_empty() {
-            self.device.write_at(self.buffer.bytes(), start * u64::from(self.planned.sb.block_size()))?;
+            self.device.write_at(
+                self.buffer.bytes(),
+                start * u64::from(self.planned.sb.block_size()),
+            )?;
             self.buffer.clear();
         }
         Ok(())
@@ -378,12 +430,15 @@ impl Worker<'_> {
                 if let Body::Value(value) = &self.planned.tree.node(inode).body {
                     let size = u64::from(self.planned.sb.block_size());
                     let end = value.len().min(((run.logical + run.len) * size) as usize);
-                    self.buffer.extend_from_slice(&value[(run.logical * size) as usize..end]);
+                    self.buffer
+                        .extend_from_slice(&value[(run.logical * size) as usize..end]);
                     self.pad();
                 }
                 Ok(())
             }
-            Item::File(inode, run) if self.planned.is_seal(inode, run) => self.fill_seal(inode, run),
+            Item::File(inode, run) if self.planned.is_seal(inode, run) => {
+                self.fill_seal(inode, run)
+            }
             Item::File(inode, run) => self.fill_file(inode, run, start),
             Item::Inodes(first, count) => self.fill_inodes(first, count),
         }
@@ -399,17 +454,26 @@ impl Worker<'_> {
         let inode = planned.tree.name(name).inode;
         let numbers = &planned.layout.numbers;
         let children = layout::children(&planned.tree, name, numbers);
-        let (ino, parent) = (numbers.of(inode), numbers.of(planned.tree.parent_inode(name)));
-        let seed = planned.sb.metadata_seed().map(|seed| inode_seed(seed, ino, 0));
+        let (ino, parent) = (
+            numbers.of(inode),
+            numbers.of(planned.tree.parent_inode(name)),
+        );
+        let seed = planned
+            .sb
+            .metadata_seed()
+            .map(|seed| inode_seed(seed, ino, 0));
         let packing = layout::pack(&self.format, &planned.tree, &planned.order, name, &children)?;
-        let blocks =
-            self.format.encode(&packing, &children, ino, parent, seed).map_err(extern4_mkfs::Error::from)?;
+        let blocks = self
+            .format
+            .encode(&packing, &children, ino, parent, seed)
+            .map_err(extern4_mkfs::Error::from)?;
         match planned.layout.place(inode, packing.blocks()) {
             Place::Runs(runs) => {
                 self.flush(start)?;
                 let size = u64::from(planned.sb.block_size());
                 for run in runs {
-                    let part = (run.logical * size) as usize..((run.logical + run.len) * size) as usize;
+                    let part =
+                        (run.logical * size) as usize..((run.logical + run.len) * size) as usize;
                     self.device.write_at(&blocks[part], run.start * size)?;
                 }
             }
@@ -420,8 +484,18 @@ impl Worker<'_> {
 
     fn fill_file(&mut self, inode: u32, run: Run, start: u64) -> Result<()> {
         let planned = self.planned;
-        let Body::File { contents, source, name } = &planned.tree.node(inode).body else { return Ok(()) };
-        let (path, layer) = (planned.tree.source_path(*name), &planned.layers[usize::from(*source)]);
+        let Body::File {
+            contents,
+            source,
+            name,
+        } = &planned.tree.node(inode).body
+        else {
+            return Ok(());
+        };
+        let (path, layer) = (
+            planned.tree.source_path(*name),
+            &planned.layers[usize::from(*source)],
+        );
         let opened = match self.opened.take() {
             Some((last, opened)) if last == inode => opened,
             _ => layer.open(&path, contents)?,
@@ -468,12 +542,22 @@ impl Worker<'_> {
     /// A part of the metadata of fs-verity. The contents are read again for it.
     fn fill_seal(&mut self, inode: u32, run: Run) -> Result<()> {
         let planned = self.planned;
-        let Body::File { contents, source, name } = &planned.tree.node(inode).body else { return Ok(()) };
+        let Body::File {
+            contents,
+            source,
+            name,
+        } = &planned.tree.node(inode).body
+        else {
+            return Ok(());
+        };
         let seal = Seal::new(contents.size, planned.sb.block_size());
         let metadata = match self.sealed.take() {
             Some((last, metadata)) if last == inode => metadata,
             _ => {
-                let (path, layer) = (planned.tree.source_path(*name), &planned.layers[usize::from(*source)]);
+                let (path, layer) = (
+                    planned.tree.source_path(*name),
+                    &planned.layers[usize::from(*source)],
+                );
                 let opened = layer.open(&path, contents)?;
                 let metadata = seal.metadata(|buf, offset| read(&opened, contents, buf, offset));
                 opened.check_unchanged(layer.path_in_source(&path))?;
@@ -482,7 +566,8 @@ impl Worker<'_> {
         };
         let size = u64::from(planned.sb.block_size());
         let from = (run.logical * size - seal.start()) as usize;
-        self.buffer.extend_from_slice(&metadata[from..from + (run.len * size) as usize]);
+        self.buffer
+            .extend_from_slice(&metadata[from..from + (run.len * size) as usize]);
         self.sealed = Some((inode, metadata));
         Ok(())
     }
@@ -494,7 +579,11 @@ impl Worker<'_> {
         records.fill(0);
         let (range, numbers) = (first..first + count, &planned.layout.numbers);
         let place = |ino: u32| (ino - first) as usize * size;
-        for (&ino, own) in planned.own_inodes.range(range.clone()).filter(|(ino, _)| **ino != ROOT_INO) {
+        for (&ino, own) in planned
+            .own_inodes
+            .range(range.clone())
+            .filter(|(ino, _)| **ino != ROOT_INO)
+        {
             own.encode(&mut records[place(ino)..][..size], &planned.sb);
         }
         for &inode in numbers.within(range) {
@@ -526,8 +615,15 @@ fn inline_contents(
     let node = planned.tree.node(inode);
     match &node.body {
         Body::Symlink(target) => Ok(Some(target.to_vec())),
-        Body::File { contents, source, name } => {
-            let (path, layer) = (planned.tree.source_path(*name), &planned.layers[usize::from(*source)]);
+        Body::File {
+            contents,
+            source,
+            name,
+        } => {
+            let (path, layer) = (
+                planned.tree.source_path(*name),
+                &planned.layers[usize::from(*source)],
+            );
             let opened = layer.open(&path, contents)?;
             let mut bytes = vec![0; contents.size as usize];
             let read = read(&opened, contents, &mut bytes, 0);

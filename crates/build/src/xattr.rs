@@ -48,7 +48,12 @@ impl Attribute {
     /// The attribute with its value next to it, and with a hash of both.
     fn here(&self) -> Attr<'_> {
         let hash = hash::entry(&self.name, hash::Contents::Value(&self.value));
-        Attr { index: self.index, name: &self.name, value: Value::Here(&self.value), hash }
+        Attr {
+            index: self.index,
+            name: &self.name,
+            value: Value::Here(&self.value),
+            hash,
+        }
     }
 }
 
@@ -65,7 +70,11 @@ pub(crate) struct Sets {
 impl Sets {
     /// Finds or keeps a set of attributes with their full names, of a file with this mode. Gives
     /// the set and the mode that its ACL makes.
-    pub(crate) fn intern(&mut self, attrs: &[(Vec<u8>, Vec<u8>)], mode: u16) -> Result<(Set, u16), String> {
+    pub(crate) fn intern(
+        &mut self,
+        attrs: &[(Vec<u8>, Vec<u8>)],
+        mode: u16,
+    ) -> Result<(Set, u16), String> {
         if attrs.is_empty() {
             return Ok((Set(0), mode));
         }
@@ -75,17 +84,22 @@ impl Sets {
             let split = NameIndex::split(name).filter(|(index, _)| has_place(*index));
             let Some((index, rest)) = split else {
                 if NAMESPACES.iter().any(|prefix| name.starts_with(prefix)) {
-                    return Err(format!("ext4 has no place for its extended attribute '{shown}'"));
+                    return Err(format!(
+                        "ext4 has no place for its extended attribute '{shown}'"
+                    ));
                 }
                 self.left_out.insert(shown.into_owned());
                 continue;
             };
             if rest.len() > NAME_MAX || rest.is_empty() != index.is_whole_name() {
-                return Err(format!("the extended attribute '{shown}' has no valid name"));
+                return Err(format!(
+                    "the extended attribute '{shown}' has no valid name"
+                ));
             }
             let value = match index {
                 NameIndex::POSIX_ACL_ACCESS | NameIndex::POSIX_ACL_DEFAULT => {
-                    let acl = Acl::from_xattr(value).map_err(|error| format!("'{shown}': {error}"))?;
+                    let acl =
+                        Acl::from_xattr(value).map_err(|error| format!("'{shown}': {error}"))?;
                     let Some(acl) = acl else { continue };
                     if index == NameIndex::POSIX_ACL_ACCESS {
                         let (bits, is_whole) = acl.equiv_mode();
@@ -99,7 +113,11 @@ impl Sets {
                 }
                 _ => value.clone(),
             };
-            set.push(Attribute { index, name: rest.to_vec(), value });
+            set.push(Attribute {
+                index,
+                name: rest.to_vec(),
+                value,
+            });
         }
         // The order that blocks of attributes have.
         set.sort_by(|a, b| (a.index, a.name.len(), &a.name).cmp(&(b.index, b.name.len(), &b.name)));
@@ -121,7 +139,8 @@ impl Sets {
         let at = self.sets.len() as u32;
         self.sets.push(set);
         let (sets, hasher) = (&self.sets, &self.hasher);
-        self.index.insert_unique(hash, at, |at| hasher.hash_one(&sets[*at as usize]));
+        self.index
+            .insert_unique(hash, at, |at| hasher.hash_one(&sets[*at as usize]));
         Set(at)
     }
 
@@ -131,21 +150,30 @@ impl Sets {
 
     /// The attributes of a set, with their numbers and names without prefix.
     pub(crate) fn attributes(&self, set: Set) -> impl Iterator<Item = (u8, &[u8], &[u8])> {
-        let set = self.sets.get(set.index()).map(Vec::as_slice).unwrap_or_default();
-        set.iter().map(|attr| (attr.index.0, attr.name.as_slice(), attr.value.as_slice()))
+        let set = self
+            .sets
+            .get(set.index())
+            .map(Vec::as_slice)
+            .unwrap_or_default();
+        set.iter()
+            .map(|attr| (attr.index.0, attr.name.as_slice(), attr.value.as_slice()))
     }
 
     /// Messages about attributes that are left out.
     pub(crate) fn left_out_warnings(&self) -> impl Iterator<Item = String> {
-        self.left_out
-            .iter()
-            .map(|name| format!("Linux has no place for the extended attribute '{name}', which is left out"))
+        self.left_out.iter().map(|name| {
+            format!("Linux has no place for the extended attribute '{name}', which is left out")
+        })
     }
 
     /// The attributes of a set as `getxattr` gives them.
     pub(crate) fn with_full_names(&self, set: Set) -> Vec<(Vec<u8>, Vec<u8>)> {
         let place = Place::new(Structure::Xattr);
-        let set = self.sets.get(set.index()).map(Vec::as_slice).unwrap_or_default();
+        let set = self
+            .sets
+            .get(set.index())
+            .map(Vec::as_slice)
+            .unwrap_or_default();
         let full = |attr: &Attribute| {
             let name = [attr.index.prefix()?, &attr.name].concat();
             let value = match attr.index {
@@ -175,7 +203,11 @@ impl Sets {
         data: usize,
         sb: &Superblock,
     ) -> Result<Division, String> {
-        let attrs = self.sets.get(set.index()).map(Vec::as_slice).unwrap_or_default();
+        let attrs = self
+            .sets
+            .get(set.index())
+            .map(Vec::as_slice)
+            .unwrap_or_default();
         let mut division = Division::default();
         let common = xattr::size_in_inode(&[]);
         for at in 0..attrs.len() {
@@ -193,13 +225,20 @@ impl Sets {
                 return Ok(division);
             }
             let is_here = |at: &&usize| !division.values.iter().any(|(far, _)| far == *at);
-            let largest = division.outside.iter().filter(is_here).max_by_key(|at| attrs[**at].value.len());
+            let largest = division
+                .outside
+                .iter()
+                .filter(is_here)
+                .max_by_key(|at| attrs[**at].value.len());
             let may_move = sb.features().incompat.contains(Incompat::EA_INODE);
             match largest.filter(|at| may_move && !attrs[**at].value.is_empty()) {
                 Some(&at) => division.values.push((at, 0)),
                 None => {
-                    let hint =
-                        if may_move { "" } else { "; inodes of the feature ea_inode hold larger values" };
+                    let hint = if may_move {
+                        ""
+                    } else {
+                        "; inodes of the feature ea_inode hold larger values"
+                    };
                     return Err(format!(
                         "its extended attributes need a block of {need} bytes, and the volume's blocks have \
                          {size}{hint}"
@@ -218,8 +257,14 @@ impl Sets {
         data: Option<Attr<'_>>,
         area: &mut [u8],
     ) {
-        let attrs = self.sets.get(set.index()).map(Vec::as_slice).unwrap_or_default();
-        let inside = division.map(|division| division.inside(attrs)).unwrap_or_default();
+        let attrs = self
+            .sets
+            .get(set.index())
+            .map(Vec::as_slice)
+            .unwrap_or_default();
+        let inside = division
+            .map(|division| division.inside(attrs))
+            .unwrap_or_default();
         let all: Vec<Attr<'_>> = data.into_iter().chain(inside).collect();
         if !all.is_empty() {
             // It fits: `divide` has counted its bytes.
@@ -239,15 +284,30 @@ impl Sets {
         sb: &Superblock,
     ) -> Vec<u8> {
         let mut attrs = division.outside(&self.sets[set.index()], number_of);
-        for attr in attrs.iter_mut().filter(|attr| matches!(attr.value, Value::EaInode { .. })) {
+        for attr in attrs
+            .iter_mut()
+            .filter(|attr| matches!(attr.value, Value::EaInode { .. }))
+        {
             let find = |own: &&Attribute| own.index == attr.index && own.name == attr.name;
-            let value = self.sets[set.index()].iter().find(find).map_or(&[][..], |own| &own.value);
-            let contents = hash::Contents::EaInode { hash: hash::ea_value(value, sb.checksum_seed()) };
+            let value = self.sets[set.index()]
+                .iter()
+                .find(find)
+                .map_or(&[][..], |own| &own.value);
+            let contents = hash::Contents::EaInode {
+                hash: hash::ea_value(value, sb.checksum_seed()),
+            };
             attr.hash = hash::entry(attr.name, contents);
         }
         let mut block = vec![0; sb.block_size() as usize];
         let hash = hash::entries(attrs.iter().map(|attr| attr.hash));
-        let _ = xattr::encode_in_block(&Header { refcount: users, hash }, &attrs, &mut block);
+        let _ = xattr::encode_in_block(
+            &Header {
+                refcount: users,
+                hash,
+            },
+            &attrs,
+            &mut block,
+        );
         if let Some(seed) = sb.metadata_seed() {
             xattr::store_checksum(&mut block, number, seed);
         }
@@ -278,7 +338,10 @@ impl Division {
 
     /// Entries in an inode have no hash, as in Linux.
     fn inside<'a>(&self, attrs: &'a [Attribute]) -> Vec<Attr<'a>> {
-        let attr = |at: &usize| Attr { hash: 0, ..attrs[*at].here() };
+        let attr = |at: &usize| Attr {
+            hash: 0,
+            ..attrs[*at].here()
+        };
         self.inside.iter().map(attr).collect()
     }
 
@@ -289,8 +352,16 @@ impl Division {
             Some((_, inode)) => {
                 let Attribute { index, name, value } = &attrs[*at];
                 // OK: a value is smaller than 4 GiB.
-                let value = Value::EaInode { ino: number_of(*inode), size: value.len() as u32 };
-                Attr { index: *index, name, value, hash: 0 }
+                let value = Value::EaInode {
+                    ino: number_of(*inode),
+                    size: value.len() as u32,
+                };
+                Attr {
+                    index: *index,
+                    name,
+                    value,
+                    hash: 0,
+                }
             }
         };
         self.outside.iter().map(attr).collect()
@@ -303,5 +374,8 @@ impl Division {
 
 /// Whether users can have attributes of this kind.
 fn has_place(index: NameIndex) -> bool {
-    !matches!(index, NameIndex::SYSTEM | NameIndex::RICHACL | NameIndex::ENCRYPTION | NameIndex::LUSTRE)
+    !matches!(
+        index,
+        NameIndex::SYSTEM | NameIndex::RICHACL | NameIndex::ENCRYPTION | NameIndex::LUSTRE
+    )
 }

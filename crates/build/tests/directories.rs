@@ -40,11 +40,16 @@ fn options(words: &[&str]) -> BuildOptions {
             "-t" => volume.fs_type = pair[1].to_owned(),
             "-b" => volume.block_size = pair[1].parse().ok(),
             "-I" => volume.inode_size = pair[1].parse().ok(),
-            "-O" => volume.features.extend(pair[1].split(',').map(str::to_owned)),
+            "-O" => volume
+                .features
+                .extend(pair[1].split(',').map(str::to_owned)),
             other => panic!("{other}"),
         }
     }
-    BuildOptions { volume, ..BuildOptions::default() }
+    BuildOptions {
+        volume,
+        ..BuildOptions::default()
+    }
 }
 
 fn planned(source: &Path, options: BuildOptions) -> Result<Planned, Error> {
@@ -63,10 +68,19 @@ fn build(source: &Path, options: BuildOptions) -> Result<Image, Error> {
 /// A directory on the kernel's ext4, filled by these plans.
 fn source(plans: &[Plan]) -> (extern4_testkit::image::Mount, Image) {
     let image = Image::in_directory(tools::temporary("extern4-source-"), "source.img");
-    fs::File::create(&image.path).and_then(|file| file.set_len(4 << 30)).expect("an image file");
+    fs::File::create(&image.path)
+        .and_then(|file| file.set_len(4 << 30))
+        .expect("an image file");
     tools::run(
         "mke2fs",
-        ["-q", "-t", "ext4", "-O", "large_dir", image.path.to_str().expect("a name in UTF-8")],
+        [
+            "-q",
+            "-t",
+            "ext4",
+            "-O",
+            "large_dir",
+            image.path.to_str().expect("a name in UTF-8"),
+        ],
     );
     let mount = image.mount("noatime");
     fs::remove_dir(mount.path.join("lost+found")).expect("lost+found is empty");
@@ -103,7 +117,14 @@ fn every_kind_of_entry_in_every_format() {
         &["-O", "^dir_index"],
         &["-O", "^flex_bg,^resize_inode"],
         &["-t", "ext3", "-I", "256"],
-        &["-t", "ext4", "-I", "512", "-O", "inline_data,meta_bg,^resize_inode"],
+        &[
+            "-t",
+            "ext4",
+            "-I",
+            "512",
+            "-O",
+            "inline_data,meta_bg,^resize_inode",
+        ],
         &["-O", "^metadata_csum,uninit_bg,mmp,sparse_super2"],
         &["-O", "^filetype,^huge_file,^orphan_file,fast_commit"],
         &["-O", "quota,project"],
@@ -116,7 +137,8 @@ fn every_kind_of_entry_in_every_format() {
         }
         // The kernel mounts no blocks larger than a page here.
         let is_large = format.contains(&"65536");
-        let image = build(&mount.path, options(format)).unwrap_or_else(|error| panic!("{format:?}: {error}"));
+        let image = build(&mount.path, options(format))
+            .unwrap_or_else(|error| panic!("{format:?}: {error}"));
         match is_large {
             true => tools::e2fsck(&image.path).unwrap_or_else(|said| panic!("e2fsck: {said}")),
             false => assert_equal(&image, &expected),
@@ -144,7 +166,10 @@ fn directories_of_every_size() {
     }
     let expected = tree::from_mount(&mount.path).as_built();
     for format in [&[][..], &["-b", "1024"], &["-b", "1024", "-O", "large_dir"]] {
-        assert_equal(&build(&mount.path, options(format)).expect("a volume"), &expected);
+        assert_equal(
+            &build(&mount.path, options(format)).expect("a volume"),
+            &expected,
+        );
     }
 }
 
@@ -156,7 +181,10 @@ fn a_sparse_terabyte_and_a_file_in_pieces() {
     let (mount, _image) = source(&[plan::terabyte, plan::shattered, plan::fragmented]);
     let expected = tree::from_mount(&mount.path).as_built();
     let image = build(&mount.path, options(&[])).expect("a volume");
-    assert!(fs::metadata(&image.path).expect("an image").len() < 1 << 30, "holes take no blocks");
+    assert!(
+        fs::metadata(&image.path).expect("an image").len() < 1 << 30,
+        "holes take no blocks"
+    );
     assert_equal(&image, &expected);
 }
 
@@ -190,20 +218,37 @@ fn the_size_is_the_least_that_works() {
             let bytes = vec![1; 1 << 20];
             (0..len >> 20).for_each(|at| file.write_all_at(&bytes, at << 20).expect("room"));
         }
-        let chosen = planned(dir.path(), options(&[])).expect("a volume").size_bytes();
-        let fits =
-            |size| planned(dir.path(), BuildOptions { size: Size::Bytes(size), ..options(&[]) }).is_ok();
+        let chosen = planned(dir.path(), options(&[]))
+            .expect("a volume")
+            .size_bytes();
+        let fits = |size| {
+            planned(
+                dir.path(),
+                BuildOptions {
+                    size: Size::Bytes(size),
+                    ..options(&[])
+                },
+            )
+            .is_ok()
+        };
         let (mut below, mut above) = (0, chosen);
         assert!(fits(above));
         while above - below > 4096 {
             let middle = (below + above) / 2;
-            if fits(middle) { above = middle } else { below = middle }
+            if fits(middle) {
+                above = middle
+            } else {
+                below = middle
+            }
         }
         assert!(
             chosen <= above + above / 20 + (1 << 20),
             "{chosen} bytes were chosen, and {above} are enough"
         );
-        let slack = BuildOptions { size: Size::Slack(5 << 20), ..options(&[]) };
+        let slack = BuildOptions {
+            size: Size::Slack(5 << 20),
+            ..options(&[])
+        };
         let free = planned(dir.path(), slack).expect("a volume").summary().free;
         assert!(free >= 5 << 20, "{free} bytes are free");
     }
@@ -213,8 +258,20 @@ fn the_size_is_the_least_that_works() {
 fn what_does_not_fit_is_refused_with_numbers() {
     let dir = tools::temporary("extern4-build-");
     fs::write(dir.path().join("file"), vec![1; 3 << 20]).expect("a file");
-    let refused = planned(dir.path(), BuildOptions { size: Size::Bytes(2 << 20), ..options(&[]) });
-    assert!(matches!(refused, Err(Error::NoRoom { size: 2_097_152, .. })));
+    let refused = planned(
+        dir.path(),
+        BuildOptions {
+            size: Size::Bytes(2 << 20),
+            ..options(&[])
+        },
+    );
+    assert!(matches!(
+        refused,
+        Err(Error::NoRoom {
+            size: 2_097_152,
+            ..
+        })
+    ));
 }
 
 /// Builds until the watch ends it, while the sources are read or the volume is written.
@@ -223,7 +280,11 @@ fn stopped_while(source: &Path, image: &Path, is_writing: bool) -> Result<(), Er
     builder.watch(Arc::new(move |progress| match progress {
         Progress::Reading { entries } => {
             assert!(entries > 0);
-            if is_writing { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+            if is_writing {
+                ControlFlow::Continue(())
+            } else {
+                ControlFlow::Break(())
+            }
         }
         Progress::Writing { bytes, total } => {
             assert!(is_writing && 0 < bytes && bytes <= total);
@@ -243,19 +304,32 @@ fn nothing_is_left_of_a_build_that_failed() {
     fs::write(&file, vec![1; 3 << 20]).expect("a file");
     let volume = planned(dir.path(), options(&[])).expect("a volume");
     fs::write(&file, vec![2; 2 << 20]).expect("a file");
-    let failed = volume.write_file(&image, false, 2).expect_err("the file changed");
+    let failed = volume
+        .write_file(&image, false, 2)
+        .expect_err("the file changed");
     assert!(
         failed.to_string().contains("file' changed") || failed.to_string().contains("changed"),
         "{failed}"
     );
-    assert!(matches!(stopped_while(dir.path(), &image, false), Err(Error::Interrupted)));
-    assert!(matches!(stopped_while(dir.path(), &image, true), Err(Error::Interrupted)));
+    assert!(matches!(
+        stopped_while(dir.path(), &image, false),
+        Err(Error::Interrupted)
+    ));
+    assert!(matches!(
+        stopped_while(dir.path(), &image, true),
+        Err(Error::Interrupted)
+    ));
     assert_eq!(fs::read_dir(out.path()).expect("a directory").count(), 0);
     fs::write(&image, "mine").expect("a file");
-    let refused = planned(dir.path(), options(&[])).expect("a volume").write_file(&image, false, 2);
+    let refused = planned(dir.path(), options(&[]))
+        .expect("a volume")
+        .write_file(&image, false, 2);
     assert!(matches!(refused, Err(Error::Output { .. })));
     assert_eq!(fs::read(&image).expect("a file"), b"mine");
-    planned(dir.path(), options(&[])).expect("a volume").write_file(&image, true, 2).expect("an image");
+    planned(dir.path(), options(&[]))
+        .expect("a volume")
+        .write_file(&image, true, 2)
+        .expect("an image");
     assert!(fs::metadata(&image).expect("an image").size() > 2 << 20);
 }
 
@@ -276,12 +350,21 @@ fn many_empty_files_and_links() {
         }
     }
     for link in 0..10_000 {
-        fs::hard_link(dir.path().join("0/0"), dir.path().join(format!("link-{link}"))).expect("a link");
+        fs::hard_link(
+            dir.path().join("0/0"),
+            dir.path().join(format!("link-{link}")),
+        )
+        .expect("a link");
     }
     let image = build(dir.path(), options(&[])).expect("a volume");
     tools::e2fsck(&image.path).unwrap_or_else(|said| panic!("e2fsck: {said}"));
     let mount = image.mount("ro,noatime");
-    assert_eq!(fs::metadata(mount.path.join("0/0")).expect("a file").nlink(), 10_001);
+    assert_eq!(
+        fs::metadata(mount.path.join("0/0"))
+            .expect("a file")
+            .nlink(),
+        10_001
+    );
     let last = mount.path.join(format!("{}", directories - 1));
     assert_eq!(fs::read_dir(last).expect("a directory").count(), files);
     mount.unmount();
@@ -292,14 +375,25 @@ fn a_filter_applies_to_the_whole_of_all_sources() {
     if !tools::can_run(&[Need::Mount, Need::Tool("e2fsck")]) {
         return;
     }
-    let (lower, upper) = (tools::temporary("extern4-build-"), tools::temporary("extern4-build-"));
+    let (lower, upper) = (
+        tools::temporary("extern4-build-"),
+        tools::temporary("extern4-build-"),
+    );
     let write = |dir: &Path, name: &str| {
         let path = dir.join(name);
         fs::create_dir_all(path.parent().expect("a directory")).expect("a directory");
         fs::write(path, name).expect("a file");
     };
-    for name in ["a.o", "src/b.c", "src/b.o", "src/keep.o", "cache/x", "var/cache/y", "both", "usr/lib/gone"]
-    {
+    for name in [
+        "a.o",
+        "src/b.c",
+        "src/b.o",
+        "src/keep.o",
+        "cache/x",
+        "var/cache/y",
+        "both",
+        "usr/lib/gone",
+    ] {
         write(lower.path(), name);
     }
     fs::hard_link(lower.path().join("a.o"), lower.path().join("z")).expect("a link");
@@ -313,20 +407,35 @@ fn a_filter_applies_to_the_whole_of_all_sources() {
         Rule::exclude(b"both/"),
         Rule::exclude(b"/usr/lib/gone"),
     ];
-    let mut builder =
-        Builder::new(BuildOptions { filter: rules.into_iter().collect(), ..BuildOptions::default() });
+    let mut builder = Builder::new(BuildOptions {
+        filter: rules.into_iter().collect(),
+        ..BuildOptions::default()
+    });
     for dir in [lower.path(), upper.path()] {
-        builder.add(Box::new(DirectorySource::new(dir).expect("a directory")), b"").expect("a tree");
+        builder
+            .add(
+                Box::new(DirectorySource::new(dir).expect("a directory")),
+                b"",
+            )
+            .expect("a tree");
     }
     // A manifest comes after the filter.
     let list = Manifest::read(&b"dir /cache 0755 0 0\n"[..], "list").expect("a list");
     builder.amend(list).expect("a directory");
     let image = Image::in_directory(tools::temporary("extern4-build-"), "out.img");
-    builder.plan().expect("a volume").write_file(&image.path, false, 2).expect("an image");
+    builder
+        .plan()
+        .expect("a volume")
+        .write_file(&image.path, false, 2)
+        .expect("an image");
     tools::e2fsck(&image.path).unwrap_or_else(|said| panic!("e2fsck: {said}"));
     let mount = image.mount("ro,noatime");
     let found = tree::from_mount(&mount.path);
-    let names: Vec<_> = found.entries.keys().map(|path| String::from_utf8_lossy(path).into_owned()).collect();
+    let names: Vec<_> = found
+        .entries
+        .keys()
+        .map(|path| String::from_utf8_lossy(path).into_owned())
+        .collect();
     let expected = [
         "/",
         "/cache",
@@ -345,7 +454,10 @@ fn a_filter_applies_to_the_whole_of_all_sources() {
     assert_eq!(names, expected);
     // Its first name is left out.
     assert_eq!(fs::read(mount.path.join("z")).expect("a file"), b"a.o");
-    assert_eq!(fs::metadata(mount.path.join("z")).expect("a file").nlink(), 1);
+    assert_eq!(
+        fs::metadata(mount.path.join("z")).expect("a file").nlink(),
+        1
+    );
     mount.unmount();
 }
 
@@ -369,7 +481,10 @@ fn contents_decide_the_uuid() {
         tools::e2fsck(&image.path).unwrap_or_else(|said| panic!("{words:?}: e2fsck: {said}"));
         let bytes = fs::read(&image.path).expect("an image");
         // Its UUID and its hash seed.
-        (bytes[1024 + 104..1024 + 120].to_vec(), bytes[1024 + 236..1024 + 252].to_vec())
+        (
+            bytes[1024 + 104..1024 + 120].to_vec(),
+            bytes[1024 + 236..1024 + 252].to_vec(),
+        )
     };
     let formats: &[(&[&str], bool)] = &[
         (&[], true),
@@ -377,7 +492,10 @@ fn contents_decide_the_uuid() {
         (&["-t", "ext3"], true),
         (&["-O", "^metadata_csum,^metadata_csum_seed"], true),
         (&["-O", "^metadata_csum_seed"], false),
-        (&["-O", "^metadata_csum,^metadata_csum_seed,uninit_bg"], false),
+        (
+            &["-O", "^metadata_csum,^metadata_csum_seed,uninit_bg"],
+            false,
+        ),
     ];
     for (words, is_free) in formats {
         write(1, 2);
@@ -401,11 +519,16 @@ fn a_file_that_changes_before_it_is_read_ends_the_build() {
         file.set_modified(std::time::UNIX_EPOCH).expect("a time");
     };
     let changes: &[(&str, Change)] = &[
-        ("becomes shorter", |path| fs::write(path, "x").expect("a file")),
-        ("grows", |path| fs::write(path, vec![7; 9000]).expect("a file")),
+        ("becomes shorter", |path| {
+            fs::write(path, "x").expect("a file")
+        }),
+        ("grows", |path| {
+            fs::write(path, vec![7; 9000]).expect("a file")
+        }),
         ("is touched", |path| {
             let file = fs::File::options().write(true).open(path).expect("a file");
-            file.set_modified(std::time::SystemTime::now()).expect("a time");
+            file.set_modified(std::time::SystemTime::now())
+                .expect("a time");
         }),
         ("is another file", |path| {
             fs::write(path.with_extension("new"), vec![1; 8192]).expect("a file");
@@ -422,7 +545,10 @@ fn a_file_that_changes_before_it_is_read_ends_the_build() {
         ("is a device", |path| {
             if tools::can_run(&[Need::Mount]) {
                 fs::remove_file(path).expect("a file");
-                tools::run("mknod", [path.to_str().expect("a name in UTF-8"), "c", "1", "5"]);
+                tools::run(
+                    "mknod",
+                    [path.to_str().expect("a name in UTF-8"), "c", "1", "5"],
+                );
             } else {
                 fs::write(path, "x").expect("a file");
             }
@@ -439,8 +565,14 @@ fn a_file_that_changes_before_it_is_read_ends_the_build() {
         old(&tree.join("file"), &[7; 8192]);
         let volume = planned(&tree, options(&[])).expect("a plan");
         change(&tree.join("file"));
-        let error = volume.write_file(&image, false, 2).expect_err(what).to_string();
-        assert!(error.contains("file': the file changed while it was read"), "{what}: {error}");
+        let error = volume
+            .write_file(&image, false, 2)
+            .expect_err(what)
+            .to_string();
+        assert!(
+            error.contains("file': the file changed while it was read"),
+            "{what}: {error}"
+        );
         assert!(!image.exists(), "{what}");
     }
 }
@@ -449,11 +581,23 @@ fn a_file_that_changes_before_it_is_read_ends_the_build() {
 fn a_file_with_holes_that_changes_before_they_are_found_ends_the_build() {
     let dir = tools::temporary("extern4-build-");
     let path = dir.path().join("holes");
-    fs::File::create(&path).and_then(|file| file.set_len(1 << 20)).expect("a file");
+    fs::File::create(&path)
+        .and_then(|file| file.set_len(1 << 20))
+        .expect("a file");
     let mut builder = Builder::new(options(&[]));
-    builder.add(Box::new(DirectorySource::new(dir.path()).expect("a source")), b"").expect("a tree");
+    builder
+        .add(
+            Box::new(DirectorySource::new(dir.path()).expect("a source")),
+            b"",
+        )
+        .expect("a tree");
     // All holes still, so no block of it is going to be read.
-    fs::File::create(&path).and_then(|file| file.set_len(2 << 20)).expect("a file");
+    fs::File::create(&path)
+        .and_then(|file| file.set_len(2 << 20))
+        .expect("a file");
     let error = builder.plan().err().expect("a change").to_string();
-    assert!(error.contains("holes': the file changed while it was read"), "{error}");
+    assert!(
+        error.contains("holes': the file changed while it was read"),
+        "{error}"
+    );
 }

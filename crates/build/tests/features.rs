@@ -25,37 +25,85 @@ use Use::{Dumped, Nothing, Seen};
 
 /// Each feature that mkfs takes, with further options that it needs.
 const TABLE: [(&str, &str, Use); 31] = [
-    ("dir_prealloc", "", Nothing("it is a hint for directories that grow")),
+    (
+        "dir_prealloc",
+        "",
+        Nothing("it is a hint for directories that grow"),
+    ),
     ("has_journal", "", Dumped("Journal inode:            8")),
     ("ext_attr", "", Seen("ea_list /attributes", "user.small")),
     ("resize_inode", "", Seen("stat <7>", "Size: 4299210752")),
     ("dir_index", "", Seen("stat /many", "Flags: 0x81000")),
-    ("sparse_super2", "^resize_inode", Nothing("it says where copies of the superblock are")),
+    (
+        "sparse_super2",
+        "^resize_inode",
+        Nothing("it says where copies of the superblock are"),
+    ),
     ("fast_commit", "has_journal", Dumped("Fast commit length:")),
-    ("stable_inodes", "", Nothing("it forbids a later change of inode numbers")),
+    (
+        "stable_inodes",
+        "",
+        Nothing("it forbids a later change of inode numbers"),
+    ),
     ("orphan_file", "has_journal", Dumped("Orphan file inode:")),
     ("filetype", "", Seen("ls -l /many", "(1)")),
-    ("meta_bg", "^resize_inode", Nothing("it says where the descriptors of groups are")),
+    (
+        "meta_bg",
+        "^resize_inode",
+        Nothing("it says where the descriptors of groups are"),
+    ),
     ("extent", "", Seen("stat /file", "Flags: 0x80000")),
     ("64bit", "", Dumped("Group descriptor size:    64")),
     ("mmp", "", Dumped("MMP block number:")),
     ("flex_bg", "", Dumped("Flex block group size:")),
     ("ea_inode", "", Seen("ea_list /large", "user.large (60000)")),
-    ("metadata_csum_seed", "metadata_csum", Dumped("Checksum seed:")),
-    ("large_dir", "", Nothing("only directories of millions of names have one more level")),
+    (
+        "metadata_csum_seed",
+        "metadata_csum",
+        Dumped("Checksum seed:"),
+    ),
+    (
+        "large_dir",
+        "",
+        Nothing("only directories of millions of names have one more level"),
+    ),
     ("inline_data", "", Seen("stat /small", "Flags: 0x10000000")),
     ("casefold", "", Seen("stat /folded", "Flags: 0x40080000")),
-    ("sparse_super", "", Nothing("it says where copies of the superblock are")),
+    (
+        "sparse_super",
+        "",
+        Nothing("it says where copies of the superblock are"),
+    ),
     ("large_file", "", Seen("stat /holes", "Size: 3221225472")),
-    ("huge_file", "", Nothing("only files of more than 2 TiB count whole blocks")),
-    ("uninit_bg", "^metadata_csum,^metadata_csum_seed", Dumped(") csum 0x")),
-    ("dir_nlink", "", Nothing("only directories with more than 65000 others in them do not count these")),
+    (
+        "huge_file",
+        "",
+        Nothing("only files of more than 2 TiB count whole blocks"),
+    ),
+    (
+        "uninit_bg",
+        "^metadata_csum,^metadata_csum_seed",
+        Dumped(") csum 0x"),
+    ),
+    (
+        "dir_nlink",
+        "",
+        Nothing("only directories with more than 65000 others in them do not count these"),
+    ),
     ("extra_isize", "", Dumped("Required extra isize:     32")),
     ("quota", "", Dumped("User quota inode:         3")),
-    ("metadata_csum", "", Dumped("Checksum type:            crc32c")),
+    (
+        "metadata_csum",
+        "",
+        Dumped("Checksum type:            crc32c"),
+    ),
     ("read-only", "^has_journal", Nothing("it forbids changes")),
     ("project", "", Seen("stat /folded", "Project:     5")),
-    ("verity", "", Nothing("a pattern chooses the files that fs-verity protects")),
+    (
+        "verity",
+        "",
+        Nothing("a pattern chooses the files that fs-verity protects"),
+    ),
 ];
 
 /// A tree with something for each feature that is about files. It has files that only some features
@@ -68,13 +116,19 @@ fn tree(features: &str) -> Entries {
         mode: 0o755,
         uid: 1,
         gid: 2,
-        mtime: Time { secs: 1_700_000_000, nanos: 0 },
+        mtime: Time {
+            secs: 1_700_000_000,
+            nanos: 0,
+        },
         xattrs: Vec::new(),
         flags: None,
         project: None,
     };
     let file = |path: &str, bytes: Vec<u8>| {
-        let kind = Kind::File(Contents { size: bytes.len() as u64, data: Data::Stored { position: 0 } });
+        let kind = Kind::File(Contents {
+            size: bytes.len() as u64,
+            data: Data::Stored { position: 0 },
+        });
         (entry(path, kind), Some(Arc::new(bytes) as Arc<dyn ReadAt>))
     };
     let mut all = vec![
@@ -97,7 +151,10 @@ fn tree(features: &str) -> Entries {
         all.push(large);
     }
     if has("large_file") {
-        let holes = Contents { size: 3 << 30, data: Data::Pieces(Box::new([])) };
+        let holes = Contents {
+            size: 3 << 30,
+            data: Data::Pieces(Box::new([])),
+        };
         let nothing: Arc<dyn ReadAt> = Arc::new(Vec::new());
         all.push((entry("holes", Kind::File(holes)), Some(nothing)));
     }
@@ -106,9 +163,19 @@ fn tree(features: &str) -> Entries {
 }
 
 fn build(source: Entries, features: &str) -> Result<Image, Error> {
-    let features = features.split(',').filter(|feature| !feature.is_empty()).map(str::to_owned).collect();
-    let volume = Options { features, ..Options::default() };
-    let mut builder = Builder::new(BuildOptions { volume, ..BuildOptions::default() });
+    let features = features
+        .split(',')
+        .filter(|feature| !feature.is_empty())
+        .map(str::to_owned)
+        .collect();
+    let volume = Options {
+        features,
+        ..Options::default()
+    };
+    let mut builder = Builder::new(BuildOptions {
+        volume,
+        ..BuildOptions::default()
+    });
     builder.add(Box::new(source), b"")?;
     let planned = builder.plan()?;
     let image = Image::in_directory(tools::temporary("extern4-build-"), "out.img");
@@ -123,16 +190,23 @@ fn dumped(image: &Image) -> String {
 
 #[test]
 fn each_feature_is_used_or_says_why_not() {
-    let needs = [Need::Tool("dumpe2fs"), Need::Tool("debugfs"), Need::Tool("e2fsck")];
+    let needs = [
+        Need::Tool("dumpe2fs"),
+        Need::Tool("debugfs"),
+        Need::Tool("e2fsck"),
+    ];
     if !tools::can_run(&needs) {
         return;
     }
     for (feature, more, used) in &TABLE {
         let features = format!("{feature},{more}");
-        let image = build(tree(&features), &features).unwrap_or_else(|error| panic!("{feature}: {error}"));
+        let image =
+            build(tree(&features), &features).unwrap_or_else(|error| panic!("{feature}: {error}"));
         tools::e2fsck(&image.path).unwrap_or_else(|said| panic!("{feature}: {said}"));
         let dumped = dumped(&image);
-        let list = dumped.lines().find_map(|line| line.strip_prefix("Filesystem features:"));
+        let list = dumped
+            .lines()
+            .find_map(|line| line.strip_prefix("Filesystem features:"));
         let list: Vec<&str> = list.expect("features").split_whitespace().collect();
         assert!(list.contains(feature), "{feature}: {list:?}");
         match used {
@@ -184,25 +258,42 @@ fn small_contents_are_in_inodes() {
     // An inode of 256 bytes has room for 128 bytes of contents: seen with `mke2fs -d`.
     const ROOM: usize = 128;
     let sizes = [0, 1, 59, 60, 61, 100, ROOM - 1, ROOM, ROOM + 1, 4096, 5000];
-    let bytes = |size: usize| (0..size).map(|at| b'a' + (at % 26) as u8).collect::<Vec<u8>>();
+    let bytes = |size: usize| {
+        (0..size)
+            .map(|at| b'a' + (at % 26) as u8)
+            .collect::<Vec<u8>>()
+    };
     let mut all: Vec<(Entry, Option<Arc<dyn ReadAt>>)> = Vec::new();
     for size in sizes {
-        let kind = Kind::File(Contents { size: size as u64, data: Data::Stored { position: 0 } });
+        let kind = Kind::File(Contents {
+            size: size as u64,
+            data: Data::Stored { position: 0 },
+        });
         let contents: Arc<dyn ReadAt> = Arc::new(bytes(size));
-        all.push((entry(format!("plain{size}"), kind.clone()), Some(Arc::clone(&contents))));
+        all.push((
+            entry(format!("plain{size}"), kind.clone()),
+            Some(Arc::clone(&contents)),
+        ));
         let mut attributes = entry(format!("attributes{size}"), kind);
-        attributes.xattrs =
-            vec![(b"user.a".to_vec(), b"value".to_vec()), (b"user.b".to_vec(), vec![b'b'; 60])];
+        attributes.xattrs = vec![
+            (b"user.a".to_vec(), b"value".to_vec()),
+            (b"user.b".to_vec(), vec![b'b'; 60]),
+        ];
         all.push((attributes, Some(contents)));
     }
     for size in [59, 60, 100, ROOM, ROOM + 1] {
         let target = String::from_utf8(bytes(size)).expect("text");
-        all.push((entry(format!("link{size}"), Kind::Symlink(target.into_bytes())), None));
+        all.push((
+            entry(format!("link{size}"), Kind::Symlink(target.into_bytes())),
+            None,
+        ));
     }
     // A name of one letter takes 12 bytes, of which the inode has room for 56 and 68.
     for names in [0, 4, 5, 9, 10] {
         all.push((entry(format!("directory{names}"), Kind::Directory), None));
-        all.extend((0..names).map(|name| (entry(format!("directory{names}/{name}"), Kind::Fifo), None)));
+        all.extend(
+            (0..names).map(|name| (entry(format!("directory{names}/{name}"), Kind::Fifo), None)),
+        );
     }
     let image = build(all.into_iter().collect(), "inline_data").expect("a volume");
     tools::e2fsck(&image.path).unwrap_or_else(|said| panic!("e2fsck: {said}"));
@@ -216,7 +307,11 @@ fn small_contents_are_in_inodes() {
             let path = format!("/{kind}{size}");
             assert_eq!(is_inline(&path), size <= ROOM, "{path}");
             let out = image.scratch().join("out");
-            tools::debugfs(&image.path, false, &format!("dump {path} {}", out.display()));
+            tools::debugfs(
+                &image.path,
+                false,
+                &format!("dump {path} {}", out.display()),
+            );
             let mut dumped = fs::read(&out).expect("the contents");
             // debugfs fills `i_block` with zeroes after short contents, on volumes of mke2fs, too.
             assert!(dumped.drain(size..).all(|byte| byte == 0), "{path}");
@@ -224,16 +319,33 @@ fn small_contents_are_in_inodes() {
             fs::remove_file(&out).expect("it was there");
         }
         let listed = tools::debugfs(&image.path, false, &format!("ea_list /attributes{size}"));
-        assert!(listed.contains("user.a") && listed.contains("user.b (60)"), "{size}: {listed}");
+        assert!(
+            listed.contains("user.a") && listed.contains("user.b (60)"),
+            "{size}: {listed}"
+        );
     }
-    for (size, expected) in [(59, false), (60, true), (100, true), (ROOM, true), (ROOM + 1, false)] {
+    for (size, expected) in [
+        (59, false),
+        (60, true),
+        (100, true),
+        (ROOM, true),
+        (ROOM + 1, false),
+    ] {
         assert_eq!(is_inline(&format!("/link{size}")), expected, "{size}");
     }
     for (names, expected) in [(0, true), (4, true), (5, true), (9, true), (10, false)] {
-        assert_eq!(is_inline(&format!("/directory{names}")), expected, "{names}");
+        assert_eq!(
+            is_inline(&format!("/directory{names}")),
+            expected,
+            "{names}"
+        );
         let listed = tools::debugfs(&image.path, false, &format!("ls -p /directory{names}"));
         let is_used = |line: &&str| line.starts_with('/') && !line.starts_with("/0/");
-        assert_eq!(listed.lines().filter(is_used).count(), names + 2, "{listed}");
+        assert_eq!(
+            listed.lines().filter(is_used).count(),
+            names + 2,
+            "{listed}"
+        );
     }
     assert!(!is_inline("/") && !is_inline("/lost+found"));
 }
@@ -273,16 +385,27 @@ fn equal_large_values_share_an_inode() {
         tools::e2fsck(&image.path).unwrap_or_else(|said| panic!("{features}: {said}"));
         let dumped = dumped(&image);
         let number = |what: &str| -> u32 {
-            let line = dumped.lines().find_map(|line| line.strip_prefix(what)).expect("a number");
+            let line = dumped
+                .lines()
+                .find_map(|line| line.strip_prefix(what))
+                .expect("a number");
             line.trim().parse().expect("a number")
         };
         let used = number("Inode count:") - number("Free inodes:");
         // Four values, next to the files and the inodes of the volume.
         assert_eq!(used, 1500 + 4 + 11, "{features}");
         let listed = tools::debugfs(&image.path, false, "ea_list /file2");
-        assert!(listed.contains("user.large (60000)") && listed.contains("user.other (5000)"), "{listed}");
+        assert!(
+            listed.contains("user.large (60000)") && listed.contains("user.other (5000)"),
+            "{listed}"
+        );
     }
-    let refused = build(all.into_iter().collect(), "").expect_err("no block has that room").to_string();
-    assert!(refused.contains("'/file0': its extended attributes need a block of "), "{refused}");
+    let refused = build(all.into_iter().collect(), "")
+        .expect_err("no block has that room")
+        .to_string();
+    assert!(
+        refused.contains("'/file0': its extended attributes need a block of "),
+        "{refused}"
+    );
     assert!(refused.contains("ea_inode"), "{refused}");
 }

@@ -44,9 +44,15 @@ impl Checker<'_> {
             |sink| (sink, Vec::new()),
             |(sink, buffer), index| {
                 // OK: the number of groups has 32 bits.
-                let mut compare = Compare { checker: self, group: index as u32, sink, buffer };
+                let mut compare = Compare {
+                    checker: self,
+                    group: index as u32,
+                    sink,
+                    buffer,
+                };
                 if let Some(descriptor) = &self.descriptors[index] {
-                    let (clusters, inodes) = (compare.blocks(descriptor), compare.inodes(descriptor));
+                    let (clusters, inodes) =
+                        (compare.blocks(descriptor), compare.inodes(descriptor));
                     // Relaxed: read after the threads have ended.
                     totals.free_clusters.fetch_add(clusters.into(), Relaxed);
                     totals.free_inodes.fetch_add(inodes.into(), Relaxed);
@@ -73,11 +79,22 @@ impl Checker<'_> {
         let free_blocks = counted.free_clusters << self.geometry.cluster_shift();
         let pairs = [
             ("s_free_blocks_count", self.sb.free_blocks(), free_blocks),
-            ("s_free_inodes_count", u64::from(self.sb.free_inodes()), counted.free_inodes),
+            (
+                "s_free_inodes_count",
+                u64::from(self.sb.free_inodes()),
+                counted.free_inodes,
+            ),
         ];
         for (field, stored, counted) in pairs {
             if stored != counted {
-                report.push(Fault::new(place, Wrong::Count { field, stored, counted }));
+                report.push(Fault::new(
+                    place,
+                    Wrong::Count {
+                        field,
+                        stored,
+                        counted,
+                    },
+                ));
             }
         }
     }
@@ -120,7 +137,9 @@ impl Compare<'_> {
         let (checker, group) = (self.checker, self.group);
         let len = checker.geometry.inodes_per_group();
         let inodes = checker.inodes.get(to_usize(group)).and_then(OnceLock::get);
-        let slots = inodes.map(|inodes: &GroupInodes| &*inodes.slots).unwrap_or_default();
+        let slots = inodes
+            .map(|inodes: &GroupInodes| &*inodes.slots)
+            .unwrap_or_default();
         let reserved = checker.sb.reserved_inodes(group);
         let found = bitmap_of(slots, reserved, to_usize(len.div_ceil(8)));
         let place = Place::new(Structure::InodeBitmap).group(group);
@@ -134,7 +153,11 @@ impl Compare<'_> {
         let free = Bitmap::new(&found, len).map_or(0, |found| found.count_clear());
         self.count("bg_free_inodes_count", descriptor.free_inodes(), free);
         let dirs = inodes.map_or(0, |inodes| inodes.dirs.len());
-        self.count("bg_used_dirs_count", descriptor.used_dirs(), u32::try_from(dirs).unwrap_or(u32::MAX));
+        self.count(
+            "bg_used_dirs_count",
+            descriptor.used_dirs(),
+            u32::try_from(dirs).unwrap_or(u32::MAX),
+        );
         free
     }
 
@@ -163,24 +186,43 @@ impl Compare<'_> {
         let buffer = std::mem::take(self.buffer);
         self.differences(&buffer, found, len, unit, place);
         if Bitmap::new(&buffer, len).is_some_and(|marked| !marked.is_padded()) {
-            self.sink.push(Fault::mismatch(place, "the end of a bitmap is not padded with ones"));
+            self.sink.push(Fault::mismatch(
+                place,
+                "the end of a bitmap is not padded with ones",
+            ));
         }
         *self.buffer = buffer;
     }
 
     /// Compares the first `len` bits of what is marked with those of what was found.
-    fn differences(&mut self, marked: &[u8], found: &[u8], len: u32, unit: &'static str, place: Place) {
+    fn differences(
+        &mut self,
+        marked: &[u8],
+        found: &[u8],
+        len: u32,
+        unit: &'static str,
+        place: Place,
+    ) {
         let whole = to_usize(len / 8);
         if len.is_multiple_of(8) && marked.get(..whole) == found.get(..whole) {
             return;
         }
-        let (Some(marked), Some(found)) = (Bitmap::new(marked, len), Bitmap::new(found, len)) else { return };
+        let (Some(marked), Some(found)) = (Bitmap::new(marked, len), Bitmap::new(found, len))
+        else {
+            return;
+        };
         let mut run: Option<(Range<u32>, bool)> = None;
         for index in 0..found.len() {
             let in_use = found.get(index);
-            let next = if marked.get(index) == in_use { None } else { in_use };
+            let next = if marked.get(index) == in_use {
+                None
+            } else {
+                in_use
+            };
             run = match (run, next) {
-                (Some((range, same)), Some(next)) if same == next => Some((range.start..index + 1, same)),
+                (Some((range, same)), Some(next)) if same == next => {
+                    Some((range.start..index + 1, same))
+                }
                 (before, next) => {
                     if let Some((range, in_use)) = before {
                         self.marked(range, in_use, unit, place);
@@ -198,19 +240,40 @@ impl Compare<'_> {
         let geometry = self.checker.geometry;
         let (from, len) = (u64::from(range.start), u64::from(range.end - range.start));
         let (start, len) = if unit == "inode" {
-            (u64::from(self.group) * u64::from(geometry.inodes_per_group()) + 1 + from, len)
+            (
+                u64::from(self.group) * u64::from(geometry.inodes_per_group()) + 1 + from,
+                len,
+            )
         } else {
             let shift = geometry.cluster_shift();
-            (geometry.group_start(self.group).unwrap_or(0) + (from << shift), len << shift)
+            (
+                geometry.group_start(self.group).unwrap_or(0) + (from << shift),
+                len << shift,
+            )
         };
-        self.sink.push(Fault::new(place, Wrong::Marked { unit, start, len, in_use }));
+        self.sink.push(Fault::new(
+            place,
+            Wrong::Marked {
+                unit,
+                start,
+                len,
+                in_use,
+            },
+        ));
     }
 
     fn count(&mut self, field: &'static str, stored: u32, counted: u32) {
         if stored != counted {
             let place = Place::new(Structure::GroupDescriptor).group(self.group);
             let (stored, counted) = (stored.into(), counted.into());
-            self.sink.push(Fault::new(place, Wrong::Count { field, stored, counted }));
+            self.sink.push(Fault::new(
+                place,
+                Wrong::Count {
+                    field,
+                    stored,
+                    counted,
+                },
+            ));
         }
     }
 }

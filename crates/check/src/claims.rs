@@ -35,7 +35,9 @@ impl ClusterMap {
     /// Returns a map of no cluster.
     pub(crate) fn new(geometry: &Geometry) -> Self {
         Self {
-            groups: (0..geometry.group_count()).map(|_| OnceLock::new()).collect(),
+            groups: (0..geometry.group_count())
+                .map(|_| OnceLock::new())
+                .collect(),
             first_block: u64::from(geometry.first_data_block()),
             blocks_per_group: u64::from(geometry.blocks_per_group()),
             words_per_group: to_usize(geometry.clusters_per_group().div_ceil(64)),
@@ -72,7 +74,9 @@ impl ClusterMap {
     pub(crate) fn touches(&self, start: u64, len: u64) -> bool {
         let mut found = false;
         self.each_span(start, len, |span| {
-            let word = self.groups[span.group].get().map_or(0, |words| words[span.word].load(Relaxed));
+            let word = self.groups[span.group]
+                .get()
+                .map_or(0, |words| words[span.word].load(Relaxed));
             found |= word & span.mask != 0;
         });
         found
@@ -86,11 +90,17 @@ impl ClusterMap {
     /// Returns word `index` of the bits of `group`.
     pub(crate) fn word(&self, group: u32, index: usize) -> u64 {
         let words = self.groups.get(to_usize(group)).and_then(OnceLock::get);
-        words.and_then(|words| words.get(index)).map_or(0, |word| word.load(Relaxed))
+        words
+            .and_then(|words| words.get(index))
+            .map_or(0, |word| word.load(Relaxed))
     }
 
     fn words(&self, group: usize) -> &[AtomicU64] {
-        self.groups[group].get_or_init(|| (0..self.words_per_group).map(|_| AtomicU64::new(0)).collect())
+        self.groups[group].get_or_init(|| {
+            (0..self.words_per_group)
+                .map(|_| AtomicU64::new(0))
+                .collect()
+        })
     }
 
     fn each_span(&self, start: u64, len: u64, mut each: impl FnMut(Span)) {
@@ -100,13 +110,20 @@ impl ClusterMap {
             let group = block / self.blocks_per_group;
             let base = group * self.blocks_per_group;
             let stop = end.min(base + self.blocks_per_group);
-            let (mut bit, last) = ((block - base) >> self.shift, (stop - 1 - base) >> self.shift);
+            let (mut bit, last) = (
+                (block - base) >> self.shift,
+                (stop - 1 - base) >> self.shift,
+            );
             while bit <= last {
                 let word = bit / 64;
                 let upper = last.min(word * 64 + 63);
                 let mask = (u64::MAX >> (63 - (upper - bit))) << (bit % 64);
                 // OK: a group's number has 32 bits, and a word's index fewer.
-                each(Span { group: group as usize, word: word as usize, mask });
+                each(Span {
+                    group: group as usize,
+                    word: word as usize,
+                    mask,
+                });
                 bit = upper + 1;
             }
             block = stop;

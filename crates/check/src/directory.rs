@@ -41,7 +41,9 @@ impl Blocks<'_> {
     pub(crate) fn physical(&self, logical: u32) -> Option<u64> {
         // A map names its blocks in ascending order, and what breaks that has been refused.
         let next = self.0.partition_point(|run| run.logical <= logical);
-        let run = self.0[..next].last().filter(|run| logical - run.logical < run.len)?;
+        let run = self.0[..next]
+            .last()
+            .filter(|run| logical - run.logical < run.len)?;
         Some(run.physical + u64::from(logical - run.logical))
     }
 }
@@ -73,11 +75,20 @@ impl Checker<'_> {
         report.each_item(
             Pass::Directories,
             turns.len().div_ceil(BATCH),
-            |sink| Look { checker: self, visited: &visited, sink, buffer: Vec::new(), names: Names::new() },
+            |sink| Look {
+                checker: self,
+                visited: &visited,
+                sink,
+                buffer: Vec::new(),
+                names: Names::new(),
+            },
             |look, batch| {
                 let end = turns.len().min((batch + 1) * BATCH);
                 for turn in &turns[batch * BATCH..end] {
-                    let group = self.inodes.get(to_usize(turn.group)).and_then(std::sync::OnceLock::get);
+                    let group = self
+                        .inodes
+                        .get(to_usize(turn.group))
+                        .and_then(std::sync::OnceLock::get);
                     if let Some(group) = group {
                         look.directory(&group.dirs[to_usize(turn.index)], group);
                     }
@@ -92,16 +103,30 @@ impl Checker<'_> {
         for (number, group) in self.inodes.iter().enumerate() {
             let Some(group) = group.get() else { continue };
             // A directory that was removed while it was open names nothing any more.
-            let is_named =
-                |dir: &DirRecord| self.slot(dir.ino).is_none_or(|slot| slot.usage != Usage::Orphan);
-            for (index, dir) in group.dirs.iter().enumerate().filter(|(_, dir)| is_named(dir)) {
+            let is_named = |dir: &DirRecord| {
+                self.slot(dir.ino)
+                    .is_none_or(|slot| slot.usage != Usage::Orphan)
+            };
+            for (index, dir) in group
+                .dirs
+                .iter()
+                .enumerate()
+                .filter(|(_, dir)| is_named(dir))
+            {
                 let block = if dir.has(InodeFlags::INLINE_DATA) {
                     0
                 } else {
-                    group.runs.get(to_usize(dir.parts.start)).map_or(0, |run| run.physical)
+                    group
+                        .runs
+                        .get(to_usize(dir.parts.start))
+                        .map_or(0, |run| run.physical)
                 };
                 // OK: numbers of groups and of inodes have 32 bits.
-                turns.push(Turn { block, group: number as u32, index: index as u32 });
+                turns.push(Turn {
+                    block,
+                    group: number as u32,
+                    index: index as u32,
+                });
             }
         }
         turns.sort_unstable();
@@ -142,7 +167,11 @@ impl Look<'_> {
             return self.inline(dir, &layout, &group.inline[parts]);
         }
         let runs = &group.runs[parts];
-        let mut current = Current { dir, layout, tree: None };
+        let mut current = Current {
+            dir,
+            layout,
+            tree: None,
+        };
         if dir.has(InodeFlags::INDEX) {
             current.tree = Tree::walk(self.checker, dir, &Blocks(runs), &mut self.sink);
         }
@@ -167,11 +196,18 @@ impl Look<'_> {
             match self.checker.read(first, count, &mut buffer) {
                 Ok(()) => {
                     for (bytes, index) in buffer.chunks_exact(to_usize(block_size)).zip(0..) {
-                        self.block(current, run.logical + at + index, first + u64::from(index), bytes);
+                        self.block(
+                            current,
+                            run.logical + at + index,
+                            first + u64::from(index),
+                            bytes,
+                        );
                     }
                 }
                 Err(error) => {
-                    let place = Place::new(Structure::DirectoryBlock).ino(current.dir.ino).block(first);
+                    let place = Place::new(Structure::DirectoryBlock)
+                        .ino(current.dir.ino)
+                        .block(first);
                     self.sink.push(Fault::of_error(place, error));
                 }
             }
@@ -189,7 +225,9 @@ impl Look<'_> {
         match self.checker.read(physical, 1, &mut buffer) {
             Ok(()) => self.block(current, logical, physical, &buffer),
             Err(error) => {
-                let place = Place::new(Structure::DirectoryBlock).ino(current.dir.ino).block(physical);
+                let place = Place::new(Structure::DirectoryBlock)
+                    .ino(current.dir.ino)
+                    .block(physical);
                 self.sink.push(Fault::of_error(place, error));
             }
         }
@@ -199,8 +237,13 @@ impl Look<'_> {
     fn block(&mut self, current: &Current<'_>, logical: u32, physical: u64, bytes: &[u8]) {
         let checker = self.checker;
         let dir = current.dir;
-        let place = Place::new(Structure::DirectoryBlock).ino(dir.ino).block(physical);
-        let role = current.tree.as_ref().and_then(|tree| tree.roles.get(to_usize(logical)).copied());
+        let place = Place::new(Structure::DirectoryBlock)
+            .ino(dir.ino)
+            .block(physical);
+        let role = current
+            .tree
+            .as_ref()
+            .and_then(|tree| tree.roles.get(to_usize(logical)).copied());
         let is_root = logical == 0 && dir.has(InodeFlags::INDEX);
         if logical == 0 {
             self.dots(dir, &current.layout, bytes, place);
@@ -210,7 +253,10 @@ impl Look<'_> {
             return;
         }
         if role == Some(Role::Unknown) {
-            self.sink.push(Fault::mismatch(place, "the hash tree does not lead to a block of its directory"));
+            self.sink.push(Fault::mismatch(
+                place,
+                "the hash tree does not lead to a block of its directory",
+            ));
         }
         if checker.seed.is_some()
             && let Err(corrupt) = dirent::verify_checksum(bytes, dir.seed(), place)
@@ -228,7 +274,9 @@ impl Look<'_> {
                 Err(corrupt) => return self.sink.push(corrupt),
             };
             // Those of the first block have been looked at.
-            let Some(entry) = entry.filter(|_| logical != 0 || index > 1) else { continue };
+            let Some(entry) = entry.filter(|_| logical != 0 || index > 1) else {
+                continue;
+            };
             if !self.names.insert(bytes, entry.offset, entry.name) {
                 self.wrong(place, &entry, "is there twice");
             }
@@ -250,11 +298,17 @@ impl Look<'_> {
                     self.sink.push(Fault::field(place, "`.`", dot.into()));
                 }
                 self.keep_dots(dir, dotdot);
-                let kinds = Entries::without_tail(bytes, layout, place).take(2).flatten();
-                let wrong =
-                    kinds.filter(|entry| layout.filetype && entry.kind != FileType::Directory).count();
+                let kinds = Entries::without_tail(bytes, layout, place)
+                    .take(2)
+                    .flatten();
+                let wrong = kinds
+                    .filter(|entry| layout.filetype && entry.kind != FileType::Directory)
+                    .count();
                 if wrong > 0 {
-                    self.sink.push(Fault::mismatch(place, "`.` or `..` is not marked as a directory"));
+                    self.sink.push(Fault::mismatch(
+                        place,
+                        "`.` or `..` is not marked as a directory",
+                    ));
                 }
             }
             Err(corrupt) => self.sink.push(corrupt),
@@ -274,7 +328,9 @@ impl Look<'_> {
     fn inline(&mut self, dir: &DirRecord, layout: &Layout, bytes: &[u8]) {
         let place = Place::new(Structure::InlineData).ino(dir.ino);
         // OK: a directory in its inode has the inode's map and what follows.
-        let Some((head, tail)) = bytes.split_first_chunk::<MAP_SIZE>() else { return };
+        let Some((head, tail)) = bytes.split_first_chunk::<MAP_SIZE>() else {
+            return;
+        };
         match inline::Dir::decode(head, tail, layout, place) {
             Ok(inline) => {
                 self.keep_dots(dir, inline.parent);
@@ -302,13 +358,21 @@ impl Look<'_> {
         if entry.is_dot_or_dotdot() {
             return self.wrong(place, entry, "does not stand at the start");
         }
-        let Some(slot) = self.checker.slot(entry.ino).filter(|slot| slot.usage != Usage::Free) else {
+        let Some(slot) = self
+            .checker
+            .slot(entry.ino)
+            .filter(|slot| slot.usage != Usage::Free)
+        else {
             return self.wrong(place, entry, "names an inode that is not in use");
         };
         slot.add_name();
         match slot.usage {
-            Usage::Reserved => return self.wrong(place, entry, "names one of the volume's own inodes"),
-            Usage::Value => return self.wrong(place, entry, "names an inode that holds an attribute"),
+            Usage::Reserved => {
+                return self.wrong(place, entry, "names one of the volume's own inodes");
+            }
+            Usage::Value => {
+                return self.wrong(place, entry, "names an inode that holds an attribute");
+            }
             Usage::Orphan => return self.wrong(place, entry, "names an inode that was deleted"),
             Usage::Named | Usage::Free => {}
         }
@@ -325,7 +389,11 @@ impl Look<'_> {
         }
         if let Some(child) = self.checker.directory(entry.ino) {
             // Relaxed: only one thread can change it from 0, and it guards nothing.
-            if child.named_in.compare_exchange(0, dir.ino, Relaxed, Relaxed).is_err() {
+            if child
+                .named_in
+                .compare_exchange(0, dir.ino, Relaxed, Relaxed)
+                .is_err()
+            {
                 self.wrong(place, entry, "is a second name of a directory");
             }
         }
@@ -333,8 +401,13 @@ impl Look<'_> {
 
     #[cold]
     fn wrong(&mut self, place: Place, entry: &DirEntry<'_>, what: &'static str) {
-        let wrong = Wrong::Entry { name: entry.name.into(), ino: entry.ino, what };
-        self.sink.push(Fault::new(place.offset(entry.offset), wrong));
+        let wrong = Wrong::Entry {
+            name: entry.name.into(),
+            ino: entry.ino,
+            what,
+        };
+        self.sink
+            .push(Fault::new(place.offset(entry.offset), wrong));
     }
 }
 
@@ -343,6 +416,9 @@ pub(crate) fn wrong_parent(dir: &DirRecord) -> Fault {
     let value = u64::from(dir.dotdot.load(Relaxed));
     Place::new(Structure::DirectoryBlock)
         .ino(dir.ino)
-        .corrupt(CorruptKind::Field { field: "`..`", value })
+        .corrupt(CorruptKind::Field {
+            field: "`..`",
+            value,
+        })
         .into()
 }

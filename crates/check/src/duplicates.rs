@@ -21,7 +21,10 @@ pub(crate) struct Names {
 
 impl Names {
     pub(crate) fn new() -> Self {
-        Self { cells: Box::default(), stamp: 0 }
+        Self {
+            cells: Box::default(),
+            stamp: 0,
+        }
     }
 
     /// Forgets all names.
@@ -60,18 +63,31 @@ impl Names {
 /// before.
 fn name_at(block: &[u8], words: u64) -> &[u8] {
     let start = words as usize * 4;
-    let len = block.get(start + NAME_LEN_OFFSET).map_or(0, |len| usize::from(*len));
-    block.get(start + NAME_OFFSET..start + NAME_OFFSET + len).unwrap_or_default()
+    let len = block
+        .get(start + NAME_LEN_OFFSET)
+        .map_or(0, |len| usize::from(*len));
+    block
+        .get(start + NAME_OFFSET..start + NAME_OFFSET + len)
+        .unwrap_or_default()
 }
 
 fn hash(name: &[u8]) -> u64 {
-    let mix = |hash: u64, word: u64| (hash.rotate_left(5) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let mix =
+        |hash: u64, word: u64| (hash.rotate_left(5) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let mut chunks = name.chunks_exact(8);
     let mut hash = name.len() as u64;
     for chunk in &mut chunks {
-        hash = mix(hash, chunk.first_chunk().map_or(0, |word| u64::from_le_bytes(*word)));
+        hash = mix(
+            hash,
+            chunk
+                .first_chunk()
+                .map_or(0, |word| u64::from_le_bytes(*word)),
+        );
     }
-    let rest = chunks.remainder().iter().fold(0, |word, &byte| word << 8 | u64::from(byte));
+    let rest = chunks
+        .remainder()
+        .iter()
+        .fold(0, |word, &byte| word << 8 | u64::from(byte));
     let hash = mix(hash, rest);
     hash ^ hash >> 32
 }
@@ -93,14 +109,25 @@ mod tests {
 
     #[test]
     fn a_name_is_new_once_a_block() {
-        let list: Vec<Vec<u8>> = (0..300).map(|at| format!("name-{at}").into_bytes()).collect();
+        let list: Vec<Vec<u8>> = (0..300)
+            .map(|at| format!("name-{at}").into_bytes())
+            .collect();
         let list: Vec<&[u8]> = list.iter().map(Vec::as_slice).collect();
         let (bytes, offsets) = block(&list);
         let mut names = Names::new();
         for _ in 0..2 {
             names.start_block(4096);
-            assert!(list.iter().zip(&offsets).all(|(name, &at)| names.insert(&bytes, at, name)));
-            assert!(!list.iter().zip(&offsets).any(|(name, &at)| names.insert(&bytes, at, name)));
+            assert!(
+                list.iter()
+                    .zip(&offsets)
+                    .all(|(name, &at)| names.insert(&bytes, at, name))
+            );
+            assert!(
+                !list
+                    .iter()
+                    .zip(&offsets)
+                    .any(|(name, &at)| names.insert(&bytes, at, name))
+            );
         }
     }
 }

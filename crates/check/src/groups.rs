@@ -34,7 +34,10 @@ pub(crate) struct Fixed {
 
 impl Fixed {
     pub(crate) fn owner(&self) -> Owner {
-        Owner::Metadata { group: self.group, part: self.part }
+        Owner::Metadata {
+            group: self.group,
+            part: self.part,
+        }
     }
 }
 
@@ -104,7 +107,11 @@ impl Checker<'_> {
         for group in 1..self.geometry.group_count() {
             let own = group / self.geometry.descriptors_per_block();
             let all = 0..self.geometry.descriptor_blocks();
-            let indices = if self.geometry.has_superblock(group) { all } else { own..own + 1 };
+            let indices = if self.geometry.has_superblock(group) {
+                all
+            } else {
+                own..own + 1
+            };
             for index in indices {
                 self.check_descriptor_copy(group, index, &mut block, report);
             }
@@ -125,14 +132,22 @@ impl Checker<'_> {
         self.old_copies += u32::from(is_old);
     }
 
-    fn check_descriptor_copy(&self, group: u32, index: u32, block: &mut Vec<u8>, report: &mut Report<'_>) {
+    fn check_descriptor_copy(
+        &self,
+        group: u32,
+        index: u32,
+        block: &mut Vec<u8>,
+        report: &mut Report<'_>,
+    ) {
         let copy = self.geometry.descriptor_block_in(group, index);
         // A copy that would not fit into its group is none.
         let is_copy = |number: &u64| {
             copy != self.geometry.descriptor_block(index)
                 && self.geometry.group_of_block(*number) == Some(group)
         };
-        let Some(number) = copy.filter(is_copy) else { return };
+        let Some(number) = copy.filter(is_copy) else {
+            return;
+        };
         let place = Place::new(Structure::GroupDescriptor).block(number);
         if let Err(error) = self.read(number, 1, block) {
             return report.push(Fault::of_error(place, error));
@@ -142,10 +157,16 @@ impl Checker<'_> {
         }
         let first = index * self.geometry.descriptors_per_block();
         let size = self.geometry.desc_size();
-        for (copy, of) in block.chunks_exact(usize::from(size)).zip(first..self.geometry.group_count()) {
-            let Some(Some(descriptor)) = self.descriptors.get(to_usize(of)) else { continue };
+        for (copy, of) in block
+            .chunks_exact(usize::from(size))
+            .zip(first..self.geometry.group_count())
+        {
+            let Some(Some(descriptor)) = self.descriptors.get(to_usize(of)) else {
+                continue;
+            };
             if places(copy) != Some(descriptor.places()) {
-                let what = "a backup of a descriptor names other places for bitmaps and inode table";
+                let what =
+                    "a backup of a descriptor names other places for bitmaps and inode table";
                 report.push(Fault::mismatch(place.group(of), what));
             }
         }
@@ -155,7 +176,14 @@ impl Checker<'_> {
         let table = u64::from(self.geometry.inode_table_blocks());
         let mut fixed = Vec::new();
         for group in 0..self.geometry.group_count() {
-            let mut add = |start, len, part| fixed.push(Fixed { start, len, group, part });
+            let mut add = |start, len, part| {
+                fixed.push(Fixed {
+                    start,
+                    len,
+                    group,
+                    part,
+                })
+            };
             let start = self.geometry.group_start(group).unwrap_or(0);
             match self.geometry.fixed_blocks(group).unwrap_or(0) {
                 0 => {}
@@ -169,17 +197,32 @@ impl Checker<'_> {
         }
         if let Some(block) = self.sb.mmp_block() {
             let group = self.geometry.group_of_block(block).unwrap_or(0);
-            fixed.push(Fixed { start: block, len: 1, group, part: Part::Mmp });
+            fixed.push(Fixed {
+                start: block,
+                len: 1,
+                group,
+                part: Part::Mmp,
+            });
         }
         fixed.sort_unstable();
         for pair in fixed.windows(2) {
             let (first, second) = (&pair[0], &pair[1]);
             let end = (first.start + first.len).min(second.start + second.len);
             if second.start < end {
-                let place = Place::new(second.part.structure()).group(second.group).block(second.start);
+                let place = Place::new(second.part.structure())
+                    .group(second.group)
+                    .block(second.start);
                 let (start, len) = (second.start, end - second.start);
                 let (first, second) = (first.owner(), second.owner());
-                report.push(Fault::new(place, Wrong::Claimed { start, len, first, second }));
+                report.push(Fault::new(
+                    place,
+                    Wrong::Claimed {
+                        start,
+                        len,
+                        first,
+                        second,
+                    },
+                ));
             }
         }
         // Pieces of metadata may share a cluster with each other, though not with files.
@@ -193,7 +236,9 @@ impl Checker<'_> {
     /// Returns the fixed metadata in `block`, if there is any.
     pub(crate) fn fixed_at(&self, block: u64) -> Option<&Fixed> {
         let next = self.fixed.partition_point(|piece| piece.start <= block);
-        next.checked_sub(1).map(|at| &self.fixed[at]).filter(|piece| block - piece.start < piece.len)
+        next.checked_sub(1)
+            .map(|at| &self.fixed[at])
+            .filter(|piece| block - piece.start < piece.len)
     }
 
     /// Returns whether inode `ino` may name `block`, though that is claimed already. The blocks
@@ -231,14 +276,24 @@ impl Checker<'_> {
     }
 
     /// Returns the block bitmap of a group as it would be if no file owned a block there.
-    pub(crate) fn bitmap_of_fixed(&self, group: u32, descriptor: &GroupDescriptor) -> Option<Vec<u8>> {
+    pub(crate) fn bitmap_of_fixed(
+        &self,
+        group: u32,
+        descriptor: &GroupDescriptor,
+    ) -> Option<Vec<u8>> {
         let mut bytes = initial_block_bitmap(group, descriptor, self.geometry)?;
         let start = self.geometry.group_start(group)?;
         let end = start + u64::from(self.geometry.group_blocks(group)?);
         // Pieces do not overlap on a sane volume. So a piece that reaches into the group from
         // before it is the last of those that start there.
-        let from = self.fixed.partition_point(|piece| piece.start < start).saturating_sub(1);
-        for piece in self.fixed[from..].iter().take_while(|piece| piece.start < end) {
+        let from = self
+            .fixed
+            .partition_point(|piece| piece.start < start)
+            .saturating_sub(1);
+        for piece in self.fixed[from..]
+            .iter()
+            .take_while(|piece| piece.start < end)
+        {
             let (first, last) = (piece.start.max(start), (piece.start + piece.len).min(end));
             if first >= last {
                 continue;
@@ -257,11 +312,20 @@ impl Checker<'_> {
 
 /// Returns the block numbers of bitmaps and inode table in the bytes of a descriptor.
 fn places(bytes: &[u8]) -> Option<[u64; 3]> {
-    let word = |at: usize| bytes.get(at..at + 4)?.first_chunk().map(|word| u32::from_le_bytes(*word));
+    let word = |at: usize| {
+        bytes
+            .get(at..at + 4)?
+            .first_chunk()
+            .map(|word| u32::from_le_bytes(*word))
+    };
     let mut places = [0; 3];
     for (at, place) in places.iter_mut().enumerate() {
         // The upper halves stand in the second 32 bytes, if there are any.
-        let high = if bytes.len() >= 64 { word(32 + at * 4)? } else { 0 };
+        let high = if bytes.len() >= 64 {
+            word(32 + at * 4)?
+        } else {
+            0
+        };
         *place = u64::from(high) << 32 | u64::from(word(at * 4)?);
     }
     Some(places)

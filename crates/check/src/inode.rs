@@ -190,7 +190,9 @@ impl<'a> Scan<'a> {
                 continue;
             }
             let numbers = first + at * per_block..first + count;
-            for ((index, record), ino) in buffer.chunks_exact(to_usize(size)).enumerate().zip(numbers) {
+            for ((index, record), ino) in
+                buffer.chunks_exact(to_usize(size)).enumerate().zip(numbers)
+            {
                 // OK: no more than a run of blocks.
                 let bytes = index as u32 * size;
                 let place = Place::new(Structure::Inode)
@@ -213,7 +215,9 @@ impl<'a> Scan<'a> {
 
     /// Looks at one record.
     fn record(&mut self, record: &[u8], ino: u32, place: Place) {
-        let links = record.get(LINKS).map_or(0, |links| u16::from_le_bytes([links[0], links[1]]));
+        let links = record
+            .get(LINKS)
+            .map_or(0, |links| u16::from_le_bytes([links[0], links[1]]));
         let orphan = !self.checker.orphans.is_empty() && self.checker.orphans.contains(&ino);
         self.is_orphan = orphan;
         let reserved = ino < self.checker.sb.first_ino();
@@ -229,7 +233,9 @@ impl<'a> Scan<'a> {
                 self.sink.push(fault);
                 self.checker.owners.lack();
                 // Its number is taken, even if the record is damaged.
-                let kind = record.first_chunk().map_or(0, |mode| u16::from_le_bytes(*mode));
+                let kind = record
+                    .first_chunk()
+                    .map_or(0, |mode| u16::from_le_bytes(*mode));
                 return self.keep(ino, links, FileType::from_mode(kind), Usage::Named);
             }
         };
@@ -246,14 +252,20 @@ impl<'a> Scan<'a> {
             self.keep(ino, links, FileType::from_mode(inode.mode()), usage);
         }
         if inode.dtime() != 0 && links != 0 && !orphan {
-            self.sink.push(Fault::field(place, "i_dtime", inode.dtime().into()));
+            self.sink
+                .push(Fault::field(place, "i_dtime", inode.dtime().into()));
         }
         self.inode(&inode, record, place);
     }
 
     fn keep(&mut self, ino: u32, links: u16, kind: FileType, usage: Usage) {
         let index = (ino - 1) % self.checker.geometry.inodes_per_group();
-        self.slots[to_usize(index)] = Slot { links, kind: kind.to_raw(), usage, names: AtomicU32::new(0) };
+        self.slots[to_usize(index)] = Slot {
+            links,
+            kind: kind.to_raw(),
+            usage,
+            names: AtomicU32::new(0),
+        };
     }
 
     /// Checks a record without links: that of a deleted file says when it was deleted.
@@ -265,7 +277,10 @@ impl<'a> Scan<'a> {
             && inode.dtime() == 0
             && inode.kind() != FileKind::None
         {
-            self.sink.push(Fault::mismatch(place, "an inode has no links, but was never deleted"));
+            self.sink.push(Fault::mismatch(
+                place,
+                "an inode has no links, but was never deleted",
+            ));
         }
     }
 
@@ -288,11 +303,16 @@ impl<'a> Scan<'a> {
     fn inode(&mut self, inode: &Inode, record: &[u8], place: Place) {
         self.features(inode, place);
         let own = self.own_attributes(inode, record, place);
-        let values = own.as_ref().map_or(0, |own| self.checker.value_clusters(own, inode));
+        let values = own
+            .as_ref()
+            .map_or(0, |own| self.checker.value_clusters(own, inode));
         let is_inline = inode.flags().contains(InodeFlags::INLINE_DATA);
         let (index, name) = inline::XATTR;
         if is_inline && own.as_ref().and_then(|own| own.get(index, name)).is_none() {
-            self.sink.push(Fault::mismatch(place, "data is in the inode, but not the attribute for it"));
+            self.sink.push(Fault::mismatch(
+                place,
+                "data is in the inode, but not the attribute for it",
+            ));
         }
         let runs_before = self.runs.len();
         let mapped = self.map(inode, is_inline);
@@ -300,7 +320,11 @@ impl<'a> Scan<'a> {
             Some(block) => self.checker.check_xattr_block(block, inode, self.sink),
             None => 0,
         };
-        if let Some(owned) = self.owned.as_mut().filter(|_| self.checker.counts_for_owners(inode)) {
+        if let Some(owned) = self
+            .owned
+            .as_mut()
+            .filter(|_| self.checker.counts_for_owners(inode))
+        {
             owned.count(inode, self.checker.value_inodes(own.as_ref(), inode));
         }
         self.blocks(inode, mapped.clusters + attributes + values, place);
@@ -334,21 +358,27 @@ impl<'a> Scan<'a> {
             (InodeFlags::ENCRYPT, Incompat::ENCRYPT),
             (InodeFlags::CASEFOLD, Incompat::CASEFOLD),
         ];
-        let foreign = needs
-            .iter()
-            .any(|(flag, feature)| inode.flags().contains(*flag) && !features.incompat.contains(*feature));
+        let foreign = needs.iter().any(|(flag, feature)| {
+            inode.flags().contains(*flag) && !features.incompat.contains(*feature)
+        });
         let directory = inode.kind() == FileKind::Directory;
         let index = inode.flags().contains(InodeFlags::INDEX);
         let indexed = index && !(directory && features.compat.contains(Compat::DIR_INDEX));
-        let both = inode.flags().contains(InodeFlags::INLINE_DATA | InodeFlags::EXTENTS);
+        let both = inode
+            .flags()
+            .contains(InodeFlags::INLINE_DATA | InodeFlags::EXTENTS);
         // Fragments of blocks were never made. No reader uses the upper halves, and a feature may
         // give a meaning to one that has none.
         let (base, _) = inode.raw();
         let narrow = directory && !features.incompat.contains(Incompat::LARGEDIR);
         let size_high = if narrow { base.i_size_high.get() } else { 0 };
-        let short =
-            !features.incompat.contains(Incompat::BIT64) && self.checker.sb.creator_os() == CreatorOs::Linux;
-        let acl_high = if short { base.l_i_file_acl_high.get() } else { 0 };
+        let short = !features.incompat.contains(Incompat::BIT64)
+            && self.checker.sb.creator_os() == CreatorOs::Linux;
+        let acl_high = if short {
+            base.l_i_file_acl_high.get()
+        } else {
+            0
+        };
         for (field, value) in [
             ("i_faddr", base.i_obso_faddr.get()),
             ("i_size_high", size_high),
@@ -359,17 +389,27 @@ impl<'a> Scan<'a> {
             }
         }
         if foreign || indexed || both {
-            self.sink.push(Fault::field(place, "i_flags", inode.flags().bits().into()));
+            self.sink
+                .push(Fault::field(place, "i_flags", inode.flags().bits().into()));
         }
     }
 
     /// Returns the attributes inside the inode, checked.
-    fn own_attributes<'r>(&mut self, inode: &Inode, record: &'r [u8], place: Place) -> Option<Attrs<'r>> {
+    fn own_attributes<'r>(
+        &mut self,
+        inode: &Inode,
+        record: &'r [u8],
+        place: Place,
+    ) -> Option<Attrs<'r>> {
         let area = inode.xattr_area(record);
-        let place = Place { structure: Structure::Xattr, ..place };
+        let place = Place {
+            structure: Structure::Xattr,
+            ..place
+        };
         match Attrs::in_inode(area, place) {
             Ok(Some(attrs)) => {
-                self.checker.check_attributes(&attrs, inode, place, self.sink);
+                self.checker
+                    .check_attributes(&attrs, inode, place, self.sink);
                 Some(attrs)
             }
             Ok(None) => None,
@@ -412,7 +452,11 @@ impl<'a> Scan<'a> {
     fn blocks(&mut self, inode: &Inode, clusters: u64, place: Place) {
         let counted = clusters * (self.checker.sb.cluster_size() / SECTOR);
         if inode.sectors() != counted && inode.kind() != FileKind::None {
-            let wrong = Wrong::Count { field: "i_blocks", stored: inode.sectors(), counted };
+            let wrong = Wrong::Count {
+                field: "i_blocks",
+                stored: inode.sectors(),
+                counted,
+            };
             self.sink.push(Fault::new(place, wrong));
         }
     }
@@ -434,7 +478,10 @@ impl<'a> Scan<'a> {
     }
 
     fn symlink(&mut self, inode: &Inode, own: Option<Attrs<'_>>, mapped: &Mapped, place: Place) {
-        let place = Place { structure: Structure::Symlink, ..place };
+        let place = Place {
+            structure: Structure::Symlink,
+            ..place
+        };
         let size = inode.size();
         if inode.flags().contains(InodeFlags::ENCRYPT) {
             return;
@@ -463,7 +510,9 @@ impl<'a> Scan<'a> {
             &inode.map()[..len]
         } else {
             let Some(block) = mapped.first.filter(|_| mapped.end == 1) else {
-                return self.sink.push(Fault::mismatch(place, "a target is not in one block"));
+                return self
+                    .sink
+                    .push(Fault::mismatch(place, "a target is not in one block"));
             };
             if let Err(error) = self.checker.read(block, 1, &mut self.scratch) {
                 return self.sink.push(Fault::of_error(place.block(block), error));
@@ -474,7 +523,8 @@ impl<'a> Scan<'a> {
             &self.scratch[..len]
         };
         if target.contains(&0) {
-            self.sink.push(Fault::mismatch(place, "a target holds a NUL"));
+            self.sink
+                .push(Fault::mismatch(place, "a target holds a NUL"));
         }
     }
 
@@ -487,9 +537,12 @@ impl<'a> Scan<'a> {
             self.sink.push(Fault::field(place, "i_size", size));
         }
         if inode.map()[16..].iter().any(|&byte| byte != 0)
-            || inode.flags().intersects(InodeFlags::EXTENTS | InodeFlags::INDEX)
+            || inode
+                .flags()
+                .intersects(InodeFlags::EXTENTS | InodeFlags::INDEX)
         {
-            self.sink.push(Fault::mismatch(place, "a device, pipe or socket has a map"));
+            self.sink
+                .push(Fault::mismatch(place, "a device, pipe or socket has a map"));
         }
     }
 
@@ -510,11 +563,23 @@ impl<'a> Scan<'a> {
         self.keep_directory(inode, 0, start, self.inline.len());
     }
 
-    fn mapped_directory(&mut self, inode: &Inode, mapped: &Mapped, runs_before: usize, place: Place) {
+    fn mapped_directory(
+        &mut self,
+        inode: &Inode,
+        mapped: &Mapped,
+        runs_before: usize,
+        place: Place,
+    ) {
         let geometry = self.checker.geometry;
         let whole = inode.size() & u64::from(geometry.block_size() - 1) == 0;
         let blocks = inode.size() >> geometry.block_bits();
-        let prealloc = match self.checker.sb.features().compat.contains(Compat::DIR_PREALLOC) {
+        let prealloc = match self
+            .checker
+            .sb
+            .features()
+            .compat
+            .contains(Compat::DIR_PREALLOC)
+        {
             true => u64::from(self.checker.sb.raw().s_prealloc_dir_blocks),
             false => 0,
         };
@@ -524,7 +589,8 @@ impl<'a> Scan<'a> {
             self.sink.push(Fault::field(place, "i_size", inode.size()));
         }
         if (mapped.blocks < mapped.end || mapped.unwritten) && !self.is_orphan {
-            self.sink.push(Fault::mismatch(place, "a directory has a hole"));
+            self.sink
+                .push(Fault::mismatch(place, "a directory has a hole"));
         }
         // Blocks without a place cannot be looked at, and of the others there are no more than the
         // volume has.
@@ -535,7 +601,9 @@ impl<'a> Scan<'a> {
 
     fn keep_directory(&mut self, inode: &Inode, blocks: u32, start: usize, end: usize) {
         let seed = inode.checksum_seed(self.checker.sb.checksum_seed()).get();
-        let (Ok(start), Ok(end)) = (u32::try_from(start), u32::try_from(end)) else { return };
+        let (Ok(start), Ok(end)) = (u32::try_from(start), u32::try_from(end)) else {
+            return;
+        };
         self.dirs.push(DirRecord {
             ino: inode.ino(),
             flags: inode.flags(),
@@ -594,14 +662,20 @@ impl Claimer<'_> {
         }
         // Clusters count from the first block of group 0, which `bigalloc` has at 0.
         let (first, last) = (start >> shift, (start + len - 1) >> shift);
-        let begin = if self.last_cluster == Some(first) { first + 1 } else { first };
+        let begin = if self.last_cluster == Some(first) {
+            first + 1
+        } else {
+            first
+        };
         self.last_cluster = Some(last);
         if begin > last {
             return 0;
         }
         self.mapped.clusters += last + 1 - begin;
         let from = start.max(begin << shift);
-        self.checker.claims.claim(from, start + len - from, &self.checker.twice)
+        self.checker
+            .claims
+            .claim(from, start + len - from, &self.checker.twice)
     }
 }
 
@@ -628,8 +702,13 @@ impl MapVisitor for Claimer<'_> {
         }
         let mask = (1 << self.checker.geometry.cluster_shift()) - 1;
         if run.logical & mask != run.physical & mask {
-            let place = Place::new(Structure::Inode).ino(self.inode.ino()).block(run.physical);
-            self.sink.push(Fault::mismatch(place, "a run of blocks is not aligned to its clusters"));
+            let place = Place::new(Structure::Inode)
+                .ino(self.inode.ino())
+                .block(run.physical);
+            self.sink.push(Fault::mismatch(
+                place,
+                "a run of blocks is not aligned to its clusters",
+            ));
         }
         let mapped = &mut self.mapped;
         mapped.blocks += run.len;
@@ -642,10 +721,16 @@ impl MapVisitor for Claimer<'_> {
         if run.logical == 0 {
             mapped.first = Some(run.physical);
         }
-        if let (Some(runs), Ok(logical), Ok(len)) =
-            (&mut self.runs, u32::try_from(run.logical), u32::try_from(run.len))
-        {
-            runs.push(DirRun { logical, len, physical: run.physical });
+        if let (Some(runs), Ok(logical), Ok(len)) = (
+            &mut self.runs,
+            u32::try_from(run.logical),
+            u32::try_from(run.len),
+        ) {
+            runs.push(DirRun {
+                logical,
+                len,
+                physical: run.physical,
+            });
         }
     }
 

@@ -93,7 +93,9 @@ pub struct Options<'w> {
 
 impl std::fmt::Debug for Options<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Options").field("threads", &self.threads).finish_non_exhaustive()
+        f.debug_struct("Options")
+            .field("threads", &self.threads)
+            .finish_non_exhaustive()
     }
 }
 
@@ -139,7 +141,11 @@ pub struct NotedErrors {
 impl NotedErrors {
     /// Returns the errors that a superblock notes; `None` if it notes none.
     pub fn of(sb: &Superblock) -> Option<Self> {
-        let noted = Self { count: sb.error_count(), first: sb.first_error(), last: sb.last_error() };
+        let noted = Self {
+            count: sb.error_count(),
+            first: sb.first_error(),
+            last: sb.last_error(),
+        };
         (noted.count > 0 || sb.state().contains(State::ERROR)).then_some(noted)
     }
 }
@@ -239,7 +245,9 @@ impl<'a> Checker<'a> {
             nodes_again: AtomicU64::new(0),
             shared: Shared::new(geometry),
             owners: Owners::default(),
-            inodes: (0..geometry.group_count()).map(|_| OnceLock::new()).collect(),
+            inodes: (0..geometry.group_count())
+                .map(|_| OnceLock::new())
+                .collect(),
         }
     }
 
@@ -253,20 +261,29 @@ impl<'a> Checker<'a> {
     /// neighbours is in use.
     fn slot(&self, ino: u32) -> Option<&Slot> {
         let at = self.geometry.inode_slot(ino)?;
-        self.inodes.get(to_usize(at.group))?.get()?.slots.get(to_usize(at.index))
+        self.inodes
+            .get(to_usize(at.group))?
+            .get()?
+            .slots
+            .get(to_usize(at.index))
     }
 
     /// Returns the directory `ino`, if it is one.
     fn directory(&self, ino: u32) -> Option<&DirRecord> {
         let at = self.geometry.inode_slot(ino)?;
         let dirs = &self.inodes.get(to_usize(at.group))?.get()?.dirs;
-        dirs.binary_search_by_key(&ino, |dir| dir.ino).ok().map(|at| &dirs[at])
+        dirs.binary_search_by_key(&ino, |dir| dir.ino)
+            .ok()
+            .map(|at| &dirs[at])
     }
 
     /// Returns whether files may share blocks (`shared_blocks`): Android's images store equal
     /// blocks once. Fixed metadata is still no file's; Linux refuses to read such a file.
     fn may_share(&self) -> bool {
-        self.sb.features().ro_compat.contains(RoCompat::SHARED_BLOCKS)
+        self.sb
+            .features()
+            .ro_compat
+            .contains(RoCompat::SHARED_BLOCKS)
     }
 
     /// Returns whether to go on below a block of a map that another file has, too. All files
@@ -279,6 +296,9 @@ impl<'a> Checker<'a> {
 
     /// Returns every directory, by inode number.
     fn directories(&self) -> impl Iterator<Item = &DirRecord> {
-        self.inodes.iter().filter_map(OnceLock::get).flat_map(|group| group.dirs.iter())
+        self.inodes
+            .iter()
+            .filter_map(OnceLock::get)
+            .flat_map(|group| group.dirs.iter())
     }
 }

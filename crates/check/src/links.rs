@@ -37,7 +37,10 @@ impl Checker<'_> {
         self.check_ways(report);
         let table = self.geometry.inodes_per_group();
         for (group, inodes) in (0u32..).zip(self.inodes.iter()) {
-            let slots = inodes.get().map(|inodes| &*inodes.slots).unwrap_or_default();
+            let slots = inodes
+                .get()
+                .map(|inodes| &*inodes.slots)
+                .unwrap_or_default();
             for (slot, ino) in slots.iter().zip(group * table + 1..) {
                 self.check_slot(slot, ino, report);
             }
@@ -58,19 +61,36 @@ impl Checker<'_> {
             None => named == 0,
         };
         if alone {
-            report.push(Fault::mismatch(place, "the inode is in use, but has no name"));
+            report.push(Fault::mismatch(
+                place,
+                "the inode is in use, but has no name",
+            ));
         }
-        let counted = if directory && named > LINK_MAX { 1 } else { named };
+        let counted = if directory && named > LINK_MAX {
+            1
+        } else {
+            named
+        };
         if u32::from(slot.links) != counted && named != 0 {
             let (stored, counted) = (u64::from(slot.links), u64::from(counted));
-            report.push(Fault::new(place, Wrong::Count { field: "i_links_count", stored, counted }));
+            report.push(Fault::new(
+                place,
+                Wrong::Count {
+                    field: "i_links_count",
+                    stored,
+                    counted,
+                },
+            ));
         }
     }
 
     fn check_ways(&self, report: &mut Report<'_>) {
         if self.directory(ROOT_INO).is_none() {
             let what = "the root directory is not a directory";
-            report.push(Fault::mismatch(Place::new(Structure::Inode).ino(ROOT_INO), what));
+            report.push(Fault::mismatch(
+                Place::new(Structure::Inode).ino(ROOT_INO),
+                what,
+            ));
         }
         let numbers: Vec<&DirRecord> = self.directories().collect();
         let mut ways = vec![Way::Unknown; numbers.len()];
@@ -83,11 +103,17 @@ impl Checker<'_> {
                 ways[index] = Way::Open;
                 path.push(index);
                 let parent = numbers[index].named_in.load(Relaxed);
-                at = if numbers[index].ino == ROOT_INO { None } else { index_of(parent) };
+                at = if numbers[index].ino == ROOT_INO {
+                    None
+                } else {
+                    index_of(parent)
+                };
             }
             if let Some(looped) = at.filter(|&index| ways[index] == Way::Open) {
                 let place = Place::new(Structure::DirectoryBlock).ino(numbers[looped].ino);
-                report.push(place.corrupt(CorruptKind::Loop { what: "the way to the root" }));
+                report.push(place.corrupt(CorruptKind::Loop {
+                    what: "the way to the root",
+                }));
             }
             path.into_iter().for_each(|index| ways[index] = Way::Known);
         }
@@ -95,7 +121,11 @@ impl Checker<'_> {
 
     fn check_parent(&self, dir: &DirRecord, report: &mut Report<'_>) {
         let (named_in, dotdot) = (dir.named_in.load(Relaxed), dir.dotdot.load(Relaxed));
-        let parent = if dir.ino == ROOT_INO { ROOT_INO } else { named_in };
+        let parent = if dir.ino == ROOT_INO {
+            ROOT_INO
+        } else {
+            named_in
+        };
         // Without a name, or without entries, something else is wrong and has been reported.
         if parent != 0 && dotdot != 0 && parent != dotdot {
             report.push(wrong_parent(dir));

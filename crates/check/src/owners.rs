@@ -30,12 +30,20 @@ struct Claim {
 impl Checker<'_> {
     /// Reports the blocks that have several owners.
     pub(crate) fn check_owners(&self, report: &mut Report<'_>) {
-        let in_fixed = || self.fixed.iter().any(|piece| self.twice.touches(piece.start, piece.len));
+        let in_fixed = || {
+            self.fixed
+                .iter()
+                .any(|piece| self.twice.touches(piece.start, piece.len))
+        };
         if self.twice.is_empty() || self.may_share() && !in_fixed() {
             return;
         }
-        let mut search =
-            Search { checker: self, ino: 0, claims: Vec::new(), nodes: ClusterMap::new(self.geometry) };
+        let mut search = Search {
+            checker: self,
+            ino: 0,
+            claims: Vec::new(),
+            nodes: ClusterMap::new(self.geometry),
+        };
         for piece in &self.fixed {
             search.keep(piece.start, piece.len, piece.owner());
         }
@@ -63,7 +71,10 @@ impl Search<'_> {
             let shift = self.checker.geometry.cluster_shift();
             // Clusters are what has owners; they count from the first block, which `bigalloc` has
             // at 0.
-            let (start, end) = (start >> shift << shift, (start + len).div_ceil(1 << shift) << shift);
+            let (start, end) = (
+                start >> shift << shift,
+                (start + len).div_ceil(1 << shift) << shift,
+            );
             self.claims.push(Claim { start, end, owner });
         }
     }
@@ -80,7 +91,10 @@ impl Search<'_> {
                 continue;
             }
             let numbers = first + at * per_block..first + count;
-            for (record, ino) in buffer.chunks_exact(usize::from(geometry.inode_size())).zip(numbers) {
+            for (record, ino) in buffer
+                .chunks_exact(usize::from(geometry.inode_size()))
+                .zip(numbers)
+            {
                 self.record(record, ino);
             }
         }
@@ -90,8 +104,11 @@ impl Search<'_> {
         let sb = self.checker.sb;
         let mut record = record.to_vec();
         extern4_disk::inode::store_checksum(&mut record, ino, sb);
-        let Ok(inode) = Inode::decode(&record, ino, sb, Place::new(Structure::Inode)) else { return };
-        let in_use = inode.links() > 0 || ino == BAD_BLOCKS_INO || self.checker.orphans.contains(&ino);
+        let Ok(inode) = Inode::decode(&record, ino, sb, Place::new(Structure::Inode)) else {
+            return;
+        };
+        let in_use =
+            inode.links() > 0 || ino == BAD_BLOCKS_INO || self.checker.orphans.contains(&ino);
         if !in_use {
             return;
         }
@@ -129,9 +146,21 @@ impl Search<'_> {
                     both => both,
                 };
                 let place = Place::new(Structure::Inode).block(start);
-                let place = if let Owner::Inode(ino) = second { place.ino(ino) } else { place };
+                let place = if let Owner::Inode(ino) = second {
+                    place.ino(ino)
+                } else {
+                    place
+                };
                 if !(files && self.checker.may_share()) {
-                    report.push(Fault::new(place, Wrong::Claimed { start, len, first, second }));
+                    report.push(Fault::new(
+                        place,
+                        Wrong::Claimed {
+                            start,
+                            len,
+                            first,
+                            second,
+                        },
+                    ));
                 }
             }
             last = last.filter(|before| before.end > claim.end).or(Some(claim));
@@ -149,7 +178,9 @@ impl MapVisitor for Search<'_> {
 
     fn run(&mut self, run: DataRun) {
         let (checker, owner) = (self.checker, Owner::Inode(self.ino));
-        checker.claimed_parts(self.ino, run.physical, run.len, |start, len| self.keep(start, len, owner));
+        checker.claimed_parts(self.ino, run.physical, run.len, |start, len| {
+            self.keep(start, len, owner)
+        });
     }
 
     fn fault(&mut self, _place: Place, _error: Error) {}

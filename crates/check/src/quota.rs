@@ -37,8 +37,15 @@ impl Owned {
     /// Counts an inode, and the inodes that hold values of its attributes.
     pub(crate) fn count(&mut self, inode: &Inode, values: u64) {
         let bytes = inode.sectors() * SECTOR;
-        for (owners, id) in self.0.iter_mut().zip([inode.uid(), inode.gid(), inode.project()]) {
-            owners.entry(id).or_default().add(Amount { bytes, inodes: 1 + values });
+        for (owners, id) in self
+            .0
+            .iter_mut()
+            .zip([inode.uid(), inode.gid(), inode.project()])
+        {
+            owners.entry(id).or_default().add(Amount {
+                bytes,
+                inodes: 1 + values,
+            });
         }
     }
 }
@@ -70,7 +77,8 @@ impl Owners {
     pub(crate) fn add(&self, more: Owned) {
         self.with(|totals| {
             for (all, more) in totals.owned.0.iter_mut().zip(more.0) {
-                more.into_iter().for_each(|(id, amount)| all.entry(id).or_default().add(amount));
+                more.into_iter()
+                    .for_each(|(id, amount)| all.entry(id).or_default().add(amount));
             }
         });
     }
@@ -84,7 +92,9 @@ impl Owners {
 impl Checker<'_> {
     /// Returns whether what owners have is to be counted.
     pub(crate) fn has_quotas(&self) -> bool {
-        Kind::ALL.into_iter().any(|kind| self.sb.quota_inode(kind).is_some())
+        Kind::ALL
+            .into_iter()
+            .any(|kind| self.sb.quota_inode(kind).is_some())
     }
 
     /// Returns whether an inode is counted for its owners: the volume's own are not, nor those of
@@ -100,7 +110,9 @@ impl Checker<'_> {
         let Totals { owned, lacks_some } = self.owners.with(std::mem::take);
         let judge = !lacks_some && self.descriptors.iter().all(Option::is_some);
         for (kind, owned) in Kind::ALL.into_iter().zip(owned.0) {
-            let Some(ino) = self.sb.quota_inode(kind) else { continue };
+            let Some(ino) = self.sb.quota_inode(kind) else {
+                continue;
+            };
             match QuotaFile::open(self, kind, ino, owned) {
                 Ok(mut file) => {
                     let is_whole = file.tree(ROOT, 0, 0, judge, report);
@@ -136,12 +148,14 @@ impl Checker<'_> {
         // OK: a block of the volume holds at least one of the quota file, whose numbers have 32
         // bits.
         let run = self.fs.map_block(ino, (start / block_size) as u32);
-        let RunKind::Mapped { physical } = run.map_err(|error| Fault::of_error(place, error))?.kind else {
+        let RunKind::Mapped { physical } = run.map_err(|error| Fault::of_error(place, error))?.kind
+        else {
             return Err(Fault::mismatch(place, "a quota file has a hole"));
         };
         let place = place.block(physical);
         let mut bytes = Vec::new();
-        self.read(physical, 1, &mut bytes).map_err(|error| Fault::of_error(place, error))?;
+        self.read(physical, 1, &mut bytes)
+            .map_err(|error| Fault::of_error(place, error))?;
         // OK: less than a block of the volume, which has a multiple of these.
         let offset = to_usize((start % block_size) as u32);
         Ok((bytes[offset..offset + BLOCK_SIZE].to_vec(), place))
@@ -162,7 +176,14 @@ impl<'a> QuotaFile<'a> {
         }
         let (block, place) = checker.quota_block(ino, 0)?;
         let header = Info::decode(&block, kind, place)?;
-        Ok(Self { checker, kind, ino, header, seen: HashSet::new(), owned })
+        Ok(Self {
+            checker,
+            kind,
+            ino,
+            header,
+            seen: HashSet::new(),
+            owned,
+        })
     }
 
     fn place(&self) -> Place {
@@ -175,9 +196,18 @@ impl<'a> QuotaFile<'a> {
 
     /// Follows a block of the tree at `level`, to which ids lead that begin as `above` does.
     /// Returns whether all below it could be read.
-    fn tree(&mut self, number: u32, level: u32, above: u32, judge: bool, report: &mut Report<'_>) -> bool {
+    fn tree(
+        &mut self,
+        number: u32,
+        level: u32,
+        above: u32,
+        judge: bool,
+        report: &mut Report<'_>,
+    ) -> bool {
         if !self.seen.insert(number) {
-            report.push(self.place().corrupt(CorruptKind::Loop { what: "the tree of a quota file" }));
+            report.push(self.place().corrupt(CorruptKind::Loop {
+                what: "the tree of a quota file",
+            }));
             return false;
         }
         let (block, place) = match self.block(number) {
@@ -211,18 +241,34 @@ impl<'a> QuotaFile<'a> {
     }
 
     /// Looks at the entry of an id in a leaf.
-    fn entry(&mut self, number: u32, id: u32, judge: bool, report: &mut Report<'_>) -> Result<(), Fault> {
+    fn entry(
+        &mut self,
+        number: u32,
+        id: u32,
+        judge: bool,
+        report: &mut Report<'_>,
+    ) -> Result<(), Fault> {
         let (block, place) = self.block(number)?;
         let Some(offset) = leaf::find(&block, id, place)? else {
-            return Err(Fault::mismatch(place, "the tree of a quota file leads to no entry"));
+            return Err(Fault::mismatch(
+                place,
+                "the tree of a quota file leads to no entry",
+            ));
         };
         let entry = Entry::decode(&block, offset, place)?;
         let has = self.owned.remove(&id).unwrap_or_default();
-        for (unit, stored, counted) in
-            [("bytes", entry.space.used, has.bytes), ("inodes", entry.inodes.used, has.inodes)]
-        {
+        for (unit, stored, counted) in [
+            ("bytes", entry.space.used, has.bytes),
+            ("inodes", entry.inodes.used, has.inodes),
+        ] {
             if judge && stored != counted {
-                let wrong = Wrong::Quota { kind: self.kind, id, unit, stored, counted };
+                let wrong = Wrong::Quota {
+                    kind: self.kind,
+                    id,
+                    unit,
+                    stored,
+                    counted,
+                };
                 report.push(Fault::new(place, wrong));
             }
         }
@@ -234,7 +280,12 @@ impl<'a> QuotaFile<'a> {
         let mut owned: Vec<_> = self.owned.iter().collect();
         owned.sort_unstable_by_key(|(id, _)| **id);
         for (&id, &Amount { bytes, inodes }) in owned {
-            let wrong = Wrong::NoQuota { kind: self.kind, id, bytes, inodes };
+            let wrong = Wrong::NoQuota {
+                kind: self.kind,
+                id,
+                bytes,
+                inodes,
+            };
             report.push(Fault::new(self.place(), wrong));
         }
     }

@@ -30,8 +30,18 @@ pub(crate) struct Report<'a> {
 }
 
 impl<'a> Report<'a> {
-    pub(crate) fn new(each: &'a mut dyn FnMut(Fault), threads: usize, watch: Option<&'a Watch<'a>>) -> Self {
-        Self { each, threads, watch, held: Vec::new(), faults: 0 }
+    pub(crate) fn new(
+        each: &'a mut dyn FnMut(Fault),
+        threads: usize,
+        watch: Option<&'a Watch<'a>>,
+    ) -> Self {
+        Self {
+            each,
+            threads,
+            watch,
+            held: Vec::new(),
+            faults: 0,
+        }
     }
 
     /// Keeps a fault until the pass ends.
@@ -47,7 +57,13 @@ impl<'a> Report<'a> {
     pub(crate) fn end_pass(&mut self) {
         self.held.sort_by_key(|fault| {
             let place = &fault.place;
-            (place.group.is_none(), place.group, place.ino, place.block, place.offset)
+            (
+                place.group.is_none(),
+                place.group,
+                place.ino,
+                place.block,
+                place.offset,
+            )
         });
         self.held.drain(..).for_each(&mut self.each);
     }
@@ -61,11 +77,19 @@ impl<'a> Report<'a> {
         start: impl Fn(Sink) -> S + Sync,
         work: impl Fn(&mut S, usize) + Sync,
     ) -> Result<(), Interrupted> {
-        let (next, done, is_interrupted) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicBool::new(false));
+        let (next, done, is_interrupted) = (
+            AtomicUsize::new(0),
+            AtomicUsize::new(0),
+            AtomicBool::new(false),
+        );
         let watch = self.watch;
         let goes_on = || {
             let done = done.fetch_add(1, Relaxed) as u64 + 1;
-            let progress = Progress { pass, done, total: items as u64 };
+            let progress = Progress {
+                pass,
+                done,
+                total: items as u64,
+            };
             watch.is_none_or(|watch| watch(progress).is_continue())
         };
         let (sender, receiver) = sync_channel(QUEUED);
@@ -94,7 +118,13 @@ impl<'a> Report<'a> {
             }
         });
         self.end_pass();
-        if is_interrupted.into_inner() { Err(Interrupted { faults: self.faults }) } else { Ok(()) }
+        if is_interrupted.into_inner() {
+            Err(Interrupted {
+                faults: self.faults,
+            })
+        } else {
+            Ok(())
+        }
     }
 }
 

@@ -13,7 +13,10 @@ impl Checker<'_> {
     /// Returns the runs of `inode`. Follows fewer than `most` blocks of its map, since a hostile
     /// map has no end. The pass over all inodes reports faults of the map.
     pub(crate) fn runs_of(&self, inode: &Inode, most: u32) -> Vec<DataRun> {
-        let mut found = Runs { runs: Vec::new(), nodes_left: most };
+        let mut found = Runs {
+            runs: Vec::new(),
+            nodes_left: most,
+        };
         self.fs.walk_map(inode, &mut found);
         found.runs
     }

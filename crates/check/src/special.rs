@@ -40,8 +40,7 @@ impl Checker<'_> {
                     JournalLocation::Device { .. } => place,
                 };
                 if journal.is_unannounced {
-                    let what =
-                        "the journal is not empty, but the superblock says that nothing is to be recovered";
+                    let what = "the journal is not empty, but the superblock says that nothing is to be recovered";
                     report.push(Fault::mismatch(place, what));
                 }
                 self.noted = noted_error(journal.superblock.errno);
@@ -60,8 +59,14 @@ impl Checker<'_> {
     /// Checks that each reserved inode of a structure that the volume lacks is empty.
     fn check_unused(&self, report: &mut Report<'_>) {
         let (raw, features) = (self.sb.raw(), self.sb.features());
-        let quotas = [raw.s_usr_quota_inum, raw.s_grp_quota_inum, raw.s_prj_quota_inum].map(|ino| ino.get());
-        let has_journal = features.compat.contains(Compat::HAS_JOURNAL) || raw.s_journal_inum.get() != 0;
+        let quotas = [
+            raw.s_usr_quota_inum,
+            raw.s_grp_quota_inum,
+            raw.s_prj_quota_inum,
+        ]
+        .map(|ino| ino.get());
+        let has_journal =
+            features.compat.contains(Compat::HAS_JOURNAL) || raw.s_journal_inum.get() != 0;
         let has_quota = features.ro_compat.contains(RoCompat::QUOTA);
         let kept = [
             (
@@ -82,7 +87,9 @@ impl Checker<'_> {
         ];
         for (ino, _, what) in kept.into_iter().filter(|(_, unused, _)| *unused) {
             // The pass over all inodes reports faults of the record.
-            let Ok(inode) = self.fs.raw_inode(ino) else { continue };
+            let Ok(inode) = self.fs.raw_inode(ino) else {
+                continue;
+            };
             if inode.links() > 0 || inode.sectors() > 0 || inode.map()[..4] != [0; 4] {
                 report.push(Fault::mismatch(Place::new(Structure::Inode).ino(ino), what));
             }
@@ -90,7 +97,9 @@ impl Checker<'_> {
     }
 
     fn check_mmp(&self, report: &mut Report<'_>) {
-        let Some(number) = self.sb.mmp_block() else { return };
+        let Some(number) = self.sb.mmp_block() else {
+            return;
+        };
         let place = Place::new(Structure::Mmp).block(number);
         let mut block = Vec::new();
         match self.read(number, 1, &mut block) {
@@ -109,12 +118,16 @@ impl Checker<'_> {
         let mut next = self.sb.last_orphan();
         while let Some(ino) = next {
             if !self.may_be_orphan(ino) {
-                let kind = CorruptKind::InodeOutOfRange { field: "orphan", ino: ino.into() };
+                let kind = CorruptKind::InodeOutOfRange {
+                    field: "orphan",
+                    ino: ino.into(),
+                };
                 return report.push(place.corrupt(kind));
             }
             if !self.orphans.insert(ino) {
-                return report
-                    .push(place.ino(ino).corrupt(CorruptKind::Loop { what: "the list of orphans" }));
+                return report.push(place.ino(ino).corrupt(CorruptKind::Loop {
+                    what: "the list of orphans",
+                }));
             }
             next = match self.inode(ino) {
                 Ok(inode) => inode.next_orphan(),
@@ -138,16 +151,22 @@ impl Checker<'_> {
         let at = read.map_err(|error| Fault::of_error(place, error))?;
         let place = place.block(at.block).offset(at.offset);
         // OK: an inode starts inside its block.
-        Inode::decode(&block[crate::to_usize(at.offset)..], ino, self.sb, place).map_err(Fault::from)
+        Inode::decode(&block[crate::to_usize(at.offset)..], ino, self.sb, place)
+            .map_err(Fault::from)
     }
 
     fn read_orphan_file(&mut self, report: &mut Report<'_>) {
-        let Some(ino) = self.sb.orphan_file_inode() else { return };
+        let Some(ino) = self.sb.orphan_file_inode() else {
+            return;
+        };
         let place = Place::new(Structure::Orphan).ino(ino);
         let inode = match self.inode(ino) {
             Ok(inode) if inode.kind() == FileKind::Regular && inode.links() == 1 => inode,
             Ok(_) => {
-                return report.push(Fault::mismatch(place, "the orphan file is not a file that is in use"));
+                return report.push(Fault::mismatch(
+                    place,
+                    "the orphan file is not a file that is in use",
+                ));
             }
             Err(fault) => return report.push(fault),
         };
@@ -169,7 +188,11 @@ impl Checker<'_> {
         for number in blocks.take(BLOCKS) {
             let decoded = match self.read(number, 1, &mut block) {
                 Ok(()) => OrphanBlock::decode(&block, number, seed, self.sb, place)
-                    .and_then(|orphans| orphans.check_inodes(self.sb, place.block(number)).map(|()| orphans))
+                    .and_then(|orphans| {
+                        orphans
+                            .check_inodes(self.sb, place.block(number))
+                            .map(|()| orphans)
+                    })
                     .map_err(Fault::from),
                 Err(error) => Err(Fault::of_error(place.block(number), error)),
             };
@@ -178,8 +201,15 @@ impl Checker<'_> {
                 Err(fault) => report.push(fault),
             }
         }
-        if !found.is_empty() && !self.sb.features().ro_compat.contains(RoCompat::ORPHAN_PRESENT) {
-            let what = "the orphan file names inodes, but the superblock says that there are no orphans";
+        if !found.is_empty()
+            && !self
+                .sb
+                .features()
+                .ro_compat
+                .contains(RoCompat::ORPHAN_PRESENT)
+        {
+            let what =
+                "the orphan file names inodes, but the superblock says that there are no orphans";
             report.push(Fault::mismatch(place, what));
         }
         self.orphans.extend(found);

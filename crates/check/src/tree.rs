@@ -56,10 +56,21 @@ impl Tree {
             checksum: features.metadata_csum(),
             large_dir: features.incompat.contains(Incompat::LARGEDIR),
         };
-        let mut walk = Walk { checker, dir, blocks, sink, expect, levels: 0, roles: Vec::new() };
+        let mut walk = Walk {
+            checker,
+            dir,
+            blocks,
+            sink,
+            expect,
+            levels: 0,
+            roles: Vec::new(),
+        };
         walk.roles.resize(to_usize(dir.blocks), Role::Unknown);
         let hash = walk.root()?;
-        Some(Self { roles: walk.roles, hash })
+        Some(Self {
+            roles: walk.roles,
+            hash,
+        })
     }
 }
 
@@ -88,7 +99,11 @@ impl Walk<'_> {
             *role = Role::Node;
         }
         self.below(&root.node, 0, (0, Hash::EOF_MAJOR), place);
-        Some(NameHash::new(self.checker.sb, self.dir.flags, root.hash_version))
+        Some(NameHash::new(
+            self.checker.sb,
+            self.dir.flags,
+            root.hash_version,
+        ))
     }
 
     /// Walks what the entries of a node name, which is `depth` levels below the root and for hashes
@@ -97,26 +112,37 @@ impl Walk<'_> {
         for (at, (hash, logical)) in node.iter().enumerate() {
             let from = if at == 0 { low } else { hash & !1 };
             // A leaf that continues the last hash of the one before it shares that with it.
-            let to = if at + 1 < node.len() { node.hash(at + 1).saturating_sub(1) } else { high };
+            let to = if at + 1 < node.len() {
+                node.hash(at + 1).saturating_sub(1)
+            } else {
+                high
+            };
             if from < low || to > high {
                 let what = "hash tree entries of one node against those of the next";
                 self.sink.push(place.corrupt(CorruptKind::Order { what }));
             }
             match self.roles.get_mut(to_usize(logical)) {
                 Some(role @ Role::Unknown) if depth == self.levels => {
-                    *role = Role::Leaf { low: from, high: to }
+                    *role = Role::Leaf {
+                        low: from,
+                        high: to,
+                    }
                 }
                 Some(role @ Role::Unknown) => {
                     *role = Role::Node;
                     self.node(logical, depth + 1, (from, to));
                 }
-                _ => self.sink.push(place.corrupt(CorruptKind::Loop { what: "the hash tree" })),
+                _ => self.sink.push(place.corrupt(CorruptKind::Loop {
+                    what: "the hash tree",
+                })),
             }
         }
     }
 
     fn node(&mut self, logical: u32, depth: u8, range: (u32, u32)) {
-        let Some((block, place)) = self.block(logical) else { return };
+        let Some((block, place)) = self.block(logical) else {
+            return;
+        };
         match HtreeNode::decode(&block, &self.expect, place) {
             Ok(node) => self.below(&node, depth, range, place),
             Err(corrupt) => self.sink.push(corrupt),
@@ -135,7 +161,8 @@ impl Walk<'_> {
             return None;
         }
         if self.checker.seed.is_some()
-            && let Err(corrupt) = htree::verify_checksum(&bytes, logical == 0, self.dir.seed(), place)
+            && let Err(corrupt) =
+                htree::verify_checksum(&bytes, logical == 0, self.dir.seed(), place)
         {
             self.sink.push(corrupt);
         }

@@ -44,7 +44,10 @@ struct Counts {
 
 impl Shared {
     pub(crate) fn new(geometry: &Geometry) -> Self {
-        Self { seen: ClusterMap::new(geometry), counts: Mutex::default() }
+        Self {
+            seen: ClusterMap::new(geometry),
+            counts: Mutex::default(),
+        }
     }
 
     fn with<R>(&self, change: impl FnOnce(&mut Counts) -> R) -> R {
@@ -62,7 +65,8 @@ impl Checker<'_> {
             return 0;
         }
         if !self.shared.seen.first_visit(block) {
-            self.shared.with(|counts| counts.blocks.entry(block).or_insert((1, 0)).1 += 1);
+            self.shared
+                .with(|counts| counts.blocks.entry(block).or_insert((1, 0)).1 += 1);
             return 1 + self.values_of_block(block, inode);
         }
         if self.claims.claim(block, 1, &self.twice) > 0 && !self.may_share() {
@@ -73,7 +77,10 @@ impl Checker<'_> {
             sink.push(Fault::of_error(place, error));
             return 1;
         }
-        if let Some(Err(corrupt)) = self.seed.map(|seed| xattr::verify_checksum(&bytes, block, seed, place)) {
+        if let Some(Err(corrupt)) = self
+            .seed
+            .map(|seed| xattr::verify_checksum(&bytes, block, seed, place))
+        {
             sink.push(corrupt);
         }
         match Attrs::in_block(&bytes, place) {
@@ -137,13 +144,21 @@ impl Checker<'_> {
             attrs.iter().filter(counted).count() as u64
         };
         let mut bytes = Vec::new();
-        let block = inode.xattr_block().filter(|&block| self.read(block, 1, &mut bytes).is_ok());
+        let block = inode
+            .xattr_block()
+            .filter(|&block| self.read(block, 1, &mut bytes).is_ok());
         let attrs = block.and_then(|_| Attrs::in_block(&bytes, Place::new(Structure::Xattr)).ok());
         own.map_or(0, count) + attrs.map_or(0, |(_, attrs)| count(&attrs))
     }
 
     /// Checks the attributes that stand at `place`.
-    pub(crate) fn check_attributes(&self, attrs: &Attrs<'_>, inode: &Inode, place: Place, sink: &mut Sink) {
+    pub(crate) fn check_attributes(
+        &self,
+        attrs: &Attrs<'_>,
+        inode: &Inode,
+        place: Place,
+        sink: &mut Sink,
+    ) {
         for attr in attrs.iter() {
             match attr.value {
                 Value::Here(value) => {
@@ -162,8 +177,19 @@ impl Checker<'_> {
     }
 
     fn check_acl(&self, attr: &Attr<'_>, value: &[u8], place: Place, sink: &mut Sink) {
-        let is_acl = matches!(attr.index, NameIndex::POSIX_ACL_ACCESS | NameIndex::POSIX_ACL_DEFAULT);
-        if is_acl && let Err(corrupt) = acl::decode(value, Place { structure: Structure::Acl, ..place }) {
+        let is_acl = matches!(
+            attr.index,
+            NameIndex::POSIX_ACL_ACCESS | NameIndex::POSIX_ACL_DEFAULT
+        );
+        if is_acl
+            && let Err(corrupt) = acl::decode(
+                value,
+                Place {
+                    structure: Structure::Acl,
+                    ..place
+                },
+            )
+        {
             sink.push(corrupt);
         }
     }
@@ -179,13 +205,20 @@ impl Checker<'_> {
     ) -> Result<(), Fault> {
         if ino > self.sb.inodes_count() || self.sb.is_hidden(ino) {
             return Err(place
-                .corrupt(CorruptKind::InodeOutOfRange { field: "e_value_inum", ino: ino.into() })
+                .corrupt(CorruptKind::InodeOutOfRange {
+                    field: "e_value_inum",
+                    ino: ino.into(),
+                })
                 .into());
         }
-        self.shared.with(|counts| *counts.values.entry(ino).or_default() += 1);
+        self.shared
+            .with(|counts| *counts.values.entry(ino).or_default() += 1);
         let value = self.inode(ino)?;
         if !value.flags().contains(InodeFlags::EA_INODE) || value.links() == 0 {
-            return Err(Fault::mismatch(place, "the inode of a value is not marked as one"));
+            return Err(Fault::mismatch(
+                place,
+                "the inode of a value is not marked as one",
+            ));
         }
         if value.size() != u64::from(size) {
             return Err(Fault::field(place, "e_value_size", size.into()));
@@ -208,19 +241,29 @@ impl Checker<'_> {
 
     /// Checks an inode that holds a value: its contents against their hash.
     pub(crate) fn check_value_inode(&self, inode: &Inode, place: Place, sink: &mut Sink) {
-        self.shared.with(|counts| counts.stored.insert(inode.ino(), inode.ea_refcount()));
-        let Some(size) = u32::try_from(inode.size()).ok().filter(|size| *size <= VALUE_SIZE_MAX) else {
+        self.shared
+            .with(|counts| counts.stored.insert(inode.ino(), inode.ea_refcount()));
+        let Some(size) = u32::try_from(inode.size())
+            .ok()
+            .filter(|size| *size <= VALUE_SIZE_MAX)
+        else {
             return sink.push(Fault::field(place, "i_size", inode.size()));
         };
         let bits = self.geometry.block_bits();
         let blocks = u64::from(size).div_ceil(1 << bits);
         let runs = self.runs_of(inode, NODES);
         // Blocks that are another's as well have been found, and are not read over and over.
-        if runs.iter().any(|run| self.twice.touches(run.physical, run.len)) {
+        if runs
+            .iter()
+            .any(|run| self.twice.touches(run.physical, run.len))
+        {
             return;
         }
         let mut value = vec![0; to_usize(size)];
-        for run in runs.iter().filter(|run| run.written && run.logical < blocks) {
+        for run in runs
+            .iter()
+            .filter(|run| run.written && run.logical < blocks)
+        {
             let from = to_usize((run.logical << bits) as u32);
             let len = (run.len << bits).min((value.len() - from) as u64);
             // OK: the run is inside the volume, and no longer than the value.
@@ -234,7 +277,9 @@ impl Checker<'_> {
             // OK: the number of an inode has 32 bits.
             let owner = self.inode(inode.raw().0.i_mtime.get());
             match owner.is_ok_and(|owner| inode.may_be_old_value_of(&owner)) {
-                true => self.shared.with(|counts| _ = counts.stored.insert(inode.ino(), 1)),
+                true => self
+                    .shared
+                    .with(|counts| _ = counts.stored.insert(inode.ino(), 1)),
                 false => sink.push(corrupt),
             }
         }
@@ -248,7 +293,11 @@ impl Checker<'_> {
                 let counted = u64::from(more) + 1;
                 if u64::from(stored) != counted {
                     let place = Place::new(Structure::Xattr).block(block);
-                    let wrong = Wrong::Count { field: "h_refcount", stored: stored.into(), counted };
+                    let wrong = Wrong::Count {
+                        field: "h_refcount",
+                        stored: stored.into(),
+                        counted,
+                    };
                     report.push(Fault::new(place, wrong));
                 }
             }
@@ -256,7 +305,11 @@ impl Checker<'_> {
                 let counted = counts.values.get(&ino).copied().unwrap_or(0);
                 if stored != counted {
                     let place = Place::new(Structure::Inode).ino(ino);
-                    let wrong = Wrong::Count { field: "reference count", stored, counted };
+                    let wrong = Wrong::Count {
+                        field: "reference count",
+                        stored,
+                        counted,
+                    };
                     report.push(Fault::new(place, wrong));
                 }
             }

@@ -181,11 +181,21 @@ impl App {
     /// Reports an error if a global option says how to open volumes, and returns whether one does.
     /// A subcommand calls this if it opens no volume, or opens it in another way.
     pub(crate) fn refuses_opening(&mut self, why: &str) -> bool {
-        let Opening { journal, superblock, wait } = &self.opening;
-        let given = journal.as_ref().map(|_| "--journal").or(superblock.map(|_| "--superblock"));
+        let Opening {
+            journal,
+            superblock,
+            wait,
+        } = &self.opening;
+        let given = journal
+            .as_ref()
+            .map(|_| "--journal")
+            .or(superblock.map(|_| "--superblock"));
         let given = given.or(wait.map(|_| "--wait"));
         if let Some(option) = given {
-            self.fail(ExitStatus::Usage, format_args!("{option} has no effect here: {why}"));
+            self.fail(
+                ExitStatus::Usage,
+                format_args!("{option} has no effect here: {why}"),
+            );
         }
         given.is_some()
     }
@@ -216,10 +226,19 @@ impl App {
     /// With `read_only`, its volume is only opened for reading. Its files are found from any
     /// directory of the host.
     pub(crate) fn begin_script(&mut self, base: ImagePath, read_only: bool) {
-        let base = ImagePath { image: base.image.anywhere(), path: base.path };
+        let base = ImagePath {
+            image: base.image.anywhere(),
+            path: base.path,
+        };
         let journal = self.opening.journal.take();
-        self.opening.journal = journal.map(|journal| std::path::absolute(&journal).unwrap_or(journal));
-        self.script = Some(Script { base, before: None, line: String::new(), read_only });
+        self.opening.journal =
+            journal.map(|journal| std::path::absolute(&journal).unwrap_or(journal));
+        self.script = Some(Script {
+            base,
+            before: None,
+            line: String::new(),
+            read_only,
+        });
     }
 
     /// Returns the volume and the directory that the paths of the script start in.
@@ -242,16 +261,26 @@ impl App {
     /// Runs changes of the script's volume as one transaction. `change` returns whether they are to
     /// become durable. If they do not, nothing of them has happened, and a message says so.
     pub(crate) fn in_transaction(&mut self, change: impl FnOnce(&mut Self) -> bool) {
-        let Some(image) = self.base().map(|base| base.image.clone()) else { return };
-        let places = self.script.as_ref().map(|script| (script.base.clone(), script.before.clone()));
+        let Some(image) = self.base().map(|base| base.image.clone()) else {
+            return;
+        };
+        let places = self
+            .script
+            .as_ref()
+            .map(|script| (script.base.clone(), script.before.clone()));
         self.write_to(&image);
-        let Some(volume) = self.volume(&image).map(|opened| opened.volume.clone()) else { return };
+        let Some(volume) = self.volume(&image).map(|opened| opened.volume.clone()) else {
+            return;
+        };
         let transaction = match volume.transaction() {
             Ok(transaction) => transaction,
             Err(error) => return self.error(&image, &error),
         };
         let is_committed = if change(self) {
-            transaction.commit().inspect_err(|error| self.error(&image, error)).is_ok()
+            transaction
+                .commit()
+                .inspect_err(|error| self.error(&image, error))
+                .is_ok()
         } else {
             drop(transaction);
             false
@@ -270,7 +299,9 @@ impl App {
     /// Lets signals end the command between two files, with its volumes closed, and not at once.
     pub(crate) fn stop_on_signals(&mut self) -> Stop {
         // Without the thread that listens, signals end the process as ever.
-        self.stop.get_or_insert_with(|| Stop::listen(&self.progress).unwrap_or_default()).clone()
+        self.stop
+            .get_or_insert_with(|| Stop::listen(&self.progress).unwrap_or_default())
+            .clone()
     }
 
     /// Returns the request of a signal that the command ends, which never comes unless the command
@@ -281,13 +312,18 @@ impl App {
 
     /// Returns whether a signal has asked the command to end.
     pub(crate) fn is_stopped(&self) -> bool {
-        self.stop.as_ref().is_some_and(|stop| stop.signal().is_some())
+        self.stop
+            .as_ref()
+            .is_some_and(|stop| stop.signal().is_some())
     }
 
     /// Returns whether a signal has asked the process to end, and not only a command of a shell as
     /// Ctrl-C does.
     pub(crate) fn is_terminated(&self) -> bool {
-        self.stop.as_ref().and_then(Stop::signal).is_some_and(|signal| signal != SIGINT)
+        self.stop
+            .as_ref()
+            .and_then(Stop::signal)
+            .is_some_and(|signal| signal != SIGINT)
     }
 
     /// Returns whether a signal ended the command before its end.
@@ -323,8 +359,13 @@ impl App {
     /// Runs a command line, which reports its own failures. Returns whether it succeeded. The
     /// status of this command stays.
     pub(crate) fn run_line(&mut self, line: &[OsString]) -> io::Result<bool> {
-        let Some(lines) = self.lines else { return Ok(false) };
-        let name = line.get(1).and_then(|name| (lines.name)(name)).unwrap_or(self.command);
+        let Some(lines) = self.lines else {
+            return Ok(false);
+        };
+        let name = line
+            .get(1)
+            .and_then(|name| (lines.name)(name))
+            .unwrap_or(self.command);
         let command = std::mem::replace(&mut self.command, name);
         let (status, differs) = (std::mem::take(&mut self.status), self.differs.take());
         let was_nested = self.is_nested;
@@ -345,12 +386,19 @@ impl App {
     /// Returns the form in which a path can be given back to the command: behind its image, but in
     /// a script alone.
     pub(crate) fn shown(&self) -> Shown {
-        let shown = if self.in_script() { Shown::new([]) } else { Shown::with_images() };
+        let shown = if self.in_script() {
+            Shown::new([])
+        } else {
+            Shown::with_images()
+        };
         shown.completely(self.prints_full_paths)
     }
 
     /// Returns the form of the paths in the output of a command about `image_paths`.
-    pub(crate) fn shown_for<'a>(&self, image_paths: impl IntoIterator<Item = &'a ImagePath>) -> Shown {
+    pub(crate) fn shown_for<'a>(
+        &self,
+        image_paths: impl IntoIterator<Item = &'a ImagePath>,
+    ) -> Shown {
         Shown::new(image_paths).completely(self.prints_full_paths)
     }
 
@@ -403,8 +451,13 @@ impl App {
     /// know.
     pub(crate) fn cred(&mut self, image: &Image, volume: &Volume) -> Option<Cred> {
         let cred = self.caller.cred(|| IdNames::read(&volume.superuser()));
-        cred.map_err(|message| self.fail(ExitStatus::Failed, format_args!("{} {message}", quoted(image))))
-            .ok()
+        cred.map_err(|message| {
+            self.fail(
+                ExitStatus::Failed,
+                format_args!("{} {message}", quoted(image)),
+            )
+        })
+        .ok()
     }
 
     /// Returns whether the caller may do what only the superuser of a volume may.
@@ -491,13 +544,19 @@ impl App {
             ExitStatus::Refused,
             ExitStatus::Corrupt,
         ];
-        self.status = ends.into_iter().find(|status| status.code() == code).unwrap_or(ExitStatus::Failed);
+        self.status = ends
+            .into_iter()
+            .find(|status| status.code() == code)
+            .unwrap_or(ExitStatus::Failed);
     }
 
     /// Opens the volume of an image path, once for all paths in it. Reports a failure.
     pub(crate) fn target(&mut self, image_path: &ImagePath) -> Option<Target> {
         let volume = self.volume(&image_path.image)?;
-        Some(Target { volume, image_path: image_path.clone() })
+        Some(Target {
+            volume,
+            image_path: image_path.clone(),
+        })
     }
 
     /// Opens a volume, or returns it if it is open. Reports a failure, and once that a volume is in
@@ -540,7 +599,14 @@ impl App {
         };
         let session = volume.session(cred);
         let (writing, names) = (Cell::new(writing), OnceCell::new());
-        let opened = Rc::new(Opened { image: image.clone(), volume, session, writing, warned, names });
+        let opened = Rc::new(Opened {
+            image: image.clone(),
+            volume,
+            session,
+            writing,
+            warned,
+            names,
+        });
         self.open.push(Rc::clone(&opened));
         Ok(Some(opened))
     }
@@ -559,7 +625,12 @@ impl App {
     ) -> extern4::Result<T> {
         let say = |message: &str| self.note_at(image, message);
         let command = self.command;
-        let waiting = Waiting { limit: self.opening.wait, command, stop: self.stop(), say: &say };
+        let waiting = Waiting {
+            limit: self.opening.wait,
+            command,
+            stop: self.stop(),
+            say: &say,
+        };
         waiting.until_free(image, holder::is_busy, attempt)
     }
 
@@ -588,7 +659,10 @@ impl App {
             return self.fail_at(ExitStatus::Failed, image, hint);
         }
         let is_no_volume = error.kind() == ErrorKind::NotExt && self.opening.superblock.is_none();
-        match is_no_volume.then(|| image_hint::other_contents(image)).flatten() {
+        match is_no_volume
+            .then(|| image_hint::other_contents(image))
+            .flatten()
+        {
             Some(what) => self.fail_at(ExitStatus::Refused, image, &what),
             None => {
                 self.error(image, error);
@@ -617,12 +691,22 @@ impl App {
         if !blames_superblock(error) {
             return;
         }
-        let by =
-            |block: &u64| open(image, false, &Opening { superblock: Some(*block), ..self.opening.clone() });
+        let by = |block: &u64| {
+            open(
+                image,
+                false,
+                &Opening {
+                    superblock: Some(*block),
+                    ..self.opening.clone()
+                },
+            )
+        };
         if let Some(block) = FIRST_BACKUPS.iter().find(|block| by(block).is_ok()) {
             self.note_at(
                 image,
-                format_args!("there is a copy of a superblock that it can be read by: --superblock {block}"),
+                format_args!(
+                    "there is a copy of a superblock that it can be read by: --superblock {block}"
+                ),
             );
         }
     }
@@ -638,8 +722,17 @@ impl App {
     }
 
     /// Reports an error of the library about an attribute of `name`.
-    pub(crate) fn error_about(&mut self, name: impl Display, attribute: &str, error: &extern4::Error) {
-        self.fail_at(status_of(error.kind()), name, format_args!("{attribute}: {}", reason(error)));
+    pub(crate) fn error_about(
+        &mut self,
+        name: impl Display,
+        attribute: &str,
+        error: &extern4::Error,
+    ) {
+        self.fail_at(
+            status_of(error.kind()),
+            name,
+            format_args!("{attribute}: {}", reason(error)),
+        );
     }
 
     /// Reports an error of the ext4 crate about `name`.
@@ -668,7 +761,9 @@ impl App {
     /// Prints a line about what was done to standard output.
     pub(crate) fn print(&mut self, line: impl Display) {
         if self.unwritten.is_none() {
-            let written = self.progress.suspend(|| writeln!(io::stdout().lock(), "{line}"));
+            let written = self
+                .progress
+                .suspend(|| writeln!(io::stdout().lock(), "{line}"));
             self.unwritten = written.err();
         }
     }
@@ -702,7 +797,10 @@ impl App {
     /// and counts them there.
     fn warn_of(&self, image: &Image, volume: &Volume, warned: &Cell<usize>) {
         let warnings = volume.warnings();
-        warnings.iter().skip(warned.get()).for_each(|warning| self.note_at(image, warning));
+        warnings
+            .iter()
+            .skip(warned.get())
+            .for_each(|warning| self.note_at(image, warning));
         warned.set(warnings.len());
     }
 
@@ -716,7 +814,9 @@ impl App {
         // user.
         let text = message_of(self.command, format_args!("{line}{message}"));
         // A message that cannot be written has nowhere else to go.
-        let _ = self.progress.suspend(|| writeln!(io::stderr().lock(), "{}", escape(text.as_bytes())));
+        let _ = self
+            .progress
+            .suspend(|| writeln!(io::stderr().lock(), "{}", escape(text.as_bytes())));
     }
 }
 
@@ -817,7 +917,8 @@ impl Opened {
     /// Returns the image's own user and group names. They are read as the superuser: a user that
     /// can read the image may know them.
     pub(crate) fn names(&self) -> &IdNames {
-        self.names.get_or_init(|| IdNames::read(&self.volume.superuser()))
+        self.names
+            .get_or_init(|| IdNames::read(&self.volume.superuser()))
     }
 
     /// Returns the type of the file system: ext2, ext3 or ext4.
@@ -827,7 +928,10 @@ impl Opened {
 
     /// Returns a path of this volume as a message writes it.
     pub(crate) fn image_path(&self, path: &Path) -> ImagePath {
-        ImagePath { image: self.image.clone(), path: path.to_owned() }
+        ImagePath {
+            image: self.image.clone(),
+            path: path.to_owned(),
+        }
     }
 }
 

@@ -17,7 +17,10 @@ use crate::progress::When;
 use crate::refused;
 
 /// The address of the guide.
-pub(crate) const GUIDE: &str = concat!(env!("CARGO_PKG_REPOSITORY"), "/blob/main/docs/guide/index.md");
+pub(crate) const GUIDE: &str = concat!(
+    env!("CARGO_PKG_REPOSITORY"),
+    "/blob/main/docs/guide/index.md"
+);
 
 /// How a path into a volume is written.
 pub(crate) const IMAGE_PATHS: &str = "\
@@ -86,13 +89,14 @@ const SAME_FOR_ALL: [&str; 15] = [
 
 /// The subcommands that change files of a volume.
 const CHANGES: [&str; 17] = [
-    "cp", "put", "mkdir", "rm", "rmdir", "mv", "ln", "mknod", "mkfifo", "touch", "truncate", "chmod",
-    "chown", "chgrp", "chattr", "setfacl", "setfattr",
+    "cp", "put", "mkdir", "rm", "rmdir", "mv", "ln", "mknod", "mkfifo", "touch", "truncate",
+    "chmod", "chown", "chgrp", "chattr", "setfacl", "setfattr",
 ];
 
 /// The subcommands that show their progress, or that of the commands in them.
-const SHOWS_PROGRESS: [&str; 10] =
-    ["check", "cp", "mv", "rm", "script", "shell", "mkfs", "build", "export", "tar"];
+const SHOWS_PROGRESS: [&str; 10] = [
+    "check", "cp", "mv", "rm", "script", "shell", "mkfs", "build", "export", "tar",
+];
 
 /// The subcommands that print paths, or run those.
 const PRINTS_PATHS: [&str; 18] = [
@@ -117,16 +121,32 @@ const PRINTS_PATHS: [&str; 18] = [
 ];
 
 /// The subcommands that open no volume.
-const WITHOUT_VOLUME: [&str; 7] = ["mkfs", "build", "umount", "top", "completions", "man", "help"];
+const WITHOUT_VOLUME: [&str; 7] = [
+    "mkfs",
+    "build",
+    "umount",
+    "top",
+    "completions",
+    "man",
+    "help",
+];
 
 /// Returns the command line with all that `--help`, the manual pages and completions show. A global
 /// option is hidden from the subcommands on which it has no effect.
 pub(crate) fn command() -> clap::Command {
     let mut command = Args::command();
-    let global: Vec<_> = command.get_arguments().filter(|arg| arg.is_global_set()).cloned().collect();
+    let global: Vec<_> = command
+        .get_arguments()
+        .filter(|arg| arg.is_global_set())
+        .cloned()
+        .collect();
     for arg in global {
-        for name in Command::NAMES.iter().filter(|name| is_useless(arg.get_id().as_str(), name)) {
-            command = command.mut_subcommand(name, |subcommand| subcommand.arg(arg.clone().hide(true)));
+        for name in Command::NAMES
+            .iter()
+            .filter(|name| is_useless(arg.get_id().as_str(), name))
+        {
+            command =
+                command.mut_subcommand(name, |subcommand| subcommand.arg(arg.clone().hide(true)));
         }
     }
     command
@@ -136,7 +156,9 @@ pub(crate) fn command() -> clap::Command {
 pub(crate) fn find<'a>(words: impl IntoIterator<Item = &'a str>) -> Option<clap::Command> {
     let mut command = command();
     command.build();
-    words.into_iter().try_fold(command, |command, name| command.find_subcommand(name).cloned())
+    words.into_iter().try_fold(command, |command, name| {
+        command.find_subcommand(name).cloned()
+    })
 }
 
 /// Returns whether a global option has no effect on a subcommand.
@@ -158,7 +180,11 @@ impl Args {
         [
             ("--as", "caller", self.caller.is_some()),
             ("--journal", "journal", self.opening.journal.is_some()),
-            ("--superblock", "superblock", self.opening.superblock.is_some()),
+            (
+                "--superblock",
+                "superblock",
+                self.opening.superblock.is_some(),
+            ),
             ("--wait", "wait", self.opening.wait.is_some()),
             ("--progress", "progress", self.progress.is_some()),
             ("--full-paths", "full_paths", self.full_paths),
@@ -173,7 +199,10 @@ impl Args {
         let line = cmd::tar::with_dashes(line);
         if let Some(option) = refused_start(&command, &line) {
             let mut error = clap::Error::new(ErrorKind::UnknownArgument).with_cmd(&command);
-            error.insert(ContextKind::InvalidArg, ContextValue::String(option.to_owned()));
+            error.insert(
+                ContextKind::InvalidArg,
+                ContextValue::String(option.to_owned()),
+            );
             return Err(error);
         }
         let matches = command.try_get_matches_from_mut(line.as_ref())?;
@@ -205,14 +234,25 @@ impl Args {
 /// Returns an option that is refused, but that clap would take for the start of a longer one:
 /// `--si` for `--size`.
 fn refused_start<'a>(command: &clap::Command, line: &'a [OsString]) -> Option<&'a str> {
-    let at = line.iter().skip(1).position(|word| Args::subcommand(word).is_some())? + 1;
+    let at = line
+        .iter()
+        .skip(1)
+        .position(|word| Args::subcommand(word).is_some())?
+        + 1;
     let subcommand = command.find_subcommand(&line[at])?;
-    let options = line[at + 1..].iter().take_while(|word| *word != "--").filter_map(|word| word.to_str());
-    let mut options =
-        options.filter(|word| word.starts_with("--") && refused::find(subcommand.get_name(), word).is_some());
+    let options = line[at + 1..]
+        .iter()
+        .take_while(|word| *word != "--")
+        .filter_map(|word| word.to_str());
+    let mut options = options.filter(|word| {
+        word.starts_with("--") && refused::find(subcommand.get_name(), word).is_some()
+    });
     options.find(|word| {
         let mut known = subcommand.get_arguments().filter_map(clap::Arg::get_long);
-        known.any(|long| word.strip_prefix("--").is_some_and(|name| long.starts_with(name)))
+        known.any(|long| {
+            word.strip_prefix("--")
+                .is_some_and(|name| long.starts_with(name))
+        })
     })
 }
 
@@ -223,7 +263,13 @@ pub(crate) fn places(command: &clap::Command, matches: &clap::ArgMatches) -> Vec
         let operands = command.get_positionals().filter(|arg| !arg.is_last_set());
         let words = operands.filter_map(|arg| matches.get_raw(arg.get_id().as_str()));
         let is_place = |word: &&OsStr| name != "find" || !cmd::find::starts_expression(word);
-        Some(words.flatten().take_while(is_place).map(OsStr::to_owned).collect())
+        Some(
+            words
+                .flatten()
+                .take_while(is_place)
+                .map(OsStr::to_owned)
+                .collect(),
+        )
     });
     places.unwrap_or_default()
 }
@@ -401,7 +447,11 @@ mod tests {
                     "wait" => "--wait[=".to_owned(),
                     option => format!("--{option} <"),
                 };
-                assert_eq!(global.contains(&text), shown.contains(&option), "{name} {option}: {help}");
+                assert_eq!(
+                    global.contains(&text),
+                    shown.contains(&option),
+                    "{name} {option}: {help}"
+                );
                 assert!(!own.contains(&text), "{name} {option}: {help}");
             }
         }
@@ -410,7 +460,11 @@ mod tests {
     #[test]
     fn the_lists_name_subcommands() {
         let command = command();
-        let some = SAME_FOR_ALL.iter().chain(&WITHOUT_VOLUME).chain(&CHANGES).chain(&SHOWS_PROGRESS);
+        let some = SAME_FOR_ALL
+            .iter()
+            .chain(&WITHOUT_VOLUME)
+            .chain(&CHANGES)
+            .chain(&SHOWS_PROGRESS);
         for name in some.chain(&PRINTS_PATHS) {
             assert!(command.find_subcommand(name).is_some(), "{name}");
         }

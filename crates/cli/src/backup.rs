@@ -58,11 +58,17 @@ impl Backup {
 
     fn control(&self) -> Option<Control> {
         let implied = (self.keep || self.suffix.is_some()).then_some(Control::Existing);
-        self.control.or(implied).filter(|control| *control != Control::None)
+        self.control
+            .or(implied)
+            .filter(|control| *control != Control::None)
     }
 
     /// Returns the name that keeps the file `name`, next to `names` of its directory.
-    pub(crate) fn name(&self, name: &OsStr, names: impl Iterator<Item = OsString>) -> Option<OsString> {
+    pub(crate) fn name(
+        &self,
+        name: &OsStr,
+        names: impl Iterator<Item = OsString>,
+    ) -> Option<OsString> {
         let control = self.control()?;
         let highest = names.filter_map(|other| number(&other, name)).max();
         let number = match control {
@@ -73,7 +79,9 @@ impl Backup {
         let mut kept = name.as_bytes().to_vec();
         match number {
             Some(number) => kept.extend_from_slice(format!(".~{number}~").as_bytes()),
-            None => kept.extend_from_slice(self.suffix.as_deref().unwrap_or(OsStr::new("~")).as_bytes()),
+            None => {
+                kept.extend_from_slice(self.suffix.as_deref().unwrap_or(OsStr::new("~")).as_bytes())
+            }
         }
         Some(OsString::from_vec(kept))
     }
@@ -81,14 +89,22 @@ impl Backup {
     /// Renames the file at `path` to the name that keeps it. Returns that path, or `None` if
     /// replaced files are not kept.
     pub(crate) fn make(&self, session: &Session, path: &Path) -> extern4::Result<Option<PathBuf>> {
-        let (true, Some(name)) = (self.is_on(), path.file_name()) else { return Ok(None) };
+        let (true, Some(name)) = (self.is_on(), path.file_name()) else {
+            return Ok(None);
+        };
         let parent = path.parent().unwrap_or(Path::new("/"));
-        let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
+        let parent = if parent.as_os_str().is_empty() {
+            Path::new(".")
+        } else {
+            parent
+        };
         let mut names = Vec::new();
         for entry in session.read_dir(parent)? {
             names.push(entry?.file_name().to_owned());
         }
-        let Some(kept) = self.name(name, names.into_iter()) else { return Ok(None) };
+        let Some(kept) = self.name(name, names.into_iter()) else {
+            return Ok(None);
+        };
         let kept = path.with_file_name(kept);
         match session.rename(path, &kept) {
             Ok(()) => Ok(Some(kept)),
@@ -100,8 +116,16 @@ impl Backup {
 
 /// Returns the number of a kept file: 3 of `name.~3~`.
 fn number(other: &OsStr, name: &OsStr) -> Option<u64> {
-    let text = other.as_bytes().strip_prefix(name.as_bytes())?.strip_prefix(b".~")?.strip_suffix(b"~")?;
-    std::str::from_utf8(text).ok().filter(|text| !text.starts_with(['0', '+']))?.parse().ok()
+    let text = other
+        .as_bytes()
+        .strip_prefix(name.as_bytes())?
+        .strip_prefix(b".~")?
+        .strip_suffix(b"~")?;
+    std::str::from_utf8(text)
+        .ok()
+        .filter(|text| !text.starts_with(['0', '+']))?
+        .parse()
+        .ok()
 }
 
 #[cfg(test)]
@@ -112,15 +136,28 @@ mod tests {
     #[test]
     fn kept_files_are_named_as_by_gnu() {
         let check = |control, suffix: Option<&str>, names: &[&str], expected: Option<&str>| {
-            let backup = Backup { keep: false, control, suffix: suffix.map(OsString::from) };
+            let backup = Backup {
+                keep: false,
+                control,
+                suffix: suffix.map(OsString::from),
+            };
             let kept = backup.name(OsStr::new("f"), names.iter().map(OsString::from));
-            assert_eq!(kept.as_deref(), expected.map(OsStr::new), "{backup:?} {names:?}");
+            assert_eq!(
+                kept.as_deref(),
+                expected.map(OsStr::new),
+                "{backup:?} {names:?}"
+            );
         };
         check(None, None, &[], None);
         check(Some(Control::None), Some(".bak"), &[], None);
         check(Some(Control::Simple), None, &["f.~1~"], Some("f~"));
         check(Some(Control::Existing), None, &["f", "f~"], Some("f~"));
-        check(Some(Control::Existing), None, &["f.~2~", "f.~10~", "g.~99~", "f.~x~"], Some("f.~11~"));
+        check(
+            Some(Control::Existing),
+            None,
+            &["f.~2~", "f.~10~", "g.~99~", "f.~x~"],
+            Some("f.~11~"),
+        );
         check(Some(Control::Numbered), None, &["f"], Some("f.~1~"));
         check(None, Some(".bak"), &["f"], Some("f.bak"));
     }

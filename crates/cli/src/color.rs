@@ -42,7 +42,8 @@ const DEFAULTS: &str = "di=01;34:ln=01;36:pi=33:so=01;35:bd=01;33:cd=01;33:ex=01
 /// Returns whether a text is a code of colours. Any other would be a control sequence from the
 /// environment.
 pub(crate) fn is_code(text: &str) -> bool {
-    text.bytes().all(|byte| byte.is_ascii_digit() || byte == b';')
+    text.bytes()
+        .all(|byte| byte.is_ascii_digit() || byte == b';')
 }
 
 impl When {
@@ -64,7 +65,10 @@ impl Colors {
     /// Returns the colours to use for standard output, if any.
     pub(crate) fn new(when: When) -> Option<Self> {
         when.is_wanted().then(|| {
-            let mut colors = Self { by_kind: HashMap::new(), by_suffix: Vec::new() };
+            let mut colors = Self {
+                by_kind: HashMap::new(),
+                by_suffix: Vec::new(),
+            };
             colors.add(DEFAULTS);
             colors.add(&std::env::var("LS_COLORS").unwrap_or_default());
             colors
@@ -92,7 +96,9 @@ impl Colors {
 
     /// Returns whether a link has the colour of its target.
     pub(crate) fn link_is_target(&self) -> bool {
-        self.by_kind.get("ln").is_some_and(|code| &**code == "target")
+        self.by_kind
+            .get("ln")
+            .is_some_and(|code| &**code == "target")
     }
 
     /// Returns the code for a name, if it has one.
@@ -124,12 +130,19 @@ impl Colors {
             FileType::Socket => kind("so"),
         };
         special.or_else(|| {
-            let suffixes = self.by_suffix.iter().rev().filter(|_| look.kind == FileType::Regular);
+            let suffixes = self
+                .by_suffix
+                .iter()
+                .rev()
+                .filter(|_| look.kind == FileType::Regular);
             let mut matching = suffixes.filter(|(suffix, _)| name.ends_with(suffix));
-            matching
-                .next()
-                .map(|(_, code)| &**code)
-                .or_else(|| if look.kind == FileType::Regular { kind("fi") } else { None })
+            matching.next().map(|(_, code)| &**code).or_else(|| {
+                if look.kind == FileType::Regular {
+                    kind("fi")
+                } else {
+                    None
+                }
+            })
         })
     }
 
@@ -150,11 +163,18 @@ mod tests {
 
     #[test]
     fn codes_follow_type_mode_and_suffix() {
-        let mut colors = Colors { by_kind: HashMap::new(), by_suffix: Vec::new() };
+        let mut colors = Colors {
+            by_kind: HashMap::new(),
+            by_suffix: Vec::new(),
+        };
         colors.add(DEFAULTS);
         colors.add("*.gz=31:*.tar.gz=32:or=05;31:ex=00:bad=\x1b[2J");
         let check = |name: &str, kind, mode, orphan, code| {
-            assert_eq!(colors.code(name.as_bytes(), Look { kind, mode, orphan }), code, "{name}");
+            assert_eq!(
+                colors.code(name.as_bytes(), Look { kind, mode, orphan }),
+                code,
+                "{name}"
+            );
         };
         check("d", FileType::Directory, 0o755, false, Some("01;34"));
         check("d", FileType::Directory, 0o1777, false, Some("30;42"));

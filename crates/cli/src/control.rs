@@ -106,7 +106,9 @@ impl Control {
             image: full_name(image),
             setting,
             start: Instant::now(),
-            metrics: metrics.as_ref().and_then(|listener| listener.local_addr().ok()),
+            metrics: metrics
+                .as_ref()
+                .and_then(|listener| listener.local_addr().ok()),
         });
         let mut services = Vec::new();
         let waiting: Arc<Waiting> = Arc::default();
@@ -116,8 +118,11 @@ impl Control {
                 let waiting = Arc::clone(&waiting);
                 let answer = move |request: &[u8], from: BorrowedFd<'_>| {
                     let answered = waiting.answer(request, from);
-                    let answered = answered.or_else(|| writing::begin(&served.volume, request, from));
-                    answered.unwrap_or_else(|| answer(&served, request)).into_bytes()
+                    let answered =
+                        answered.or_else(|| writing::begin(&served.volume, request, from));
+                    answered
+                        .unwrap_or_else(|| answer(&served, request))
+                        .into_bytes()
                 };
                 services.push(Service::new(listener, b"\n", MAX_REQUEST_BYTES, answer));
                 Some(socket)
@@ -131,10 +136,19 @@ impl Control {
             let answer = move |request: &[u8], _: BorrowedFd<'_>| {
                 http::answer(request, || metrics::text(&Report::of(&served)))
             };
-            services.push(Service::new(listener, http::END, http::MAX_REQUEST_BYTES, answer));
+            services.push(Service::new(
+                listener,
+                http::END,
+                http::MAX_REQUEST_BYTES,
+                answer,
+            ));
         }
         match Responder::open(services) {
-            Ok(responder) => Some(Self { _responder: responder, _socket: socket, waiting }),
+            Ok(responder) => Some(Self {
+                _responder: responder,
+                _socket: socket,
+                waiting,
+            }),
             Err(error) => {
                 note("the mount cannot be looked into", &error);
                 None
@@ -152,7 +166,10 @@ impl Control {
 
 /// Returns the name by which a reader of the report finds the image.
 fn full_name(image: &Image) -> String {
-    let file = image.file.canonicalize().unwrap_or_else(|_| image.file.clone());
+    let file = image
+        .file
+        .canonicalize()
+        .unwrap_or_else(|_| image.file.clone());
     Image::of(file, image.part).to_string()
 }
 
@@ -163,7 +180,9 @@ fn answer(served: &Served, request: &[u8]) -> String {
     };
     match std::str::from_utf8(request).map(|text| text.trim_ascii_end()) {
         Ok(REPORT) => Report::of(served).json(),
-        Ok(other) if other.split(' ').next() == Some(PROTOCOL) => error_line("this request is not known"),
+        Ok(other) if other.split(' ').next() == Some(PROTOCOL) => {
+            error_line("this request is not known")
+        }
         _ => error_line("this protocol is not spoken here"),
     }
 }

@@ -284,13 +284,22 @@ pub(crate) fn named(name: &str) -> Option<&'static Counter> {
 
 /// Returns every counter of a volume with its name.
 pub(crate) fn of(stats: &Stats) -> Vec<(&'static str, u64)> {
-    ALL.iter().filter_map(|counter| Some((counter.name, (counter.read)(stats)?))).collect()
+    ALL.iter()
+        .filter_map(|counter| Some((counter.name, (counter.read)(stats)?)))
+        .collect()
 }
 
 /// Returns what every counter counts, with its value before it where that is known.
 pub(crate) fn explanation(values: Option<&[(String, u64)]>) -> String {
-    let value = |name: &str| values?.iter().find(|(known, _)| known == name).map(|(_, count)| *count);
-    let shown = ALL.iter().filter(|counter| values.is_none() || value(counter.name).is_some());
+    let value = |name: &str| {
+        values?
+            .iter()
+            .find(|(known, _)| known == name)
+            .map(|(_, count)| *count)
+    };
+    let shown = ALL
+        .iter()
+        .filter(|counter| values.is_none() || value(counter.name).is_some());
     let line = |counter: &Counter| {
         let count = value(counter.name).map_or_else(String::new, |count| format!("{count:>12} "));
         format!("{count}{}: {}\n", counter.name, counter.meaning)
@@ -304,19 +313,28 @@ pub(crate) fn rates<'a>(
     earlier: &'a [(String, u64)],
     seconds: f64,
 ) -> impl Iterator<Item = (&'a str, f64)> {
-    let events = counters.iter().filter(|(name, _)| named(name).is_some_and(|it| it.kind == Kind::Total));
+    let events = counters
+        .iter()
+        .filter(|(name, _)| named(name).is_some_and(|it| it.kind == Kind::Total));
     events.map(move |(name, count)| {
-        let before = earlier.iter().find(|(known, _)| known == name).map_or(0, |(_, before)| *before);
+        let before = earlier
+            .iter()
+            .find(|(known, _)| known == name)
+            .map_or(0, |(_, before)| *before);
         let came = count.saturating_sub(before) as f64;
-        (name.as_str(), if seconds > 0.0 { came / seconds } else { 0.0 })
+        (
+            name.as_str(),
+            if seconds > 0.0 { came / seconds } else { 0.0 },
+        )
     })
 }
 
 /// Returns the text of the counters, one a line. For a changed volume it includes the averages of a
 /// transaction.
 pub(crate) fn text(stats: &Stats) -> String {
-    let journal =
-        stats.journal.map(|journal| per_commit(journal.transactions, journal.handles, journal.flushes));
+    let journal = stats
+        .journal
+        .map(|journal| per_commit(journal.transactions, journal.handles, journal.flushes));
     lines(of(stats)) + &journal.unwrap_or_default()
 }
 
@@ -333,7 +351,11 @@ pub(crate) fn per_commit(transactions: u64, handles: u64, flushes: u64) -> Strin
         return String::new();
     }
     let each = |count: u64| count as f64 / transactions as f64;
-    format!("{:>12.1} handles per commit\n{:>12.1} flushes per commit\n", each(handles), each(flushes))
+    format!(
+        "{:>12.1} handles per commit\n{:>12.1} flushes per commit\n",
+        each(handles),
+        each(flushes)
+    )
 }
 
 #[cfg(test)]
@@ -349,20 +371,42 @@ mod tests {
         assert_eq!(of(&stats).len(), ALL.len());
         for counter in ALL {
             let (name, meaning) = (counter.name, counter.meaning);
-            assert!(meaning.ends_with('.') && meaning.split(' ').count() > 2, "{name}: {meaning}");
-            assert!(explanation(None).contains(&format!("{name}: {meaning}\n")), "{name}");
+            assert!(
+                meaning.ends_with('.') && meaning.split(' ').count() > 2,
+                "{name}: {meaning}"
+            );
+            assert!(
+                explanation(None).contains(&format!("{name}: {meaning}\n")),
+                "{name}"
+            );
         }
     }
 
     #[test]
     fn rates_are_those_of_events_in_a_period() {
         let list = |counters: &[(&str, u64)]| -> Vec<_> {
-            counters.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect()
+            counters
+                .iter()
+                .map(|(name, count)| ((*name).to_owned(), *count))
+                .collect()
         };
-        let later = list(&[("lookups", 30), ("inodes", 7), ("flushes", 1), ("unknown", 9)]);
+        let later = list(&[
+            ("lookups", 30),
+            ("inodes", 7),
+            ("flushes", 1),
+            ("unknown", 9),
+        ]);
         let earlier = list(&[("lookups", 10), ("inodes", 1), ("flushes", 2)]);
-        assert_eq!(rates(&later, &earlier, 4.0).collect::<Vec<_>>(), [("lookups", 5.0), ("flushes", 0.0)]);
+        assert_eq!(
+            rates(&later, &earlier, 4.0).collect::<Vec<_>>(),
+            [("lookups", 5.0), ("flushes", 0.0)]
+        );
         assert_eq!(rates(&later, &[], 0.0).next(), Some(("lookups", 0.0)));
-        assert_eq!(ALL.iter().filter(|counter| counter.kind == Kind::Now).count(), 6);
+        assert_eq!(
+            ALL.iter()
+                .filter(|counter| counter.kind == Kind::Now)
+                .count(),
+            6
+        );
     }
 }

@@ -39,19 +39,32 @@ const FIXED: &[u8] = b"EINV";
 pub(crate) fn letters(flags: FileFlags) -> String {
     LETTERS
         .iter()
-        .map(|(letter, bit, _)| if flags.bits() & bit != 0 { char::from(*letter) } else { '-' })
+        .map(|(letter, bit, _)| {
+            if flags.bits() & bit != 0 {
+                char::from(*letter)
+            } else {
+                '-'
+            }
+        })
         .collect()
 }
 
 /// Returns the names of the flags that are set.
 pub(crate) fn set(flags: FileFlags) -> impl Iterator<Item = &'static str> {
-    LETTERS.iter().filter(move |(_, bit, _)| flags.bits() & bit != 0).map(|(.., name)| *name)
+    LETTERS
+        .iter()
+        .filter(move |(_, bit, _)| flags.bits() & bit != 0)
+        .map(|(.., name)| *name)
 }
 
 /// Returns the names of the flags that are set, as text.
 pub(crate) fn names(flags: FileFlags) -> String {
     let names: Vec<&str> = set(flags).collect();
-    if names.is_empty() { "---".to_owned() } else { names.join(", ") }
+    if names.is_empty() {
+        "---".to_owned()
+    } else {
+        names.join(", ")
+    }
 }
 
 /// A change of flags, as `chattr` takes it: `+ai-d` or `=A`.
@@ -74,7 +87,10 @@ impl FlagChange {
                 return Err(format!("{:?} is no attribute of files", char::from(letter)));
             };
             if FIXED.contains(&letter) {
-                return Err(format!("{} ({name}) is set by the file system itself", char::from(letter)));
+                return Err(format!(
+                    "{} ({name}) is set by the file system itself",
+                    char::from(letter)
+                ));
             }
             bits |= bit;
         }
@@ -124,16 +140,31 @@ mod tests {
 
     #[test]
     fn changes_are_read() {
-        let read =
-            |words: &[&str]| words.iter().try_fold(FlagChange::default(), |change, word| change.and(word));
+        let read = |words: &[&str]| {
+            words
+                .iter()
+                .try_fold(FlagChange::default(), |change, word| change.and(word))
+        };
         let check = |words: &[&str], before, after| {
             let change = read(words).expect("a change");
-            assert_eq!(change.apply(FileFlags::from_bits_retain(before)).bits(), after, "{words:?}");
+            assert_eq!(
+                change.apply(FileFlags::from_bits_retain(before)).bits(),
+                after,
+                "{words:?}"
+            );
         };
         check(&["+a", "-d"], 0x8_0040, 0x8_0020);
         check(&["=A"], 0x1040, 0x1080);
         check(&["="], 0x8_0040, 0);
-        for words in [&["+"][..], &["-q"], &["+E"], &["+a", "-a"], &["=a", "+d"], &["a"], &[""]] {
+        for words in [
+            &["+"][..],
+            &["-q"],
+            &["+E"],
+            &["+a", "-a"],
+            &["=a", "+d"],
+            &["a"],
+            &[""],
+        ] {
             assert!(read(words).is_err(), "{words:?}");
         }
     }

@@ -27,14 +27,23 @@ const NAME: &str = "fsck.extern4";
 
 /// The exit codes of fsck(8) that occur here, and their meanings.
 pub(crate) const EXIT_CODES: [(u8, &str); 5] = [
-    (0, "Nothing is wrong, or was once the journal had been replayed. A note of errors is cleared."),
-    (UNCORRECTED, "Something is wrong, and stays so: extern4 repairs nothing but the journal."),
+    (
+        0,
+        "Nothing is wrong, or was once the journal had been replayed. A note of errors is cleared.",
+    ),
+    (
+        UNCORRECTED,
+        "Something is wrong, and stays so: extern4 repairs nothing but the journal.",
+    ),
     (
         OPERATIONAL,
         "The volume could not be checked: it is in use, cannot be read, or is not ext2, ext3 or ext4.",
     ),
     (WRONG_USAGE, "The command line is wrong."),
-    (CANCELED, "A signal ended the check. A replay of the journal that had begun ended whole."),
+    (
+        CANCELED,
+        "A signal ended the check. A replay of the journal that had begun ended whole.",
+    ),
 ];
 
 const UNCORRECTED: u8 = 4;
@@ -126,7 +135,9 @@ fn explain(says: &clap::Error) -> u8 {
 }
 
 fn judge(args: &Args, image: &Image, app: &mut App) -> io::Result<()> {
-    let Some(completion) = check::completion(args.progress, app) else { return Ok(()) };
+    let Some(completion) = check::completion(args.progress, app) else {
+        return Ok(());
+    };
     app.stop_on_signals();
     if !args.dry {
         match recover::recover(image, app) {
@@ -138,9 +149,15 @@ fn judge(args: &Args, image: &Image, app: &mut App) -> io::Result<()> {
             }
         }
     }
-    let Some(opened) = app.volume(image) else { return Ok(()) };
+    let Some(opened) = app.volume(image) else {
+        return Ok(());
+    };
     if !args.force && is_clean(&opened.volume) {
-        let why = if args.verbose { ", as its superblock says; -f checks it" } else { "" };
+        let why = if args.verbose {
+            ", as its superblock says; -f checks it"
+        } else {
+            ""
+        };
         return writeln!(io::stdout(), "{image}: clean{why}");
     }
     let notes_errors = notes_errors(&opened.volume);
@@ -160,7 +177,11 @@ fn judge(args: &Args, image: &Image, app: &mut App) -> io::Result<()> {
 /// Returns whether errors are noted in the superblock or the journal.
 fn notes_errors(volume: &Volume) -> bool {
     let ext4 = volume.ext4();
-    let in_journal = ext4.journal_info(None).ok().flatten().is_some_and(|info| info.superblock.errno != 0);
+    let in_journal = ext4
+        .journal_info(None)
+        .ok()
+        .flatten()
+        .is_some_and(|info| info.superblock.errno != 0);
     in_journal || NotedErrors::of(ext4.superblock()).is_some()
 }
 
@@ -174,7 +195,10 @@ fn clear_errors(image: &Image, app: &mut App) -> io::Result<()> {
             return Ok(());
         }
     };
-    let noted = volume.ext4().note_sound().inspect_err(|error| app.ext4_error(image, error));
+    let noted = volume
+        .ext4()
+        .note_sound()
+        .inspect_err(|error| app.ext4_error(image, error));
     let closed = volume.close().inspect_err(|error| app.error(image, error));
     if noted.is_err() || closed.is_err() {
         return Ok(());

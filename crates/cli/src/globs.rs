@@ -25,7 +25,11 @@ pub(crate) fn expand(line: &[OsString], places: &[&OsStr], app: &mut App) -> Opt
     let mut expanded = Vec::with_capacity(line.len());
     let mut has_patterns = false;
     for word in line {
-        let found = if places.contains(&word.as_os_str()) { meaning(word, &mut sessions, app) } else { None };
+        let found = if places.contains(&word.as_os_str()) {
+            meaning(word, &mut sessions, app)
+        } else {
+            None
+        };
         match found {
             Some(found) => {
                 has_patterns = true;
@@ -38,7 +42,11 @@ pub(crate) fn expand(line: &[OsString], places: &[&OsStr], app: &mut App) -> Opt
 }
 
 /// Returns the image paths that a word stands for; `None` if it is a name as it is written.
-fn meaning(word: &OsStr, sessions: &mut Vec<(Image, Session)>, app: &mut App) -> Option<Vec<OsString>> {
+fn meaning(
+    word: &OsStr,
+    sessions: &mut Vec<(Image, Session)>,
+    app: &mut App,
+) -> Option<Vec<OsString>> {
     if !may_be_pattern(word.as_bytes()) || !ImagePath::is_one(word) {
         return None;
     }
@@ -49,7 +57,12 @@ fn meaning(word: &OsStr, sessions: &mut Vec<(Image, Session)>, app: &mut App) ->
     if is_pattern(text)
         && let Some(found) = found(&image, &path, sessions, app)
     {
-        return Some(found.iter().map(|path| word(path.as_os_str().as_bytes())).collect());
+        return Some(
+            found
+                .iter()
+                .map(|path| word(path.as_os_str().as_bytes()))
+                .collect(),
+        );
     }
     let name = unescaped(text);
     (name != text).then(|| vec![word(&name)])
@@ -75,12 +88,21 @@ fn found(
             }
             Err(_) => return None,
         };
-        let cred = app.caller().cred(|| IdNames::read(&volume.superuser())).ok()?;
+        let cred = app
+            .caller()
+            .cred(|| IdNames::read(&volume.superuser()))
+            .ok()?;
         sessions.push((image.clone(), volume.session(cred)));
     }
     let (_, session) = sessions.iter().find(|(open, _)| open.is(image))?;
     let found = matches(session, pattern, &mut |path, error| {
-        app.error(ImagePath { image: image.clone(), path: path.to_owned() }, error);
+        app.error(
+            ImagePath {
+                image: image.clone(),
+                path: path.to_owned(),
+            },
+            error,
+        );
     });
     (!found.is_empty()).then_some(found)
 }
@@ -88,12 +110,18 @@ fn found(
 /// Returns a pattern that only the text itself matches.
 pub(crate) fn escaped(text: &[u8]) -> Vec<u8> {
     let is_special = |byte: u8| matches!(byte, b'*' | b'?' | b'[' | b']' | b'\\');
-    let escaped = |byte: &u8| is_special(*byte).then_some(b'\\').into_iter().chain([*byte]);
+    let escaped = |byte: &u8| {
+        is_special(*byte)
+            .then_some(b'\\')
+            .into_iter()
+            .chain([*byte])
+    };
     text.iter().flat_map(escaped).collect()
 }
 
 fn may_be_pattern(text: &[u8]) -> bool {
-    text.iter().any(|byte| matches!(byte, b'*' | b'?' | b'[' | b'\\'))
+    text.iter()
+        .any(|byte| matches!(byte, b'*' | b'?' | b'[' | b'\\'))
 }
 
 /// Returns one name of a pattern as [`Glob`] reads it, which knows no octal digits.
@@ -118,11 +146,21 @@ pub(crate) fn matches(
     failed: &mut dyn FnMut(&Path, &extern4::Error),
 ) -> Vec<PathBuf> {
     let mut found = vec![Vec::new()];
-    for name in pattern.as_os_str().as_bytes().split(|byte| *byte == b'/').skip(1) {
-        found = found.into_iter().flat_map(|directory| step(session, directory, name, failed)).collect();
+    for name in pattern
+        .as_os_str()
+        .as_bytes()
+        .split(|byte| *byte == b'/')
+        .skip(1)
+    {
+        found = found
+            .into_iter()
+            .flat_map(|directory| step(session, directory, name, failed))
+            .collect();
     }
-    let mut found: Vec<PathBuf> =
-        found.into_iter().map(|path| PathBuf::from(OsString::from_vec(path))).collect();
+    let mut found: Vec<PathBuf> = found
+        .into_iter()
+        .map(|path| PathBuf::from(OsString::from_vec(path)))
+        .collect();
     found.retain(|path| session.symlink_metadata(path).is_ok());
     found.sort();
     found
@@ -139,8 +177,15 @@ fn step(
     if !is_pattern(name) {
         return vec![join(&unescaped(name))];
     }
-    let path = if directory.is_empty() { Path::new("/") } else { Path::new(OsStr::from_bytes(&directory)) };
-    let (glob, shows_dots) = (glob(name), name.starts_with(b".") || name.starts_with(b"\\."));
+    let path = if directory.is_empty() {
+        Path::new("/")
+    } else {
+        Path::new(OsStr::from_bytes(&directory))
+    };
+    let (glob, shows_dots) = (
+        glob(name),
+        name.starts_with(b".") || name.starts_with(b"\\."),
+    );
     let mut found = Vec::new();
     let listed = session.read_dir(path).and_then(|entries| {
         for entry in entries {
@@ -154,7 +199,11 @@ fn step(
     });
     match listed {
         // As in a shell, there is nothing to match here.
-        Err(error) if matches!(error.errno(), Errno::ENOENT | Errno::ENOTDIR | Errno::EACCES) => {}
+        Err(error)
+            if matches!(
+                error.errno(),
+                Errno::ENOENT | Errno::ENOTDIR | Errno::EACCES
+            ) => {}
         Err(error) => failed(path, &error),
         Ok(()) => {}
     }

@@ -26,7 +26,9 @@ pub(crate) type Limit = Option<Option<Duration>>;
 
 /// Reads the seconds of `--wait`.
 pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
-    let seconds: f64 = text.parse().map_err(|_| "write it as 5 or 0.5".to_owned())?;
+    let seconds: f64 = text
+        .parse()
+        .map_err(|_| "write it as 5 or 0.5".to_owned())?;
     Duration::try_from_secs_f64(seconds).map_err(|_| "write it as 5 or 0.5".to_owned())
 }
 
@@ -67,7 +69,10 @@ impl Waiting<'_> {
                 Some(None) => false,
                 Some(Some(limit)) => start.elapsed() >= limit,
             };
-            if is_over || self.stop.check().is_break() || holders(&image.file).iter().any(Holder::runs_us) {
+            if is_over
+                || self.stop.check().is_break()
+                || holders(&image.file).iter().any(Holder::runs_us)
+            {
                 return Err(error);
             }
             if !is_said {
@@ -81,19 +86,28 @@ impl Waiting<'_> {
 
 /// Returns whether a volume could not be opened because it is in use.
 pub(crate) fn is_busy(error: &extern4::Error) -> bool {
-    let cause = error.source().and_then(|cause| cause.downcast_ref::<extern4::block::Error>());
+    let cause = error
+        .source()
+        .and_then(|cause| cause.downcast_ref::<extern4::block::Error>());
     matches!(cause, Some(extern4::block::Error::Busy { .. }))
 }
 
 /// Returns the processes that have a file locked, by proc_locks(5).
 pub(crate) fn pids(file: &Path) -> Vec<u32> {
-    let Ok(found) = fs::metadata(file) else { return Vec::new() };
-    let (major, minor) = (rustix::fs::major(found.dev()), rustix::fs::minor(found.dev()));
+    let Ok(found) = fs::metadata(file) else {
+        return Vec::new();
+    };
+    let (major, minor) = (
+        rustix::fs::major(found.dev()),
+        rustix::fs::minor(found.dev()),
+    );
     let file = format!("{major:02x}:{minor:02x}:{}", found.ino());
     let table = fs::read_to_string("/proc/locks").unwrap_or_default();
     let pid = |line: &str| {
         let fields: Vec<_> = line.split_ascii_whitespace().collect();
-        let [_, "FLOCK", _, _, pid, locked, ..] = fields[..] else { return None };
+        let [_, "FLOCK", _, _, pid, locked, ..] = fields[..] else {
+            return None;
+        };
         (locked == file).then(|| pid.parse().ok()).flatten()
     };
     table.lines().filter_map(pid).collect()
@@ -109,10 +123,17 @@ impl Holder {
         let parent = |pid: &u32| {
             let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
             // The name before the last parenthesis may be any text.
-            stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(1)?.parse().ok()
+            stat.rsplit_once(')')?
+                .1
+                .split_ascii_whitespace()
+                .nth(1)?
+                .parse()
+                .ok()
         };
         let ours = std::iter::successors(Some(std::process::id()), parent);
-        ours.skip(1).take(MAX_GENERATIONS).any(|pid| pid == self.pid)
+        ours.skip(1)
+            .take(MAX_GENERATIONS)
+            .any(|pid| pid == self.pid)
     }
 
     /// Returns whether the process is an `extern4 find`.
@@ -141,7 +162,10 @@ pub(crate) fn advice(image: &Image, command: &str, limit: Limit) -> String {
         return format!("; {holder} runs this command and has it open meanwhile{advice}");
     }
     let find = match holders.iter().any(Holder::is_find) {
-        true => format!("; if extern4 find waits for this command, use {}", by_xargs(command)),
+        true => format!(
+            "; if extern4 find waits for this command, use {}",
+            by_xargs(command)
+        ),
         false => String::new(),
     };
     match limit {
@@ -172,7 +196,11 @@ impl fmt::Display for Holder {
             return write!(f, "process {pid} (extern4 find)");
         }
         let name = fs::read(format!("/proc/{pid}/comm")).unwrap_or_default();
-        write!(f, "process {pid} ({})", String::from_utf8_lossy(name.trim_ascii_end()))
+        write!(
+            f,
+            "process {pid} ({})",
+            String::from_utf8_lossy(name.trim_ascii_end())
+        )
     }
 }
 
@@ -195,6 +223,11 @@ mod tests {
     fn a_process_is_started_by_those_above_it() {
         let parent = std::os::unix::process::parent_id();
         assert!(Holder { pid: parent }.runs_us());
-        assert!(!Holder { pid: std::process::id() }.runs_us());
+        assert!(
+            !Holder {
+                pid: std::process::id()
+            }
+            .runs_us()
+        );
     }
 }

@@ -35,7 +35,11 @@ impl IdNames {
     /// Reads the contents of `/etc/passwd` and `/etc/group`.
     pub(crate) fn parse(passwd: &[u8], group: &[u8]) -> Self {
         let (users, groups) = (Table::parse(passwd, 2), Table::parse(group, 2));
-        Self { users, groups, ..Self::default() }
+        Self {
+            users,
+            groups,
+            ..Self::default()
+        }
     }
 
     /// Reads the files; one that is missing or unreadable leaves its numbers without names.
@@ -107,7 +111,11 @@ impl IdNames {
     /// Returns the further groups of the user of this name, in order.
     pub(crate) fn groups_of(&self, user: &str) -> Vec<u32> {
         let is_member = |members: &str| members.split(',').any(|member| member == user);
-        let groups = self.groups.rest.iter().filter(|(_, members)| is_member(members));
+        let groups = self
+            .groups
+            .rest
+            .iter()
+            .filter(|(_, members)| is_member(members));
         let mut groups: Vec<u32> = groups.filter_map(|(group, _)| self.gid(group)).collect();
         groups.sort_unstable();
         groups
@@ -161,8 +169,12 @@ impl NameOrId {
     fn number(&self, kind: &str, find: impl Fn(&str) -> Option<u32>) -> Result<u32, String> {
         match self {
             Self::Number(number) => Ok(*number),
-            Self::Name(name) => find(name)
-                .ok_or_else(|| format!("{} is not a {kind} of", crate::text::escape(name.as_bytes()))),
+            Self::Name(name) => find(name).ok_or_else(|| {
+                format!(
+                    "{} is not a {kind} of",
+                    crate::text::escape(name.as_bytes())
+                )
+            }),
         }
     }
 }
@@ -178,8 +190,12 @@ impl Table {
             let (Some(name), Some(id)) = (fields.next(), fields.nth(number - 1)) else {
                 continue;
             };
-            let (Ok(name), Ok(id)) = (std::str::from_utf8(name), std::str::from_utf8(id)) else { continue };
-            let (true, Ok(id)) = (is_name(name), id.parse::<u32>()) else { continue };
+            let (Ok(name), Ok(id)) = (std::str::from_utf8(name), std::str::from_utf8(id)) else {
+                continue;
+            };
+            let (true, Ok(id)) = (is_name(name), id.parse::<u32>()) else {
+                continue;
+            };
             table.by_id.entry(id).or_insert_with(|| name.into());
             table.by_name.entry(name.into()).or_insert(id);
             if let Some(Ok(rest)) = fields.next().map(std::str::from_utf8) {
@@ -205,11 +221,14 @@ fn is_name(name: &str) -> bool {
 }
 
 fn head(session: &Session, path: &str) -> Vec<u8> {
-    let Ok(file) = session.open(path) else { return Vec::new() };
+    let Ok(file) = session.open(path) else {
+        return Vec::new();
+    };
     if !file.metadata().is_file() {
         return Vec::new();
     }
-    let mut bytes = vec![0; MAX_BYTES.min(usize::try_from(file.metadata().len()).unwrap_or(MAX_BYTES))];
+    let mut bytes =
+        vec![0; MAX_BYTES.min(usize::try_from(file.metadata().len()).unwrap_or(MAX_BYTES))];
     let len = file.read_at(&mut bytes, 0).unwrap_or(0);
     bytes.truncate(len);
     bytes

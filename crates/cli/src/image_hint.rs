@@ -44,7 +44,9 @@ pub(crate) fn other_contents(image: &Image) -> Option<String> {
             .or_else(|| container_format::advice(image)),
         Part::Offset(start) => container_format::advice(image).or_else(|| {
             let names = disk()?;
-            Some(format!("no ext2, ext3 or ext4 file system starts at byte {start}; the partitions: {names}"))
+            Some(format!(
+                "no ext2, ext3 or ext4 file system starts at byte {start}; the partitions: {names}"
+            ))
         }),
         Part::Partition(_) => container_format::advice(image),
     }
@@ -53,7 +55,10 @@ pub(crate) fn other_contents(image: &Image) -> Option<String> {
 /// Returns the partitions of a disk, in the form in which a command line names them, with their
 /// names in the GPT.
 pub(crate) fn partitions(disk: &Path) -> Option<String> {
-    let table = may_hold_volumes(disk).then(|| Volume::partitions(disk).ok()).flatten().flatten()?;
+    let table = may_hold_volumes(disk)
+        .then(|| Volume::partitions(disk).ok())
+        .flatten()
+        .flatten()?;
     let name = |partition: &Partition| {
         let image = Image::of(disk.to_owned(), Part::Partition(partition.number));
         match partition.name.as_deref().filter(|name| !name.is_empty()) {
@@ -68,14 +73,19 @@ pub(crate) fn partitions(disk: &Path) -> Option<String> {
 /// Returns the hint at several partitions with one name.
 fn namesakes(image: &Image) -> Option<String> {
     let names: Vec<_> = image.namesakes()?.iter().map(Image::to_string).collect();
-    Some(format!("several partitions have this name: {}", names.join(", ")))
+    Some(format!(
+        "several partitions have this name: {}",
+        names.join(", ")
+    ))
 }
 
 /// Returns the hint at a part of a part.
 fn outer(image: &Image) -> Option<String> {
     let outer = image.outer()?;
     let file = escape(outer.file.as_os_str().as_bytes());
-    Some(format!("{outer} is a part of an image and has no parts itself; {file}@OFFSET names any byte"))
+    Some(format!(
+        "{outer} is a part of an image and has no parts itself; {file}@OFFSET names any byte"
+    ))
 }
 
 /// Returns the hint at a device by the label or UUID that a name stands for.
@@ -84,12 +94,18 @@ fn tag(file: &Path) -> Option<String> {
     let (tag, directory) = TAGS.iter().find(|(tag, _)| text.starts_with(tag))?;
     let name = text[tag.len()..].trim_matches('"');
     let link = quoted(escape(format!("/dev/disk/{directory}/{name}").as_bytes()));
-    Some(format!("labels and UUIDs are not looked up; name the device: {link}, or what blkid(8) prints"))
+    Some(format!(
+        "labels and UUIDs are not looked up; name the device: {link}, or what blkid(8) prints"
+    ))
 }
 
 /// Returns the hint at the colon that is missing in `disk.img/etc/x`.
 pub(crate) fn below_an_image(file: &Path) -> Option<String> {
-    let image = file.ancestors().skip(1).find(|path| may_hold_volumes(path)).filter(|path| is_image(path))?;
+    let image = file
+        .ancestors()
+        .skip(1)
+        .find(|path| may_hold_volumes(path))
+        .filter(|path| is_image(path))?;
     let path = file.strip_prefix(image).ok()?;
     let meant = quoted(format_args!(
         "{}:/{}",
@@ -102,7 +118,8 @@ pub(crate) fn below_an_image(file: &Path) -> Option<String> {
 /// Returns the hint at the root of the image that stands where a copy is to go, with sources that
 /// are no images.
 pub(crate) fn root_of(destination: &Path, sources: &[ImagePath]) -> Option<String> {
-    let is_plain = |source: &ImagePath| source.path == Path::new("/") && !is_image(&source.image.file);
+    let is_plain =
+        |source: &ImagePath| source.path == Path::new("/") && !is_image(&source.image.file);
     let is_meant = sources.iter().all(is_plain) && is_image(destination);
     let root = format_args!("{}:/", escape(destination.as_os_str().as_bytes()));
     is_meant.then(|| format!("this is an image; its root is {}", quoted(root)))
@@ -126,9 +143,12 @@ fn part(image: &Image) -> Option<String> {
         return None;
     }
     let name = quoted(escape(&text[mark + 1..]));
-    let partitions = partitions(disk).map_or_else(String::new, |names| format!("; the partitions: {names}"));
+    let partitions =
+        partitions(disk).map_or_else(String::new, |names| format!("; the partitions: {names}"));
     Some(match text[mark] {
         b'#' => format!("no partition has the name, label or UUID {name}{partitions}"),
-        _ => format!("{name} is no offset: write a number of bytes, or one with K, M, G or T{partitions}"),
+        _ => format!(
+            "{name} is no offset: write a number of bytes, or one with K, M, G or T{partitions}"
+        ),
     })
 }

@@ -60,21 +60,32 @@ pub(crate) enum Part {
 impl ImagePath {
     /// Reads an image path as the command line gives it.
     pub(crate) fn parse(text: &OsStr) -> Self {
-        Self::parse_with(text, |file| std::fs::metadata(file).is_ok_and(|found| !found.is_dir()))
+        Self::parse_with(text, |file| {
+            std::fs::metadata(file).is_ok_and(|found| !found.is_dir())
+        })
     }
 
     /// Reads an image path. `exists` says whether a file exists.
     fn parse_with(text: &OsStr, exists: impl Fn(&Path) -> bool) -> Self {
         let bytes = text.as_bytes();
-        let colons = bytes.iter().enumerate().filter(|(_, byte)| **byte == b':').map(|(at, _)| at);
+        let colons = bytes
+            .iter()
+            .enumerate()
+            .filter(|(_, byte)| **byte == b':')
+            .map(|(at, _)| at);
         for end in std::iter::once(bytes.len()).chain(colons.rev()) {
             if let Some(image) = Image::existing(&bytes[..end], &exists) {
                 return Self::new(image, bytes.get(end + 1..).unwrap_or_default());
             }
         }
         let end = bytes.windows(2).position(|pair| pair == b":/");
-        let end = end.or_else(|| bytes.iter().position(|byte| *byte == b':')).unwrap_or(bytes.len());
-        Self::new(Image::guess(&bytes[..end]), bytes.get(end + 1..).unwrap_or_default())
+        let end = end
+            .or_else(|| bytes.iter().position(|byte| *byte == b':'))
+            .unwrap_or(bytes.len());
+        Self::new(
+            Image::guess(&bytes[..end]),
+            bytes.get(end + 1..).unwrap_or_default(),
+        )
     }
 
     /// Returns the image path of path `text` in `image`.
@@ -85,8 +96,15 @@ impl ImagePath {
     /// Returns the image path that `text` is where this is the current directory.
     pub(crate) fn join(&self, text: &OsStr) -> Self {
         // The current directory has no name of its own.
-        let text = if text.is_empty() { OsStr::new(".") } else { text };
-        Self { image: self.image.clone(), path: self.path.join(text) }
+        let text = if text.is_empty() {
+            OsStr::new(".")
+        } else {
+            text
+        };
+        Self {
+            image: self.image.clone(),
+            path: self.path.join(text),
+        }
     }
 
     /// Returns the directory that `text` leads to from this one, as a shell goes there: by names,
@@ -100,7 +118,10 @@ impl ImagePath {
                 _ => {}
             }
         }
-        Self { image: self.image.clone(), path }
+        Self {
+            image: self.image.clone(),
+            path,
+        }
     }
 
     fn new(image: Image, path: &[u8]) -> Self {
@@ -109,7 +130,10 @@ impl ImagePath {
             absolute.push(b'/');
         }
         absolute.extend_from_slice(path);
-        Self { image, path: PathBuf::from(OsString::from_vec(absolute)) }
+        Self {
+            image,
+            path: PathBuf::from(OsString::from_vec(absolute)),
+        }
     }
 
     /// Returns a clap parser for image paths.
@@ -126,13 +150,18 @@ impl ImagePath {
     /// made.
     fn parse_output(text: &OsStr) -> Self {
         let parsed = Self::parse(text);
-        let behind = text.as_bytes().strip_prefix(parsed.image.file.as_os_str().as_bytes());
+        let behind = text
+            .as_bytes()
+            .strip_prefix(parsed.image.file.as_os_str().as_bytes());
         // Behind an image, a path begins with a slash.
-        let has_path = behind.is_some_and(|behind| matches!(behind, b"" | b":") || behind.starts_with(b":/"));
+        let has_path =
+            behind.is_some_and(|behind| matches!(behind, b"" | b":") || behind.starts_with(b":/"));
         let is_in_image = has_path && !parsed.image.file.is_dir() && parsed.image.file.exists();
         // `new.img:/dir` can be no file, unless there is a directory `new.img:`.
         let is_nowhere = behind.is_some_and(|behind| behind.starts_with(b":/"))
-            && Path::new(text).parent().is_some_and(|parent| !parent.exists());
+            && Path::new(text)
+                .parent()
+                .is_some_and(|parent| !parent.exists());
         if parsed.image.part != Part::Whole || is_in_image || is_nowhere {
             return parsed;
         }
@@ -141,7 +170,13 @@ impl ImagePath {
 
     /// Returns the path in quotes, in a form that a shell and this command read back.
     pub(crate) fn quoted(&self) -> String {
-        always_quoted(&[&self.image.prefix(), &operand(self.path.as_os_str().as_bytes())[..]].concat())
+        always_quoted(
+            &[
+                &self.image.prefix(),
+                &operand(self.path.as_os_str().as_bytes())[..],
+            ]
+            .concat(),
+        )
     }
 
     /// Returns whether `text` is an image path with a part or a path, of an image that exists. A
@@ -155,16 +190,22 @@ impl ImagePath {
 impl Image {
     /// Returns the image that is this part of a file.
     pub(crate) fn of(file: PathBuf, part: Part) -> Self {
-        Self { file, part, name: None }
+        Self {
+            file,
+            part,
+            name: None,
+        }
     }
 
     /// Returns the image so that it is found from any directory of the host. Messages name it as
     /// before.
     pub(crate) fn anywhere(self) -> Self {
         match std::path::absolute(&self.file) {
-            Ok(file) if file != self.file => {
-                Self { name: Some(self.name.unwrap_or(self.file)), file, ..self }
-            }
+            Ok(file) if file != self.file => Self {
+                name: Some(self.name.unwrap_or(self.file)),
+                file,
+                ..self
+            },
             _ => self,
         }
     }
@@ -218,8 +259,14 @@ impl Image {
     /// several partitions have that name.
     pub(crate) fn namesakes(&self) -> Option<Vec<Self>> {
         let text = self.file.as_os_str().as_bytes();
-        let mark = text.iter().rposition(|byte| *byte == b'#').filter(|_| !self.file.exists())?;
-        let (disk, name) = (path(&text[..mark]), std::str::from_utf8(&text[mark + 1..]).ok()?);
+        let mark = text
+            .iter()
+            .rposition(|byte| *byte == b'#')
+            .filter(|_| !self.file.exists())?;
+        let (disk, name) = (
+            path(&text[..mark]),
+            std::str::from_utf8(&text[mark + 1..]).ok()?,
+        );
         let numbers = Some(partitions_named(&disk, name)).filter(|numbers| numbers.len() > 1)?;
         let image = |number| Self::of(disk.clone(), Part::Partition(number));
         Some(numbers.into_iter().map(image).collect())
@@ -240,7 +287,11 @@ impl Image {
 
 /// Returns whether two paths of the host lead to the same file.
 pub(crate) fn same_file(one: &Path, other: &Path) -> bool {
-    let id = |path: &Path| std::fs::metadata(path).map(|found| (found.dev(), found.ino())).ok();
+    let id = |path: &Path| {
+        std::fs::metadata(path)
+            .map(|found| (found.dev(), found.ino()))
+            .ok()
+    };
     id(one).is_some_and(|found| Some(found) == id(other))
 }
 
@@ -262,9 +313,16 @@ fn partitions_named(disk: &Path, name: &str) -> Vec<u32> {
     if name.is_empty() || !may_hold_volumes(disk) {
         return Vec::new();
     }
-    let partitions = Volume::partitions(disk).ok().flatten().map_or(Vec::new(), |table| table.partitions);
+    let partitions = Volume::partitions(disk)
+        .ok()
+        .flatten()
+        .map_or(Vec::new(), |table| table.partitions);
     let numbers = |has: &dyn Fn(&Partition) -> bool| -> Vec<u32> {
-        partitions.iter().filter(|partition| has(partition)).map(|partition| partition.number).collect()
+        partitions
+            .iter()
+            .filter(|partition| has(partition))
+            .map(|partition| partition.number)
+            .collect()
     };
     let named = numbers(&|partition| partition.name.as_deref() == Some(name));
     match named.is_empty() {
@@ -275,12 +333,19 @@ fn partitions_named(disk: &Path, name: &str) -> Vec<u32> {
 
 /// Returns whether a file may hold volumes. Opening others could wait for a writer.
 pub(crate) fn may_hold_volumes(file: &Path) -> bool {
-    std::fs::metadata(file).is_ok_and(|found| found.is_file() || found.file_type().is_block_device())
+    std::fs::metadata(file)
+        .is_ok_and(|found| found.is_file() || found.file_type().is_block_device())
 }
 
 /// Returns whether the volume in a partition has this label or UUID, even while it is in use.
 fn has_name(disk: &Path, partition: u32, name: &str) -> bool {
-    let Ok(volume) = Volume::options().partition(partition).shared(true).open(disk) else { return false };
+    let Ok(volume) = Volume::options()
+        .partition(partition)
+        .shared(true)
+        .open(disk)
+    else {
+        return false;
+    };
     volume.label() == name || crate::text::uuid(volume.uuid()).eq_ignore_ascii_case(name)
 }
 
@@ -290,7 +355,9 @@ fn is_digits(text: &str) -> bool {
 
 /// Reads a number of bytes, with an optional binary unit: `K`, `M`, `G` or `T`, or `KiB` and so on.
 pub(crate) fn offset(text: &str) -> Option<u64> {
-    let short = text.strip_suffix("iB").filter(|short| short.ends_with(['K', 'M', 'G', 'T']));
+    let short = text
+        .strip_suffix("iB")
+        .filter(|short| short.ends_with(['K', 'M', 'G', 'T']));
     let text = short.unwrap_or(text);
     let shift = match text.bytes().last()? {
         b'K' => 10,
@@ -299,7 +366,11 @@ pub(crate) fn offset(text: &str) -> Option<u64> {
         b'T' => 40,
         _ => 0,
     };
-    let digits = if shift == 0 { text } else { &text[..text.len() - 1] };
+    let digits = if shift == 0 {
+        text
+    } else {
+        &text[..text.len() - 1]
+    };
     let number: u64 = digits.parse().ok().filter(|_| is_digits(digits))?;
     number.checked_mul(1 << shift)
 }
@@ -317,7 +388,12 @@ impl fmt::Display for Image {
 
 impl fmt::Display for ImagePath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", self.image, escape(self.path.as_os_str().as_bytes()))
+        write!(
+            f,
+            "{}:{}",
+            self.image,
+            escape(self.path.as_os_str().as_bytes())
+        )
     }
 }
 
@@ -344,16 +420,28 @@ mod tests {
             ("old:x", "old:x", "/"),
         ] {
             let found = ImagePath::parse_output(at(text).as_os_str());
-            assert_eq!((found.image.file, found.path), (at(file), path.into()), "{text}");
+            assert_eq!(
+                (found.image.file, found.path),
+                (at(file), path.into()),
+                "{text}"
+            );
         }
-        assert_eq!(ImagePath::parse_output(at("old@1M").as_os_str()).image.part, Part::Offset(1 << 20));
+        assert_eq!(
+            ImagePath::parse_output(at("old@1M").as_os_str()).image.part,
+            Part::Offset(1 << 20)
+        );
     }
 
     fn check(text: &str, files: &[&str], file: &str, part: Part, path: &str) {
-        let image_path =
-            ImagePath::parse_with(OsStr::new(text), |name| files.iter().any(|file| Path::new(file) == name));
+        let image_path = ImagePath::parse_with(OsStr::new(text), |name| {
+            files.iter().any(|file| Path::new(file) == name)
+        });
         assert_eq!(
-            (image_path.image.file.to_str(), image_path.image.part, image_path.path.to_str()),
+            (
+                image_path.image.file.to_str(),
+                image_path.image.part,
+                image_path.path.to_str()
+            ),
             (Some(file), part, Some(path)),
             "{text}"
         );
@@ -364,7 +452,13 @@ mod tests {
         let files = ["disk.img"];
         check("disk.img", &files, "disk.img", Part::Whole, "/");
         check("disk.img:", &files, "disk.img", Part::Whole, "/");
-        check("disk.img:/etc/passwd", &files, "disk.img", Part::Whole, "/etc/passwd");
+        check(
+            "disk.img:/etc/passwd",
+            &files,
+            "disk.img",
+            Part::Whole,
+            "/etc/passwd",
+        );
         check("disk.img:etc", &files, "disk.img", Part::Whole, "/etc");
         check("disk.img:/a:b", &files, "disk.img", Part::Whole, "/a:b");
         check("disk.img:/a:/b", &files, "disk.img", Part::Whole, "/a:/b");
@@ -374,10 +468,34 @@ mod tests {
     fn parts_are_read() {
         let files = ["disk.img"];
         check("disk.img#2", &files, "disk.img", Part::Partition(2), "/");
-        check("disk.img#2:/x", &files, "disk.img", Part::Partition(2), "/x");
-        check("disk.img#12:/x#3", &files, "disk.img", Part::Partition(12), "/x#3");
-        check("disk.img@1M:/x", &files, "disk.img", Part::Offset(1 << 20), "/x");
-        check("disk.img@1MiB:/x", &files, "disk.img", Part::Offset(1 << 20), "/x");
+        check(
+            "disk.img#2:/x",
+            &files,
+            "disk.img",
+            Part::Partition(2),
+            "/x",
+        );
+        check(
+            "disk.img#12:/x#3",
+            &files,
+            "disk.img",
+            Part::Partition(12),
+            "/x#3",
+        );
+        check(
+            "disk.img@1M:/x",
+            &files,
+            "disk.img",
+            Part::Offset(1 << 20),
+            "/x",
+        );
+        check(
+            "disk.img@1MiB:/x",
+            &files,
+            "disk.img",
+            Part::Offset(1 << 20),
+            "/x",
+        );
         check("disk.img@512", &files, "disk.img", Part::Offset(512), "/");
     }
 
@@ -401,6 +519,12 @@ mod tests {
         check("gone", &[], "gone", Part::Whole, "/");
         check("a#b", &[], "a#b", Part::Whole, "/");
         check("a#+1", &[], "a#+1", Part::Whole, "/");
-        check("a@99999999999999999999", &[], "a@99999999999999999999", Part::Whole, "/");
+        check(
+            "a@99999999999999999999",
+            &[],
+            "a@99999999999999999999",
+            Part::Whole,
+            "/",
+        );
     }
 }

@@ -53,7 +53,11 @@ pub(crate) enum Source {
 impl Input {
     /// Returns the input that an operand names: `-` is standard input, anything else an image path.
     pub(crate) fn of(text: &OsStr, app: &App) -> Self {
-        if text == "-" { Self::Standard } else { Self::Volume(app.image_path(text)) }
+        if text == "-" {
+            Self::Standard
+        } else {
+            Self::Volume(app.image_path(text))
+        }
     }
 
     /// Returns the input that an operand names, for commands that also take files of the host. An
@@ -75,7 +79,11 @@ impl Input {
             Self::Host(path) => Interruptible::open(path, app.stop()).map(Source::Host),
             Self::Volume(image_path) => {
                 let target = app.target(image_path)?;
-                target.session().open(target.path()).map(Source::Volume).map_err(io::Error::from)
+                target
+                    .session()
+                    .open(target.path())
+                    .map(Source::Volume)
+                    .map_err(io::Error::from)
             }
         };
         opened.map_err(|error| self.report(&error, app)).ok()
@@ -83,7 +91,10 @@ impl Input {
 
     /// Reports an error of reading.
     pub(crate) fn report(&self, error: &io::Error, app: &mut App) {
-        match error.get_ref().and_then(|cause| cause.downcast_ref::<extern4::Error>()) {
+        match error
+            .get_ref()
+            .and_then(|cause| cause.downcast_ref::<extern4::Error>())
+        {
             Some(error) => app.error(self, error),
             None => app.fail_at(ExitStatus::Failed, self, host_reason(error)),
         }
@@ -153,9 +164,12 @@ impl Source {
     pub(crate) fn len(&self) -> Option<u64> {
         match self {
             Self::Volume(file) => Some(file.metadata().len()),
-            Self::Host(file) => {
-                file.file().metadata().ok().filter(std::fs::Metadata::is_file).map(|found| found.len())
-            }
+            Self::Host(file) => file
+                .file()
+                .metadata()
+                .ok()
+                .filter(std::fs::Metadata::is_file)
+                .map(|found| found.len()),
         }
     }
 
@@ -170,7 +184,9 @@ impl Source {
 
     /// Returns a reader of lines.
     pub(crate) fn lines(self) -> Lines {
-        Lines { reader: BufReader::with_capacity(CHUNK_BYTES, self) }
+        Lines {
+            reader: BufReader::with_capacity(CHUNK_BYTES, self),
+        }
     }
 }
 
@@ -198,7 +214,9 @@ impl Lines {
     pub(crate) fn next(&mut self, end: u8, line: &mut Vec<u8>) -> Result<bool, TransferError> {
         line.clear();
         let mut limited = (&mut self.reader).take(MAX_LINE_BYTES);
-        let len = limited.read_until(end, line).map_err(TransferError::Input)?;
+        let len = limited
+            .read_until(end, line)
+            .map_err(TransferError::Input)?;
         if len as u64 == MAX_LINE_BYTES {
             let message = format!("a line is longer than {} MiB", MAX_LINE_BYTES >> 20);
             return Err(TransferError::Input(io::Error::other(message)));
@@ -217,5 +235,8 @@ pub(crate) fn inputs(operands: &[std::ffi::OsString], app: &App) -> Vec<Input> {
 
 /// Returns the path of the host or in a volume below which `path` is, as [`Input::name`] shows it.
 pub(crate) fn below(image_path: &ImagePath, path: &Path) -> Input {
-    Input::Volume(ImagePath { image: image_path.image.clone(), path: path.to_owned() })
+    Input::Volume(ImagePath {
+        image: image_path.image.clone(),
+        path: path.to_owned(),
+    })
 }

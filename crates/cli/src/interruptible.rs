@@ -27,22 +27,40 @@ pub(crate) struct Interruptible {
 impl Interruptible {
     /// Opens standard input.
     pub(crate) fn standard_input(stop: Stop) -> io::Result<Self> {
-        Ok(Self { file: standard_input::open()?, stop })
+        Ok(Self {
+            file: standard_input::open()?,
+            stop,
+        })
     }
 
     /// Opens a file of the host.
     pub(crate) fn open(path: &Path, stop: Stop) -> io::Result<Self> {
         let is_pipe = fs::metadata(path)?.file_type().is_fifo();
-        let flags = if is_pipe { OFlags::NONBLOCK } else { OFlags::empty() };
-        let file = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC | flags, Mode::empty())?;
+        let flags = if is_pipe {
+            OFlags::NONBLOCK
+        } else {
+            OFlags::empty()
+        };
+        let file = rustix::fs::open(
+            path,
+            OFlags::RDONLY | OFlags::CLOEXEC | flags,
+            Mode::empty(),
+        )?;
         // Reads do not wait for the first writer of a pipe. The wait before them does.
         fcntl_setfl(&file, fcntl_getfl(&file)? & !flags)?;
-        Ok(Self { file: file.into(), stop })
+        Ok(Self {
+            file: file.into(),
+            stop,
+        })
     }
 
     /// Opens a file of the host; `-` is standard input.
     pub(crate) fn named(path: &Path, stop: Stop) -> io::Result<Self> {
-        if path.as_os_str() == "-" { Self::standard_input(stop) } else { Self::open(path, stop) }
+        if path.as_os_str() == "-" {
+            Self::standard_input(stop)
+        } else {
+            Self::open(path, stop)
+        }
     }
 
     /// Returns the open file, whose reads no signal ends.
@@ -93,7 +111,12 @@ pub(crate) fn read_text(path: &Path, stop: Stop) -> io::Result<String> {
 
 /// Opens an archive of the host, which messages call `name`; `-` is standard input. Contents that
 /// can be read only once go to a file without a name in `spool`.
-pub(crate) fn archive(path: &Path, name: &Path, spool: &Path, stop: Stop) -> Result<TarSource, SourceError> {
+pub(crate) fn archive(
+    path: &Path,
+    name: &Path,
+    spool: &Path,
+    stop: Stop,
+) -> Result<TarSource, SourceError> {
     let name = name.to_string_lossy().into_owned();
     let opened = Interruptible::named(path, stop).and_then(|opened| Ok((opened.waits()?, opened)));
     match opened {

@@ -89,12 +89,18 @@ fn main() -> ExitCode {
     };
     let mut app = App::new(args.command.name(), args.caller(), args.opening.clone());
     if let Some(option) = args.useless_option() {
-        app.fail(ExitStatus::Usage, format_args!("{option} has no effect on {}", args.command.name()));
+        app.fail(
+            ExitStatus::Usage,
+            format_args!("{option} has no effect on {}", args.command.name()),
+        );
         return ExitCode::from(app.status().code());
     }
     app.show_progress(args.progress());
     app.print_full_paths(args.full_paths());
-    app.run_lines(Lines { name: Args::subcommand, run: run_line });
+    app.run_lines(Lines {
+        name: Args::subcommand,
+        run: run_line,
+    });
     let places: Vec<_> = places.iter().map(OsString::as_os_str).collect();
     if let Some(line) = globs::expand(&line, &places, &mut app) {
         match Args::read(&line) {
@@ -102,7 +108,10 @@ fn main() -> ExitCode {
             Err(says) => return explain(&says, &line),
         }
     }
-    let done = args.command.run(&mut app).and_then(|()| app.take_unwritten());
+    let done = args
+        .command
+        .run(&mut app)
+        .and_then(|()| app.take_unwritten());
     app.close();
     ExitCode::from(match done {
         Ok(()) => app.exit_code(),
@@ -119,8 +128,15 @@ fn run_line(line: &[OsString], app: &mut App) -> io::Result<()> {
         }
         Err(says) => {
             let text = says.render().to_string();
-            let reason = text.split("\n\n").next().unwrap_or_default().trim_start_matches("error: ");
-            app.fail(ExitStatus::Usage, reason.split_whitespace().collect::<Vec<_>>().join(" "));
+            let reason = text
+                .split("\n\n")
+                .next()
+                .unwrap_or_default()
+                .trim_start_matches("error: ");
+            app.fail(
+                ExitStatus::Usage,
+                reason.split_whitespace().collect::<Vec<_>>().join(" "),
+            );
             Ok(())
         }
     }
@@ -142,9 +158,10 @@ fn explain(says: &clap::Error, line: &[OsString]) -> ExitCode {
     }
     let printed = says.print().and_then(|()| io::stdout().flush());
     ExitCode::from(match printed {
-        Err(error) if !says.use_stderr() => {
-            unwritten(&error, &mut App::new("help", Caller::root(), Opening::default()))
-        }
+        Err(error) if !says.use_stderr() => unwritten(
+            &error,
+            &mut App::new("help", Caller::root(), Opening::default()),
+        ),
         _ => u8::try_from(says.exit_code()).unwrap_or(ExitStatus::USAGE),
     })
 }
@@ -152,27 +169,46 @@ fn explain(says: &clap::Error, line: &[OsString]) -> ExitCode {
 /// Returns the message about an option that the namesake of a subcommand takes, and that no volume
 /// can fulfil, or about an operand that stands where an option is needed.
 fn refusal(says: &clap::Error, command: Option<&str>) -> Option<String> {
-    let Some(ContextValue::String(given)) = says.get(ContextKind::InvalidArg) else { return None };
+    let Some(ContextValue::String(given)) = says.get(ContextKind::InvalidArg) else {
+        return None;
+    };
     if let Some((option, reason)) = refused::find(command?, given) {
         return Some(message_of(command?, format_args!("{option}: {reason}")));
     }
-    let is_operand = says.kind() == ErrorKind::UnknownArgument && (given == "-" || !given.starts_with('-'));
-    let reason = is_operand.then(|| refused::operand(command?, given)).flatten()?;
-    Some(message_of(command?, format_args!("{}: {reason}", quoted(given))))
+    let is_operand =
+        says.kind() == ErrorKind::UnknownArgument && (given == "-" || !given.starts_with('-'));
+    let reason = is_operand
+        .then(|| refused::operand(command?, given))
+        .flatten()?;
+    Some(message_of(
+        command?,
+        format_args!("{}: {reason}", quoted(given)),
+    ))
 }
 
 /// Returns the message about a program that a user takes for a subcommand.
 fn other_tool(says: &clap::Error) -> Option<String> {
-    let Some(ContextValue::String(name)) = says.get(ContextKind::InvalidSubcommand) else { return None };
+    let Some(ContextValue::String(name)) = says.get(ContextKind::InvalidSubcommand) else {
+        return None;
+    };
     let advice = other_tools::advice(name)?;
-    Some(format!("extern4: unrecognized subcommand {}\n{advice}\n{HELP}", quoted(name)))
+    Some(format!(
+        "extern4: unrecognized subcommand {}\n{advice}\n{HELP}",
+        quoted(name)
+    ))
 }
 
 /// Returns the subcommand that the command line names.
 fn subcommand(line: &[OsString]) -> Option<String> {
     let known = Args::command();
     let mut words = line.iter().skip(1).filter_map(|word| word.to_str());
-    words.find(|word| known.get_subcommands().any(|command| command.get_name() == *word)).map(str::to_owned)
+    words
+        .find(|word| {
+            known
+                .get_subcommands()
+                .any(|command| command.get_name() == *word)
+        })
+        .map(str::to_owned)
 }
 
 /// Returns the exit code for a failure to write the output.
@@ -180,6 +216,9 @@ fn unwritten(error: &io::Error, app: &mut App) -> u8 {
     if error.kind() == io::ErrorKind::BrokenPipe {
         return ExitStatus::CLOSED_PIPE;
     }
-    app.fail(ExitStatus::Failed, format_args!("cannot write: {}", host_reason(error)));
+    app.fail(
+        ExitStatus::Failed,
+        format_args!("cannot write: {}", host_reason(error)),
+    );
     app.exit_code()
 }

@@ -13,9 +13,11 @@ const NAME: &str = "mkfs.extern4";
 /// Turns `mkfs.extern4 WORDS` into `extern4 mkfs WORDS`. Returns every other command line as it is.
 pub(crate) fn read(line: Vec<OsString>) -> Vec<OsString> {
     match line.first().and_then(|name| Path::new(name).file_name()) {
-        Some(called) if called == NAME => {
-            ["extern4", "mkfs"].map(OsString::from).into_iter().chain(line.into_iter().skip(1)).collect()
-        }
+        Some(called) if called == NAME => ["extern4", "mkfs"]
+            .map(OsString::from)
+            .into_iter()
+            .chain(line.into_iter().skip(1))
+            .collect(),
         _ => line,
     }
 }
@@ -32,7 +34,13 @@ mod tests {
     #[test]
     fn the_link_is_the_subcommand() {
         let read = |words: &[&str]| read(words.iter().map(OsString::from).collect());
-        assert_eq!(read(&["/sbin/mkfs.extern4", "-t", "ext2", "x"]), ["extern4", "mkfs", "-t", "ext2", "x"]);
-        assert_eq!(read(&["extern4", "ls", "mkfs.extern4"]), ["extern4", "ls", "mkfs.extern4"]);
+        assert_eq!(
+            read(&["/sbin/mkfs.extern4", "-t", "ext2", "x"]),
+            ["extern4", "mkfs", "-t", "ext2", "x"]
+        );
+        assert_eq!(
+            read(&["extern4", "ls", "mkfs.extern4"]),
+            ["extern4", "ls", "mkfs.extern4"]
+        );
     }
 }

@@ -39,9 +39,15 @@ impl ModeChange {
     /// Reads an octal or a symbolic mode.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         if is_octal(text) {
-            return Some(Self::Octal { mode: octal(text)?, whole: text.len() > 4 });
+            return Some(Self::Octal {
+                mode: octal(text)?,
+                whole: text.len() > 4,
+            });
         }
-        text.split(',').map(Clause::parse).collect::<Option<_>>().map(Self::Clauses)
+        text.split(',')
+            .map(Clause::parse)
+            .collect::<Option<_>>()
+            .map(Self::Clauses)
     }
 
     /// Reads an octal or a symbolic mode of the command line. The error says how to write one.
@@ -55,12 +61,16 @@ impl ModeChange {
         let mode = mode & 0o7777;
         match self {
             Self::Octal { mode: new, whole } => {
-                let kept = if is_directory && !whole { mode & 0o6000 } else { 0 };
+                let kept = if is_directory && !whole {
+                    mode & 0o6000
+                } else {
+                    0
+                };
                 new | kept
             }
-            Self::Clauses(clauses) => {
-                clauses.iter().fold(mode, |mode, clause| clause.apply(mode, is_directory, umask))
-            }
+            Self::Clauses(clauses) => clauses
+                .iter()
+                .fold(mode, |mode, clause| clause.apply(mode, is_directory, umask)),
         }
     }
 }
@@ -70,8 +80,14 @@ impl Clause {
         let operator_at = text.find(['+', '-', '='])?;
         let (who, mut rest) = text.split_at(operator_at);
         if who.is_empty() && is_octal(&rest[1..]) {
-            let action = Action { operator: rest.as_bytes()[0], operand: Operand::Bits(octal(&rest[1..])?) };
-            return Some(Self { whose: None, actions: vec![action] });
+            let action = Action {
+                operator: rest.as_bytes()[0],
+                operand: Operand::Bits(octal(&rest[1..])?),
+            };
+            return Some(Self {
+                whose: None,
+                actions: vec![action],
+            });
         }
         let mut whose = None;
         for letter in who.bytes() {
@@ -85,12 +101,17 @@ impl Clause {
         }
         let mut actions = Vec::new();
         while let Some(operator) = rest.bytes().next() {
-            let end = rest[1..].find(['+', '-', '=']).map_or(rest.len(), |end| end + 1);
+            let end = rest[1..]
+                .find(['+', '-', '='])
+                .map_or(rest.len(), |end| end + 1);
             let letters = &rest[1..end];
             if !letters.bytes().all(|letter| b"rwxXstugo".contains(&letter)) {
                 return None;
             }
-            actions.push(Action { operator, operand: Operand::Letters(letters.into()) });
+            actions.push(Action {
+                operator,
+                operand: Operand::Letters(letters.into()),
+            });
             rest = &rest[end..];
         }
         Some(Self { whose, actions })
@@ -104,7 +125,8 @@ impl Clause {
                     let whose = self.whose.unwrap_or(0o7777 & !umask);
                     // The umask keeps bits from being set, not from being cleared; a directory
                     // keeps its set-id bits.
-                    let cleared = self.whose.unwrap_or(0o7777) & if is_directory { !0o6000 } else { !0 };
+                    let cleared =
+                        self.whose.unwrap_or(0o7777) & if is_directory { !0o6000 } else { !0 };
                     (bits(letters, mode, is_directory) & whose, cleared)
                 }
             };
@@ -141,7 +163,9 @@ fn is_octal(text: &str) -> bool {
 }
 
 fn octal(text: &str) -> Option<u32> {
-    u32::from_str_radix(text, 8).ok().filter(|mode| *mode <= 0o7777)
+    u32::from_str_radix(text, 8)
+        .ok()
+        .filter(|mode| *mode <= 0o7777)
 }
 
 #[cfg(test)]
@@ -190,8 +214,8 @@ mod tests {
     #[test]
     fn a_text_that_is_no_mode_is_refused() {
         for text in [
-            "", "888", "77777", "u", "q+r", "u+q", "u+r,", "+r+q", "-8", "+17777", "u=7", "+1+2", "-2x",
-            "+2,x",
+            "", "888", "77777", "u", "q+r", "u+q", "u+r,", "+r+q", "-8", "+17777", "u=7", "+1+2",
+            "-2x", "+2,x",
         ] {
             assert_eq!(ModeChange::parse(text), None, "{text}");
         }

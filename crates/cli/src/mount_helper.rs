@@ -47,10 +47,16 @@ pub(crate) fn read(args: impl IntoIterator<Item = OsString>) -> Line {
 /// Returns the command line of the helper, for its manual page.
 pub(crate) fn command() -> clap::Command {
     let flag = |name: &'static str, help: &'static str| {
-        Arg::new(name).short(name.chars().next()).help(help).action(ArgAction::SetTrue)
+        Arg::new(name)
+            .short(name.chars().next())
+            .help(help)
+            .action(ArgAction::SetTrue)
     };
     let ignored = |name: &'static str, value: &'static str, help: &'static str| {
-        Arg::new(name).short(name.chars().next()).value_name(value).help(help)
+        Arg::new(name)
+            .short(name.chars().next())
+            .value_name(value)
+            .help(help)
     };
     Command::new(NAMES[0])
         .about("Mount an ext2, ext3 or ext4 volume for mount(8)")
@@ -89,7 +95,11 @@ mod tests {
 
     fn check(line: &str, expected: Option<&str>) {
         let words = |line: &str| line.split(' ').map(OsString::from).collect::<Vec<_>>();
-        assert_eq!(read(words(line)), expected.map_or(Line::Fake, |line| Line::Run(words(line))), "{line}");
+        assert_eq!(
+            read(words(line)),
+            expected.map_or(Line::Fake, |line| Line::Run(words(line))),
+            "{line}"
+        );
     }
 
     #[test]
@@ -103,6 +113,9 @@ mod tests {
             Some("extern4 mount disk.img /mnt -o ro"),
         );
         check("/sbin/mount.extern4 disk.img /mnt -nf", None);
-        check("/usr/bin/extern4 mount -f disk.img /mnt", Some("/usr/bin/extern4 mount -f disk.img /mnt"));
+        check(
+            "/usr/bin/extern4 mount -f disk.img /mnt",
+            Some("/usr/bin/extern4 mount -f disk.img /mnt"),
+        );
     }
 }

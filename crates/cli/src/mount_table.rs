@@ -42,10 +42,19 @@ impl MountEntry {
             let mut fields = fields.skip_while(|field| *field != b"-").skip(1);
             let (kind, source) = (fields.next()?, unescape(fields.next()?));
             let options = String::from_utf8_lossy(fields.next()?).into_owned();
-            let owner = options.split(',').find_map(|option| option.strip_prefix("user_id="));
-            kind.ends_with(TYPE).then_some(Self { dir, source, owner: owner?.parse().ok()? })
+            let owner = options
+                .split(',')
+                .find_map(|option| option.strip_prefix("user_id="));
+            kind.ends_with(TYPE).then_some(Self {
+                dir,
+                source,
+                owner: owner?.parse().ok()?,
+            })
         };
-        table.split(|byte| *byte == b'\n').filter_map(entry).collect()
+        table
+            .split(|byte| *byte == b'\n')
+            .filter_map(entry)
+            .collect()
     }
 
     /// Returns the mounts of `image`, by any of its names.
@@ -65,16 +74,23 @@ impl MountEntry {
         }
         let is_it = image.part == Part::Whole && same_file(&self.source, &image.file);
         is_it
-            || self.loop_backing().is_some_and(|(file, start)| file == image.file && starts_at(image, start))
+            || self
+                .loop_backing()
+                .is_some_and(|(file, start)| file == image.file && starts_at(image, start))
     }
 
     /// Returns the file behind the source, if the source is a loop device, and the byte of the file
     /// at which it starts.
     fn loop_backing(&self) -> Option<(PathBuf, u64)> {
-        let device = Path::new("/sys/block").join(self.source.file_name()?).join("loop");
+        let device = Path::new("/sys/block")
+            .join(self.source.file_name()?)
+            .join("loop");
         let file = std::fs::read(device.join("backing_file")).ok()?;
         let start = std::fs::read_to_string(device.join("offset")).ok()?;
-        Some((OsString::from_vec(file.trim_ascii_end().to_vec()).into(), start.trim().parse().ok()?))
+        Some((
+            OsString::from_vec(file.trim_ascii_end().to_vec()).into(),
+            start.trim().parse().ok()?,
+        ))
     }
 
     /// Returns whether the process that served it has ended. It asks only mounts of this user: a
@@ -91,7 +107,9 @@ impl MountEntry {
     pub(crate) fn dead_at(dir: &Path) -> Option<Self> {
         let dir = dir.canonicalize().or_else(|_| absolute(dir)).ok()?;
         let mut entries = Self::all().ok()?;
-        let last = entries.iter().rposition(|entry| dir.starts_with(&entry.dir))?;
+        let last = entries
+            .iter()
+            .rposition(|entry| dir.starts_with(&entry.dir))?;
         Some(entries.swap_remove(last)).filter(Self::is_dead)
     }
 }
@@ -103,7 +121,8 @@ fn starts_at(image: &Image, start: u64) -> bool {
         Part::Offset(bytes) => start == bytes,
         Part::Partition(number) => {
             let table = Volume::partitions(&image.file).ok().flatten();
-            table.and_then(|table| table.partition(number).map(|part| part.start_bytes)) == Some(start)
+            table.and_then(|table| table.partition(number).map(|part| part.start_bytes))
+                == Some(start)
         }
     }
 }
@@ -112,7 +131,9 @@ fn starts_at(image: &Image, start: u64) -> bool {
 fn unescape(field: &[u8]) -> PathBuf {
     let (mut bytes, mut rest) = (Vec::with_capacity(field.len()), field);
     while let Some((first, behind)) = rest.split_first() {
-        let digits = behind.get(..3).and_then(|digits| std::str::from_utf8(digits).ok());
+        let digits = behind
+            .get(..3)
+            .and_then(|digits| std::str::from_utf8(digits).ok());
         let escaped = digits.and_then(|digits| u8::from_str_radix(digits, 8).ok());
         match escaped.filter(|_| *first == b'\\') {
             Some(byte) => {
@@ -139,9 +160,15 @@ mod tests {
 41 22 0:52 / /mnt/c rw - fuse.sshfs host: rw,user_id=0,group_id=0
 42 22 7:1 / /mnt/d rw shared:3 master:1 - fuseblk.extern4 /dev/loop1 rw,user_id=0,group_id=0
 ";
-        let entry =
-            |dir: &str, source: &str, owner| MountEntry { dir: dir.into(), source: source.into(), owner };
-        let expected = [entry("/mnt/a b", "/my\\disk.img#2", 1000), entry("/mnt/d", "/dev/loop1", 0)];
+        let entry = |dir: &str, source: &str, owner| MountEntry {
+            dir: dir.into(),
+            source: source.into(),
+            owner,
+        };
+        let expected = [
+            entry("/mnt/a b", "/my\\disk.img#2", 1000),
+            entry("/mnt/d", "/dev/loop1", 0),
+        ];
         assert_eq!(MountEntry::read(table), expected);
     }
 }

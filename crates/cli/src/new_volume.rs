@@ -27,8 +27,14 @@ pub(crate) const CONFIG_VARIABLE: &str = "MKE2FS_CONFIG";
 
 /// Returns `SOURCE_DATE_EPOCH` of reproducible builds, if it is set.
 pub(crate) fn epoch() -> Result<Option<i64>, NewVolumeError> {
-    let Ok(text) = std::env::var("SOURCE_DATE_EPOCH") else { return Ok(None) };
-    let wrong = |_| NewVolumeError::Usage(format!("SOURCE_DATE_EPOCH is '{text}', and no number of seconds"));
+    let Ok(text) = std::env::var("SOURCE_DATE_EPOCH") else {
+        return Ok(None);
+    };
+    let wrong = |_| {
+        NewVolumeError::Usage(format!(
+            "SOURCE_DATE_EPOCH is '{text}', and no number of seconds"
+        ))
+    };
     text.parse().map(Some).map_err(wrong)
 }
 
@@ -52,7 +58,8 @@ pub(crate) fn config() -> Result<Config, NewVolumeError> {
             let failed = |reason: String| {
                 NewVolumeError::Failed(format!("{}: {reason}", quoted(escape(path.as_bytes()))))
             };
-            let text = std::fs::read_to_string(&path).map_err(|error| failed(host_reason(&error)))?;
+            let text =
+                std::fs::read_to_string(&path).map_err(|error| failed(host_reason(&error)))?;
             Config::parse(&text).map_err(|error| failed(error.to_string()))
         }
     }

@@ -25,7 +25,11 @@ pub(crate) fn open(
     if !is_input && path.is_dir() {
         return OciSource::open(path, reference, platform, spool);
     }
-    let name = if is_input { Path::new("standard input") } else { path };
+    let name = if is_input {
+        Path::new("standard input")
+    } else {
+        path
+    };
     let tar = archive(path, name, spool, stop)?;
     OciSource::from_archive(tar, name.to_string_lossy(), reference, platform, spool)
 }

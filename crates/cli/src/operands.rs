@@ -41,10 +41,14 @@ impl Check for Operands {
             return Ok(());
         }
         match &*self.paths {
-            [only] => Err(format!("there is no destination after {}", quoted(only.display()))),
-            [_, _, extra, ..] if self.no_target_directory => {
-                Err(format!("{} is one operand too many for -T", quoted(extra.display())))
-            }
+            [only] => Err(format!(
+                "there is no destination after {}",
+                quoted(only.display())
+            )),
+            [_, _, extra, ..] if self.no_target_directory => Err(format!(
+                "{} is one operand too many for -T",
+                quoted(extra.display())
+            )),
             _ => Ok(()),
         }
     }
@@ -61,7 +65,9 @@ impl Operands {
 
     /// Returns the destination.
     pub(crate) fn destination(&self) -> &OsString {
-        self.target_directory.as_ref().unwrap_or(&self.paths[self.paths.len() - 1])
+        self.target_directory
+            .as_ref()
+            .unwrap_or(&self.paths[self.paths.len() - 1])
     }
 
     /// Returns how the destination is understood.
@@ -76,12 +82,17 @@ impl Operands {
 
 /// Returns the path of the host that an operand of a script names by the prefix `host:`.
 pub(crate) fn host_path(text: &OsStr) -> Option<&Path> {
-    text.as_bytes().strip_prefix(b"host:").map(|path| Path::new(OsStr::from_bytes(path)))
+    text.as_bytes()
+        .strip_prefix(b"host:")
+        .map(|path| Path::new(OsStr::from_bytes(path)))
 }
 
 /// Returns a path without the slashes at its end.
 pub(crate) fn without_slashes(path: &OsString) -> OsString {
     let bytes = path.as_bytes();
-    let end = bytes.iter().rposition(|byte| *byte != b'/').map_or(1, |last| last + 1);
+    let end = bytes
+        .iter()
+        .rposition(|byte| *byte != b'/')
+        .map_or(1, |last| last + 1);
     OsStr::from_bytes(&bytes[..end.min(bytes.len())]).to_owned()
 }

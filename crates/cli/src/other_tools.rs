@@ -19,7 +19,10 @@ const TOOLS: &[Tool] = &[
             "extern4 block IMG 1234   # what a block is for",
         ],
     ),
-    ("dumpe2fs fsstat e2freefrag", &["extern4 info -g IMG   # with each group and its free blocks"]),
+    (
+        "dumpe2fs fsstat e2freefrag",
+        &["extern4 info -g IMG   # with each group and its free blocks"],
+    ),
     (
         "tune2fs",
         &[
@@ -27,7 +30,13 @@ const TOOLS: &[Tool] = &[
             "extern4 tune IMG -L NAME   # sets the label; extern4 tune --help has the other settings",
         ],
     ),
-    ("e2label", &["extern4 info IMG   # shows the label", "extern4 tune IMG -L NAME   # sets it"]),
+    (
+        "e2label",
+        &[
+            "extern4 info IMG   # shows the label",
+            "extern4 tune IMG -L NAME   # sets it",
+        ],
+    ),
     (
         "e2fsck fsck fsck.ext2 fsck.ext3 fsck.ext4 fsck.extern4 e2scrub repair",
         &[
@@ -45,20 +54,35 @@ const TOOLS: &[Tool] = &[
         "resize2fs virt-resize resize",
         &["extern4 build --size 2G NEW.img IMG   # a volume keeps its size: this makes another"],
     ),
-    ("e4defrag", &["extern4 build NEW.img IMG   # a copy in which no file is in pieces"]),
+    (
+        "e4defrag",
+        &["extern4 build NEW.img IMG   # a copy in which no file is in pieces"],
+    ),
     (
         "e2image e2undo partclone.extfs",
         &["cp --sparse=always IMG COPY   # a copy of the image undoes everything"],
     ),
-    ("badblocks", &["badblocks DEVICE   # it reads the device, and needs no volume"]),
-    ("mke2fs mkfs.ext2 mkfs.ext3 mkfs.ext4 mkfs.extern4 format", &["extern4 mkfs IMG 1G"]),
-    ("genext2fs make_ext4fs mkuserimg virt-make-fs mksquashfs genimage", &["extern4 build OUT.img DIR"]),
+    (
+        "badblocks",
+        &["badblocks DEVICE   # it reads the device, and needs no volume"],
+    ),
+    (
+        "mke2fs mkfs.ext2 mkfs.ext3 mkfs.ext4 mkfs.extern4 format",
+        &["extern4 mkfs IMG 1G"],
+    ),
+    (
+        "genext2fs make_ext4fs mkuserimg virt-make-fs mksquashfs genimage",
+        &["extern4 build OUT.img DIR"],
+    ),
     // Mounts and devices.
     (
         "fuse2fs fuseext2 ext4fuse guestmount mount.ext4 mount.extern4 mc ranger systemd-nspawn",
         &[SERVE, "extern4 umount DIR"],
     ),
-    ("guestunmount fusermount fusermount3 unmount", &["extern4 umount DIR"]),
+    (
+        "guestunmount fusermount fusermount3 unmount",
+        &["extern4 umount DIR"],
+    ),
     (
         "losetup kpartx partx qemu-nbd dmsetup",
         &[
@@ -66,17 +90,32 @@ const TOOLS: &[Tool] = &[
             "extern4 ls DISK@1M:/   # the volume that starts at this byte",
         ],
     ),
-    ("chroot", &[SERVE, "chroot DIR   # as root, or in unshare -Ur"]),
-    ("sync fsync", &["sync -f DIR   # in a mount; all other commands have written everything when they end"]),
+    (
+        "chroot",
+        &[SERVE, "chroot DIR   # as root, or in unshare -Ur"],
+    ),
+    (
+        "sync fsync",
+        &["sync -f DIR   # in a mount; all other commands have written everything when they end"],
+    ),
     ("fstrim", &[SERVE, "fstrim DIR"]),
     (
         "lsof fuser",
-        &["extern4 top DIR   # what happens in a mount", "lsof IMG   # the process that has an image open"],
+        &[
+            "extern4 top DIR   # what happens in a mount",
+            "lsof IMG   # the process that has an image open",
+        ],
     ),
-    ("qemu-img simg2img", &["qemu-img convert -O raw IMG RAW.img   # extern4 takes plain images"]),
+    (
+        "qemu-img simg2img",
+        &["qemu-img convert -O raw IMG RAW.img   # extern4 takes plain images"],
+    ),
     // Quotas.
     ("repquota warnquota xfs_quota", &["extern4 quota IMG"]),
-    ("setquota edquota", &["extern4 quota set IMG -u USER --block-hard 1G"]),
+    (
+        "setquota edquota",
+        &["extern4 quota set IMG -u USER --block-hard 1G"],
+    ),
     ("quotacheck", &["extern4 quota check IMG"]),
     (
         "quotaon quotaoff",
@@ -88,17 +127,28 @@ const TOOLS: &[Tool] = &[
     // Forensics.
     ("fls e2ls virt-ls", &["extern4 ls -laR IMG:/"]),
     ("ils", &["extern4 find IMG:/ -ls"]),
-    ("icat virt-cat", &["extern4 cat IMG:/f", "extern4 find IMG:/ -inum 12   # the name of an inode"]),
+    (
+        "icat virt-cat",
+        &[
+            "extern4 cat IMG:/f",
+            "extern4 find IMG:/ -inum 12   # the name of an inode",
+        ],
+    ),
     ("istat", &["extern4 inode -n 12 IMG"]),
     ("blkcat", &["extern4 block -x IMG 1234"]),
     ("blkstat icheck", &["extern4 block IMG 1234"]),
     ("ifind ffind ncheck", &["extern4 find IMG:/ -inum 12"]),
     (
         "tsk_recover extundelete ext4magic photorec testdisk undelete lsdel",
-        &["extern4 export IMG -o DIR/   # takes out what is there; removed files are not brought back"],
+        &[
+            "extern4 export IMG -o DIR/   # takes out what is there; removed files are not brought back",
+        ],
     ),
     // e2tools and virt-tools.
-    ("e2cp virt-copy-in virt-copy-out copy", &["extern4 cp -a DIR/. IMG:/", "extern4 cp -a IMG:/f ."]),
+    (
+        "e2cp virt-copy-in virt-copy-out copy",
+        &["extern4 cp -a DIR/. IMG:/", "extern4 cp -a IMG:/f ."],
+    ),
     ("e2rm unlink", &["extern4 rm IMG:/f"]),
     ("e2mkdir", &["extern4 mkdir -p IMG:/dir"]),
     ("e2mv rename mmv", &["extern4 mv IMG:/f IMG:/g"]),
@@ -106,11 +156,17 @@ const TOOLS: &[Tool] = &[
     ("e2tail virt-tail", &["extern4 tail IMG:/f"]),
     ("virt-df duf", &["extern4 df -h IMG"]),
     ("virt-diff", &["extern4 diff OLD.img NEW.img"]),
-    ("virt-customize virt-sysprep", &["extern4 script IMG LINES   # many commands, one a line"]),
+    (
+        "virt-customize virt-sysprep",
+        &["extern4 script IMG LINES   # many commands, one a line"],
+    ),
     // Archives and copies.
     (
         "dump extract unpack virt-tar-out bsdtar gtar pax",
-        &["extern4 export IMG -o OUT.tar", "extern4 export IMG -o DIR/"],
+        &[
+            "extern4 export IMG -o OUT.tar",
+            "extern4 export IMG -o DIR/",
+        ],
     ),
     ("restore virt-tar-in", &["extern4 tar -xf IN.tar -C IMG:/"]),
     (
@@ -128,7 +184,13 @@ const TOOLS: &[Tool] = &[
             "extern4 cp -au IMG:/dir DIR",
         ],
     ),
-    ("scp sftp ftp", &["extern4 cat IMG:/f | ssh HOST 'cat > f'", "extern4 cp IMG:/f FILE"]),
+    (
+        "scp sftp ftp",
+        &[
+            "extern4 cat IMG:/f | ssh HOST 'cat > f'",
+            "extern4 cp IMG:/f FILE",
+        ],
+    ),
     (
         "dd",
         &[
@@ -137,8 +199,14 @@ const TOOLS: &[Tool] = &[
             "extern4 truncate -s 1G IMG:/f   # a file of holes",
         ],
     ),
-    ("install", &["extern4 cp FILE IMG:/f", "extern4 chmod 755 IMG:/f"]),
-    ("gzip bzip2 xz zstd lz4", &["extern4 cat IMG:/f | {} > FILE"]),
+    (
+        "install",
+        &["extern4 cp FILE IMG:/f", "extern4 chmod 755 IMG:/f"],
+    ),
+    (
+        "gzip bzip2 xz zstd lz4",
+        &["extern4 cat IMG:/f | {} > FILE"],
+    ),
     (
         "unzip zip 7z unrar file-roller readelf objdump nm ldd strip gdb sqlite3 python python3",
         &["extern4 get IMG:/f > FILE && {} FILE"],
@@ -149,11 +217,17 @@ const TOOLS: &[Tool] = &[
         &["extern4 cat IMG:/f | {}"],
     ),
     ("file", &["extern4 cat IMG:/f | file -"]),
-    ("sha256 sha256deep hashdeep", &["extern4 find IMG:/ -type f -exec extern4 sha256sum {} +"]),
+    (
+        "sha256 sha256deep hashdeep",
+        &["extern4 find IMG:/ -type f -exec extern4 sha256sum {} +"],
+    ),
     ("egrep", &["extern4 grep -E PATTERN IMG:/f"]),
     ("fgrep", &["extern4 grep -F TEXT IMG:/f"]),
     ("rgrep rg ag ack", &["extern4 grep -rn PATTERN IMG:/"]),
-    ("zgrep pcregrep pcre2grep", &["extern4 cat IMG:/f | {} PATTERN"]),
+    (
+        "zgrep pcregrep pcre2grep",
+        &["extern4 cat IMG:/f | {} PATTERN"],
+    ),
     (
         "sed perl",
         &[
@@ -163,7 +237,10 @@ const TOOLS: &[Tool] = &[
     ),
     (
         "vi vim nvim nano emacs ed ex edit editor mcedit joe hexedit patch virt-edit sudoedit",
-        &["extern4 get IMG:/f > FILE && {} FILE && extern4 put IMG:/f < FILE", SERVE],
+        &[
+            "extern4 get IMG:/f > FILE && {} FILE && extern4 put IMG:/f < FILE",
+            SERVE,
+        ],
     ),
     (
         "sdiff vimdiff meld colordiff diff3 comm join",
@@ -172,15 +249,33 @@ const TOOLS: &[Tool] = &[
     ("echo printf", &["{} TEXT | extern4 put IMG:/f"]),
     // Files and their attributes.
     ("dir vdir ll exa eza lsd", &["extern4 ls -l IMG:/"]),
-    ("fd fdfind locate plocate", &["extern4 find IMG:/ -name '*.conf'"]),
-    ("xargs", &["extern4 find IMG:/ -name '*.tmp' -exec extern4 rm {} +"]),
+    (
+        "fd fdfind locate plocate",
+        &["extern4 find IMG:/ -name '*.conf'"],
+    ),
+    (
+        "xargs",
+        &["extern4 find IMG:/ -name '*.tmp' -exec extern4 rm {} +"],
+    ),
     ("ncdu gdu dua dust", &["extern4 du -h -d 1 IMG:/"]),
     ("realpath", &["extern4 readlink -f IMG:/f"]),
-    ("test [", &["extern4 stat IMG:/f   # the exit code says whether there is one"]),
+    (
+        "test [",
+        &["extern4 stat IMG:/f   # the exit code says whether there is one"],
+    ),
     ("cd pwd chdir", &["extern4 shell IMG   # has cd and pwd"]),
-    ("shred wipe srm", &["extern4 rm IMG:/f   # its blocks keep their contents until they are used again"]),
-    ("fallocate", &["extern4 truncate -s 1G IMG:/f   # without blocks; in a mount, fallocate gives it some"]),
-    ("getcap", &["extern4 getfattr -n security.capability -e hex IMG:/f"]),
+    (
+        "shred wipe srm",
+        &["extern4 rm IMG:/f   # its blocks keep their contents until they are used again"],
+    ),
+    (
+        "fallocate",
+        &["extern4 truncate -s 1G IMG:/f   # without blocks; in a mount, fallocate gives it some"],
+    ),
+    (
+        "getcap",
+        &["extern4 getfattr -n security.capability -e hex IMG:/f"],
+    ),
     (
         "setcap",
         &[
@@ -195,20 +290,35 @@ const TOOLS: &[Tool] = &[
         ],
     ),
     ("chacl", &["extern4 setfacl -m u:1000:rwx IMG:/f"]),
-    ("attr xattr", &["extern4 getfattr -d IMG:/f", "extern4 setfattr -n user.NAME -v VALUE IMG:/f"]),
+    (
+        "attr xattr",
+        &[
+            "extern4 getfattr -d IMG:/f",
+            "extern4 setfattr -n user.NAME -v VALUE IMG:/f",
+        ],
+    ),
 ];
 
 /// Returns the lines of extern4 for another program, each indented, with a line above them; `None`
 /// for a name that is not known.
 pub(crate) fn advice(name: &str) -> Option<String> {
-    let (_, lines) = TOOLS.iter().find(|(names, _)| names.split(' ').any(|known| known == name))?;
-    let lines: String = lines.iter().map(|line| format!("\n  {}", filled(line, name))).collect();
+    let (_, lines) = TOOLS
+        .iter()
+        .find(|(names, _)| names.split(' ').any(|known| known == name))?;
+    let lines: String = lines
+        .iter()
+        .map(|line| format!("\n  {}", filled(line, name)))
+        .collect();
     Some(format!("With extern4:{lines}"))
 }
 
 /// Returns a line for the program `name`. `{}` of find's -exec stays.
 fn filled(line: &str, name: &str) -> String {
-    if line.contains("-exec") { line.to_owned() } else { line.replace("{}", name) }
+    if line.contains("-exec") {
+        line.to_owned()
+    } else {
+        line.replace("{}", name)
+    }
 }
 
 #[cfg(test)]
@@ -226,7 +336,10 @@ mod tests {
             assert!(find([name]).is_none(), "{name} is a subcommand");
         }
         assert_eq!(advice("gone"), None);
-        assert_eq!(advice("wc").as_deref(), Some("With extern4:\n  extern4 cat IMG:/f | wc"));
+        assert_eq!(
+            advice("wc").as_deref(),
+            Some("With extern4:\n  extern4 cat IMG:/f | wc")
+        );
     }
 
     /// Each part of a line that calls extern4 is read as it is typed.
@@ -235,20 +348,35 @@ mod tests {
         let lines: Vec<_> = TOOLS
             .iter()
             .flat_map(|(names, lines)| {
-                lines.iter().map(|line| filled(line, names.split(' ').next().unwrap_or(names)))
+                lines
+                    .iter()
+                    .map(|line| filled(line, names.split(' ').next().unwrap_or(names)))
             })
             .collect();
         let mut calls = 0;
         for line in &lines {
-            let line = line.split('#').next().filter(|start| !start.ends_with("DISK")).unwrap_or(line);
-            for part in line.split(['|', '>', '<']).flat_map(|part| part.split("&&")) {
-                let Some(("", _)) = part.trim().split_once("extern4 ") else { continue };
-                let words = part.split_whitespace().map(|word| word.trim_matches('\'').into());
+            let line = line
+                .split('#')
+                .next()
+                .filter(|start| !start.ends_with("DISK"))
+                .unwrap_or(line);
+            for part in line
+                .split(['|', '>', '<'])
+                .flat_map(|part| part.split("&&"))
+            {
+                let Some(("", _)) = part.trim().split_once("extern4 ") else {
+                    continue;
+                };
+                let words = part
+                    .split_whitespace()
+                    .map(|word| word.trim_matches('\'').into());
                 let read = Args::read(&words.collect::<Vec<_>>());
                 assert!(
                     read.is_ok(),
                     "{line}: {}",
-                    read.err().map(|error| error.to_string()).unwrap_or_default()
+                    read.err()
+                        .map(|error| error.to_string())
+                        .unwrap_or_default()
                 );
                 calls += 1;
             }

@@ -23,7 +23,11 @@ pub(crate) fn out() -> Out {
 /// Returns buffered standard output, which is held if `is_held`.
 pub(crate) fn held_out(is_held: bool) -> Out {
     let stdout = io::stdout().lock();
-    let capacity = if stdout.is_terminal() { 0 } else { BUFFER_BYTES };
+    let capacity = if stdout.is_terminal() {
+        0
+    } else {
+        BUFFER_BYTES
+    };
     Held::new(BufWriter::with_capacity(capacity, stdout), is_held)
 }
 
@@ -78,7 +82,11 @@ impl<W: Write> Write for Held<W> {
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        if self.is_held() { Ok(()) } else { self.to.flush() }
+        if self.is_held() {
+            Ok(())
+        } else {
+            self.to.flush()
+        }
     }
 }
 

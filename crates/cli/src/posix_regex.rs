@@ -37,7 +37,9 @@ pub(crate) struct Translated {
 pub(crate) fn without_references(text: &str, syntax: Syntax) -> Result<String, String> {
     let translated = translate(text, syntax, 0)?;
     match translated.looks_back {
-        true => Err(format!("{text} refers back to a group, which only grep can")),
+        true => Err(format!(
+            "{text} refers back to a group, which only grep can"
+        )),
         false => Ok(translated.text),
     }
 }
@@ -154,7 +156,11 @@ impl Translation<'_> {
             }
             ')' => {
                 let Some((start, number)) = self.groups.pop() else {
-                    return Err(format!("{} has a {} too many", self.text, self.spelled(')')));
+                    return Err(format!(
+                        "{} has a {} too many",
+                        self.text,
+                        self.spelled(')')
+                    ));
                 };
                 self.out.push(')');
                 self.closed.push(number);
@@ -171,22 +177,32 @@ impl Translation<'_> {
 
     /// Returns an operator as the syntax writes it.
     fn spelled(&self, c: char) -> String {
-        if self.syntax == Syntax::Extended { c.to_string() } else { format!("\\{c}") }
+        if self.syntax == Syntax::Extended {
+            c.to_string()
+        } else {
+            format!("\\{c}")
+        }
     }
 
     /// Reads `M,N}` behind an opening brace.
     fn interval(&mut self) -> Result<(), String> {
         let start = self.rest.peek().map_or(self.text.len(), |(at, _)| *at);
         let (rest, close) = (&self.text[start..], self.spelled('}'));
-        let found =
-            rest.find(&close).and_then(|len| Some((start + len + close.len(), bounds(&rest[..len])?)));
+        let found = rest
+            .find(&close)
+            .and_then(|len| Some((start + len + close.len(), bounds(&rest[..len])?)));
         match found.filter(|_| self.atom.is_some()) {
             Some((end, bounds)) => {
                 while self.rest.next_if(|(at, _)| *at < end).is_some() {}
                 self.repeat(&bounds);
             }
             None if self.syntax == Syntax::Extended => self.literal('{'),
-            None => return Err(format!("{}: \\{{ is not followed by a number of repetitions", self.text)),
+            None => {
+                return Err(format!(
+                    "{}: \\{{ is not followed by a number of repetitions",
+                    self.text
+                ));
+            }
         }
         Ok(())
     }
@@ -197,7 +213,9 @@ impl Translation<'_> {
             None => return Err(format!("{text} ends with a backslash")),
             Some(c @ ('(' | ')' | '|')) if syntax != Syntax::Extended => return self.operator(c),
             Some('{') if syntax == Syntax::Basic => return self.operator('{'),
-            Some(c @ ('+' | '?')) if syntax == Syntax::Basic => self.repeat(c.encode_utf8(&mut [0; 4])),
+            Some(c @ ('+' | '?')) if syntax == Syntax::Basic => {
+                self.repeat(c.encode_utf8(&mut [0; 4]))
+            }
             Some('`') => self.anchor("\\A"),
             Some('\'') => self.anchor("\\z"),
             Some('<') => self.anchor("\\b{start}"),
@@ -260,8 +278,8 @@ impl Translation<'_> {
     /// Reads `:alpha:]` in brackets.
     fn class(&mut self) -> Result<String, String> {
         const CLASSES: [&str; 12] = [
-            "alnum", "alpha", "blank", "cntrl", "digit", "graph", "lower", "print", "punct", "space",
-            "upper", "xdigit",
+            "alnum", "alpha", "blank", "cntrl", "digit", "graph", "lower", "print", "punct",
+            "space", "upper", "xdigit",
         ];
         let start = self.rest.peek().map_or(self.text.len(), |(at, _)| *at + 1);
         let (name, _) = self.text[start..].split_once(":]").unwrap_or_default();
@@ -282,12 +300,20 @@ fn bounds(text: &str) -> Option<String> {
         return None;
     }
     let least = if least.is_empty() { "0" } else { least };
-    Some(if text.contains(',') { format!("{{{least},{most}}}") } else { format!("{{{least}}}") })
+    Some(if text.contains(',') {
+        format!("{{{least},{most}}}")
+    } else {
+        format!("{{{least}}}")
+    })
 }
 
 /// Returns a character that stands for itself, in brackets or not.
 fn quoted(c: char) -> String {
-    if c.is_alphanumeric() || !c.is_ascii() { c.to_string() } else { format!("\\x{{{:x}}}", u32::from(c)) }
+    if c.is_alphanumeric() || !c.is_ascii() {
+        c.to_string()
+    } else {
+        format!("\\x{{{:x}}}", u32::from(c))
+    }
 }
 
 #[cfg(test)]
@@ -296,7 +322,9 @@ mod tests {
     use regex::bytes::Regex;
 
     fn compiled(regex: &str, syntax: Syntax) -> Result<Regex, String> {
-        let Translated { text, looks_back, .. } = translate(regex, syntax, 0)?;
+        let Translated {
+            text, looks_back, ..
+        } = translate(regex, syntax, 0)?;
         assert!(!looks_back, "{regex}");
         let whole = format!("^(?:{text})$");
         Regex::new(&whole).map_err(|_| format!("{regex} is not a regular expression"))
@@ -359,8 +387,16 @@ mod tests {
     #[test]
     fn references_back_are_told() {
         let check = |regex: &str, before, expected: &str, groups| {
-            let expected = Translated { text: expected.to_owned(), groups, looks_back: true };
-            assert_eq!(translate(regex, Syntax::Basic, before), Ok(expected), "{regex}");
+            let expected = Translated {
+                text: expected.to_owned(),
+                groups,
+                looks_back: true,
+            };
+            assert_eq!(
+                translate(regex, Syntax::Basic, before),
+                Ok(expected),
+                "{regex}"
+            );
         };
         check("\\(a\\)\\1", 0, "(a)(?:\\1)", 1);
         check("\\(a\\)\\(b\\)\\2*", 3, "(a)(b)(?:(?:\\5))*", 2);

@@ -15,7 +15,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use indicatif::{BinaryBytes, HumanDuration, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
+use indicatif::{
+    BinaryBytes, HumanDuration, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle,
+};
 
 use crate::text::{counted, message_of};
 
@@ -51,7 +53,10 @@ impl Unit {
     }
 
     pub(crate) const fn things(one: &'static str, many: &'static str, verb: &'static str) -> Self {
-        Self { noun: Some((one, many)), verb }
+        Self {
+            noun: Some((one, many)),
+            verb,
+        }
     }
 
     fn amount(self, amount: u64) -> String {
@@ -72,13 +77,13 @@ impl Unit {
     fn style(self, has_total: bool) -> ProgressStyle {
         let Self { noun, verb } = self;
         match (noun, has_total) {
-            (None, true) => {
-                style("{bar:25} {percent:>3} % {bytes}/{total_bytes} {binary_bytes_per_sec} {msg}eta {eta}")
-            }
+            (None, true) => style(
+                "{bar:25} {percent:>3} % {bytes}/{total_bytes} {binary_bytes_per_sec} {msg}eta {eta}",
+            ),
             (None, false) => style(&format!("{{spinner}} {{bytes}} {verb}")),
-            (Some((_, many)), true) => {
-                style(&format!("{{bar:25}} {{percent:>3}} % {{pos}}/{{len}} {many} {{rate}} eta {{eta}}"))
-            }
+            (Some((_, many)), true) => style(&format!(
+                "{{bar:25}} {{percent:>3}} % {{pos}}/{{len}} {many} {{rate}} eta {{eta}}"
+            )),
             (Some((_, many)), false) => style(&format!("{{spinner}} {{pos}} {many} {verb}")),
         }
     }
@@ -94,7 +99,10 @@ fn style(template: &str) -> ProgressStyle {
 
 /// Returns the share of `total` that is done, in per cent; 0 for an unknown total.
 fn percent(done: u64, total: u64) -> u64 {
-    done.min(total).saturating_mul(100).checked_div(total).unwrap_or(0)
+    done.min(total)
+        .saturating_mul(100)
+        .checked_div(total)
+        .unwrap_or(0)
 }
 
 /// The progress of a process.
@@ -135,7 +143,11 @@ impl Tasks {
 
 impl Progress {
     pub(crate) fn new(command: &'static str, when: When) -> Self {
-        Self { command, when, tasks: Arc::default() }
+        Self {
+            command,
+            when,
+            tasks: Arc::default(),
+        }
     }
 
     /// Begins a task. If it lasts, it is shown in the place of the one before it, unless it is to
@@ -150,7 +162,11 @@ impl Progress {
         let counts = Arc::new(Counts::new(self.command, unit, form));
         self.tasks().all.push(Arc::clone(&counts));
         let lasts = (form == Form::Bar).then(|| self.show_later(&counts));
-        Task { progress: self.clone(), counts, _lasts: lasts }
+        Task {
+            progress: self.clone(),
+            counts,
+            _lasts: lasts,
+        }
     }
 
     /// Shows the bar of a task after [`DELAY`], unless the returned value is dropped before.
@@ -163,14 +179,17 @@ impl Progress {
             }
         };
         // Without the thread there is no bar, and all else is done.
-        let _ = thread::Builder::new().name("progress".to_owned()).spawn(show);
+        let _ = thread::Builder::new()
+            .name("progress".to_owned())
+            .spawn(show);
         lasts
     }
 
     /// Shows the bar of a task, if it has not ended.
     fn make_due(&self, counts: &Counts) {
         // Relaxed: as in `Tasks::shown`.
-        self.tasks().change(|_| counts.is_due.store(true, Ordering::Relaxed));
+        self.tasks()
+            .change(|_| counts.is_due.store(true, Ordering::Relaxed));
     }
 
     /// Runs `write`, which writes to the terminal, while the bar is out of its way.
@@ -193,8 +212,17 @@ impl Progress {
 
     /// Prints a line that tells how far each task is.
     pub(crate) fn tell(&self) {
-        let texts: Vec<_> = self.tasks().all.iter().map(|counts| counts.text()).collect();
-        let text = if texts.is_empty() { "nothing is counted yet".to_owned() } else { texts.join("; ") };
+        let texts: Vec<_> = self
+            .tasks()
+            .all
+            .iter()
+            .map(|counts| counts.text())
+            .collect();
+        let text = if texts.is_empty() {
+            "nothing is counted yet".to_owned()
+        } else {
+            texts.join("; ")
+        };
         self.suspend(|| print(self.command, text));
     }
 
@@ -234,7 +262,11 @@ impl Deref for Task {
 impl Drop for Task {
     fn drop(&mut self) {
         let mut tasks = self.progress.tasks();
-        tasks.change(|tasks| tasks.all.retain(|counts| !Arc::ptr_eq(counts, &self.counts)));
+        tasks.change(|tasks| {
+            tasks
+                .all
+                .retain(|counts| !Arc::ptr_eq(counts, &self.counts))
+        });
         self.counts.bar.finish_and_clear();
     }
 }
@@ -267,7 +299,15 @@ impl Counts {
         let bar = ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::hidden());
         bar.set_style(unit.style(false));
         let (files, told, is_due) = (AtomicU64::new(0), AtomicU64::new(0), AtomicBool::new(false));
-        Self { command, unit: Mutex::new(unit), form, bar, files, told, is_due }
+        Self {
+            command,
+            unit: Mutex::new(unit),
+            form,
+            bar,
+            files,
+            told,
+            is_due,
+        }
     }
 
     /// Returns whether the task is shown, so that its total is worth a walk.
@@ -351,7 +391,11 @@ impl Counts {
     /// Returns how far the task is, its rate, and about the time that it still takes.
     fn text(&self) -> String {
         let (unit, done, total, files) = (*self.unit(), self.done(), self.total(), self.files());
-        let share = if total > 0 { unit.share(done, total) } else { unit.amount(done) };
+        let share = if total > 0 {
+            unit.share(done, total)
+        } else {
+            unit.amount(done)
+        };
         let mut text = format!("{share} {}", unit.verb);
         if files > 0 {
             text += &format!(", {}", counted(files, "file", "files"));
@@ -391,7 +435,8 @@ impl Counts {
     fn show(&self) {
         if self.form == Form::Bar {
             self.bar.set_style(self.style());
-            self.bar.set_draw_target(ProgressDrawTarget::stderr_with_hz(8));
+            self.bar
+                .set_draw_target(ProgressDrawTarget::stderr_with_hz(8));
             self.bar.enable_steady_tick(Duration::from_millis(250));
             self.bar.force_draw();
         }

@@ -25,7 +25,11 @@ pub(crate) enum Missing {
 }
 
 /// Returns the path from the root that `path` leads to, without links and dots.
-pub(crate) fn real_path(session: &Session, path: &Path, missing: Missing) -> Result<PathBuf, Errno> {
+pub(crate) fn real_path(
+    session: &Session,
+    path: &Path,
+    missing: Missing,
+) -> Result<PathBuf, Errno> {
     let mut real = PathBuf::from("/");
     let mut left: VecDeque<OsString> = names(path.as_os_str()).collect();
     let mut links = 0;
@@ -45,7 +49,9 @@ pub(crate) fn real_path(session: &Session, path: &Path, missing: Missing) -> Res
                 if target.is_absolute() {
                     real = PathBuf::from("/");
                 }
-                names(target.as_os_str()).rev().for_each(|name| left.push_front(name));
+                names(target.as_os_str())
+                    .rev()
+                    .for_each(|name| left.push_front(name));
             }
             Ok(found) if !found.is_dir() && !left.is_empty() && missing != Missing::Anywhere => {
                 return Err(Errno::ENOTDIR);
@@ -69,15 +75,27 @@ fn may_miss(missing: Missing, error: Errno, is_last: bool) -> bool {
 /// Returns the names of a path, without empty ones and single dots.
 fn names(path: &OsStr) -> impl DoubleEndedIterator<Item = OsString> {
     let names = path.as_bytes().split(|byte| *byte == b'/');
-    names.filter(|name| !matches!(*name, b"" | b".")).map(|name| OsStr::from_bytes(name).to_owned())
+    names
+        .filter(|name| !matches!(*name, b"" | b"."))
+        .map(|name| OsStr::from_bytes(name).to_owned())
 }
 
 /// Returns the way from directory `from` to `to`, which are both without links and dots.
 pub(crate) fn relative(from: &Path, to: &Path) -> PathBuf {
-    let common = from.components().zip(to.components()).take_while(|(from, to)| from == to).count();
+    let common = from
+        .components()
+        .zip(to.components())
+        .take_while(|(from, to)| from == to)
+        .count();
     let up = from.components().skip(common).map(|_| OsStr::new(".."));
-    let way: PathBuf = up.chain(to.components().skip(common).map(|name| name.as_os_str())).collect();
-    if way.as_os_str().is_empty() { PathBuf::from(".") } else { way }
+    let way: PathBuf = up
+        .chain(to.components().skip(common).map(|name| name.as_os_str()))
+        .collect();
+    if way.as_os_str().is_empty() {
+        PathBuf::from(".")
+    } else {
+        way
+    }
 }
 
 #[cfg(test)]
@@ -88,7 +106,11 @@ mod tests {
     #[test]
     fn ways_between_directories_are_short() {
         let check = |from: &str, to: &str, way: &str| {
-            assert_eq!(relative(Path::new(from), Path::new(to)), Path::new(way), "{from} {to}");
+            assert_eq!(
+                relative(Path::new(from), Path::new(to)),
+                Path::new(way),
+                "{from} {to}"
+            );
         };
         check("/a/b", "/a/c", "../c");
         check("/", "/a", "a");

@@ -8,69 +8,167 @@
 type Refusal = (&'static [&'static str], &'static str, &'static str);
 
 const CONTEXT: &str = "a context is an attribute of the file: setfattr -n security.selinux sets it";
-const CHANGES: &str = "an open volume has no other writer, so no file grows; follow files in a mount";
+const CHANGES: &str =
+    "an open volume has no other writer, so no file grows; follow files in a mount";
 const HTML: &str =
     "a page has links that a browser follows, and a path in a volume has no URL; -X writes XML";
 const RULES: &str = "no file of a volume says what is shown; -P and -I do";
 const ROOT: &str = "the root of a volume is never removed or renamed";
 
-const NO_REPAIR: &str = "it changes nothing: recover replays the journal, and e2fsck -p or -y repairs";
+const NO_REPAIR: &str =
+    "it changes nothing: recover replays the journal, and e2fsck -p or -y repairs";
 const BAD_BLOCKS: &str = "the list of bad blocks is never changed; e2fsck does";
 
 /// The options that are refused.
 const REFUSED: &[Refusal] = &[
     (&["cp", "mv", "mkdir", "mknod", "mkfifo"], "-Z", CONTEXT),
-    (&["cp", "mv", "mkdir", "mknod", "mkfifo"], "--context", CONTEXT),
+    (
+        &["cp", "mv", "mkdir", "mknod", "mkfifo"],
+        "--context",
+        CONTEXT,
+    ),
     (&["rm"], "--no-preserve-root", ROOT),
-    (&["cp"], "--copy-contents", "devices and pipes in a volume have no contents"),
+    (
+        &["cp"],
+        "--copy-contents",
+        "devices and pipes in a volume have no contents",
+    ),
     (&["head", "tail"], "-NUM", "write -n NUM with other letters"),
     (&["ln"], "-d", "no volume has hard links to directories"),
     (&["ln"], "-F", "no volume has hard links to directories"),
-    (&["ln"], "--directory", "no volume has hard links to directories"),
-    (&["mkfs"], "-C", "clusters need the feature bigalloc, which extern4 does not write"),
-    (&["mkfs"], "-z", "a copy of the image, or of what is on the device, undoes everything"),
+    (
+        &["ln"],
+        "--directory",
+        "no volume has hard links to directories",
+    ),
+    (
+        &["mkfs"],
+        "-C",
+        "clusters need the feature bigalloc, which extern4 does not write",
+    ),
+    (
+        &["mkfs"],
+        "-z",
+        "a copy of the image, or of what is on the device, undoes everything",
+    ),
     (&["check"], "-p", NO_REPAIR),
     (&["check"], "-a", NO_REPAIR),
     (&["check"], "-y", NO_REPAIR),
     (&["check"], "-r", "it has no meaning for e2fsck either"),
-    (&["check"], "-c", "no medium is searched for bad blocks; badblocks(8) does"),
+    (
+        &["check"],
+        "-c",
+        "no medium is searched for bad blocks; badblocks(8) does",
+    ),
     (&["check"], "-k", BAD_BLOCKS),
     (&["check"], "-l", BAD_BLOCKS),
     (&["check"], "-L", BAD_BLOCKS),
     (&["check"], "-d", "--json prints what is found in full"),
-    (&["check"], "-D", "no directory is rewritten; e2fsck -fD does"),
-    (&["check"], "-F", "the device is read as it is when the check begins"),
+    (
+        &["check"],
+        "-D",
+        "no directory is rewritten; e2fsck -fD does",
+    ),
+    (
+        &["check"],
+        "-F",
+        "the device is read as it is when the check begins",
+    ),
     (&["check"], "-V", "extern4 --version shows the version"),
     (&["check"], "-b", "--superblock BLOCK checks by a copy"),
-    (&["check"], "-B", "the size of blocks follows from the superblock"),
+    (
+        &["check"],
+        "-B",
+        "the size of blocks follows from the superblock",
+    ),
     (&["check"], "-j", "--journal PATH reads a journal elsewhere"),
-    (&["check"], "-E", "no extended option changes a check that repairs nothing"),
+    (
+        &["check"],
+        "-E",
+        "no extended option changes a check that repairs nothing",
+    ),
     (&["check"], "-z", "nothing is changed that could be undone"),
-    (&["tune"], "-f", "nothing is refused that force could make safe"),
+    (
+        &["tune"],
+        "-f",
+        "nothing is refused that force could make safe",
+    ),
     (&["tune"], "-l", "extern4 info shows the superblock"),
-    (&["tune"], "-E", "these settings are made by mkfs -E, or extern4 does not use them"),
-    (&["tune"], "-I", "every inode would have to be rewritten; build makes a new volume"),
+    (
+        &["tune"],
+        "-E",
+        "these settings are made by mkfs -E, or extern4 does not use them",
+    ),
+    (
+        &["tune"],
+        "-I",
+        "every inode would have to be rewritten; build makes a new volume",
+    ),
     (&["tune"], "-z", "a copy of the image undoes everything"),
-    (&["getfacl"], "-L", "a walk does not follow links, which may lead in a circle"),
-    (&["getfacl"], "--logical", "a walk does not follow links, which may lead in a circle"),
-    (&["getfacl", "setfacl"], "-v", "extern4 --version shows the version"),
-    (&["getfacl", "setfacl"], "--version", "extern4 --version shows the version"),
-    (&["ls"], "-D", "output is for people and programs, not for Emacs; use --json"),
-    (&["ls"], "--dired", "output is for people and programs, not for Emacs; use --json"),
+    (
+        &["getfacl"],
+        "-L",
+        "a walk does not follow links, which may lead in a circle",
+    ),
+    (
+        &["getfacl"],
+        "--logical",
+        "a walk does not follow links, which may lead in a circle",
+    ),
+    (
+        &["getfacl", "setfacl"],
+        "-v",
+        "extern4 --version shows the version",
+    ),
+    (
+        &["getfacl", "setfacl"],
+        "--version",
+        "extern4 --version shows the version",
+    ),
+    (
+        &["ls"],
+        "-D",
+        "output is for people and programs, not for Emacs; use --json",
+    ),
+    (
+        &["ls"],
+        "--dired",
+        "output is for people and programs, not for Emacs; use --json",
+    ),
     (&["ls"], "--hyperlink", "a path in a volume has no URL"),
-    (&["ls"], "--show-control-chars", "control bytes are never sent to a terminal"),
+    (
+        &["ls"],
+        "--show-control-chars",
+        "control bytes are never sent to a terminal",
+    ),
     (&["du"], "-D", "symbolic links are counted themselves"),
-    (&["du"], "--dereference-args", "symbolic links are counted themselves"),
+    (
+        &["du"],
+        "--dereference-args",
+        "symbolic links are counted themselves",
+    ),
     (&["du"], "-H", "symbolic links are counted themselves"),
     (&["du"], "-L", "symbolic links are counted themselves"),
-    (&["du"], "--dereference", "symbolic links are counted themselves"),
+    (
+        &["du"],
+        "--dereference",
+        "symbolic links are counted themselves",
+    ),
     (&["du"], "--files0-from", "use xargs -0"),
     (&["du"], "--time", "find -printf shows times"),
     (&["du"], "--time-style", "find -printf shows times"),
     (&["diff"], "-NUM", "write -U NUM"),
     (&["tree"], "--device", "a volume has no device number"),
-    (&["tree"], "-A", "lines are drawn with the characters of UTF-8, or with --charset=ASCII"),
-    (&["tree"], "-S", "lines are drawn with the characters of UTF-8, or with --charset=ASCII"),
+    (
+        &["tree"],
+        "-A",
+        "lines are drawn with the characters of UTF-8, or with --charset=ASCII",
+    ),
+    (
+        &["tree"],
+        "-S",
+        "lines are drawn with the characters of UTF-8, or with --charset=ASCII",
+    ),
     (&["tree"], "-o", "redirect the output with >"),
     (&["tree"], "-H", HTML),
     (&["tree"], "-T", HTML),
@@ -82,10 +180,30 @@ const REFUSED: &[Refusal] = &[
     (&["tree"], "--gitfile", RULES),
     (&["tree"], "--info", RULES),
     (&["tree"], "--infofile", RULES),
-    (&["tree"], "--fromfile", "tree(1) draws the paths that extern4 find prints"),
-    (&["tree"], "--fflinks", "tree(1) draws the paths that extern4 find prints"),
     (
-        &["cat", "head", "tail", "grep", "cmp", "sha256sum", "ls", "stat", "du", "df", "tree"],
+        &["tree"],
+        "--fromfile",
+        "tree(1) draws the paths that extern4 find prints",
+    ),
+    (
+        &["tree"],
+        "--fflinks",
+        "tree(1) draws the paths that extern4 find prints",
+    ),
+    (
+        &[
+            "cat",
+            "head",
+            "tail",
+            "grep",
+            "cmp",
+            "sha256sum",
+            "ls",
+            "stat",
+            "du",
+            "df",
+            "tree",
+        ],
         "--version",
         "extern4 --version shows the version",
     ),
@@ -103,10 +221,22 @@ const REFUSED: &[Refusal] = &[
 
 /// Commands, and the reason why they take no further operand; `{}` stands for it.
 const OPERANDS: &[(&str, &str)] = &[
-    ("export", "the output follows -o: extern4 export IMAGE:/PATH -o {}"),
-    ("get", "the contents go to standard output: extern4 get IMAGE:/PATH > {}"),
-    ("put", "the contents come from standard input: extern4 put IMAGE:/PATH < {}"),
-    ("tune", "each setting has an option: extern4 tune IMAGE -L LABEL"),
+    (
+        "export",
+        "the output follows -o: extern4 export IMAGE:/PATH -o {}",
+    ),
+    (
+        "get",
+        "the contents go to standard output: extern4 get IMAGE:/PATH > {}",
+    ),
+    (
+        "put",
+        "the contents come from standard input: extern4 put IMAGE:/PATH < {}",
+    ),
+    (
+        "tune",
+        "each setting has an option: extern4 tune IMAGE -L LABEL",
+    ),
 ];
 
 /// Options of GNU diff that are refused, in groups with one reason.
@@ -127,10 +257,19 @@ const DIFF: &[(&str, &str)] = &[
         "-t --expand-tabs -T --initial-tab --tabsize",
         "a patch has the lines as they are; pipe it to expand(1) to look at it",
     ),
-    ("--suppress-blank-empty", "a patch has the lines as they are; pipe it to sed 's/^ $//'"),
+    (
+        "--suppress-blank-empty",
+        "a patch has the lines as they are; pipe it to sed 's/^ $//'",
+    ),
     ("-l --paginate", "pipe the output to pr(1)"),
-    ("--ignore-file-name-case", "names in a volume that differ in case are two files"),
-    ("--horizon-lines --speed-large-files", "one way to compare serves all texts; -d finds fewer changes"),
+    (
+        "--ignore-file-name-case",
+        "names in a volume that differ in case are two files",
+    ),
+    (
+        "--horizon-lines --speed-large-files",
+        "one way to compare serves all texts; -d finds fewer changes",
+    ),
     ("--palette", "the colours are those of GNU diff"),
     ("-v --version", "extern4 --version shows the version"),
 ];
@@ -141,7 +280,10 @@ const TAR: &[(&str, &str)] = &[
         "--catenate --concatenate -A --delete --append -r --update -u --remove-files --verify -W --add-file",
         "an archive is made as a whole: use -c, or tar(1) for an archive of the host",
     ),
-    ("--diff --compare -d", "diff compares a volume with an archive"),
+    (
+        "--diff --compare -d",
+        "diff compares a volume with an archive",
+    ),
     (
         "--check-device --no-check-device -g --listed-incremental -G --incremental --level --newer-mtime -N --newer --after-date",
         "incremental archives of GNU tar are not made; diff and build --update find what differs",
@@ -178,7 +320,10 @@ const TAR: &[(&str, &str)] = &[
         "-O --to-stdout --to-command --ignore-command-error --no-ignore-command-error",
         "cat and get write contents to standard output",
     ),
-    ("--dereference", "links are stored as links; give the file that a link leads to"),
+    (
+        "--dereference",
+        "links are stored as links; give the file that a link leads to",
+    ),
     (
         "--checkpoint --checkpoint-action --index-file -l --check-links --no-quote-chars --quote-chars --quoting-style --show-defaults --show-omitted-dirs --show-snapshot-field-ranges --show-transformed-names --show-stored-names --totals --warning --ignore-failed-read --restrict",
         "-v prints members, and messages are those of all commands",
@@ -198,7 +343,9 @@ pub(crate) fn find(command: &str, option: &str) -> Option<(&'static str, &'stati
         "diff" => DIFF,
         _ => &[],
     };
-    let grouped = groups.iter().flat_map(|(names, reason)| names.split(' ').map(move |name| (name, *reason)));
+    let grouped = groups
+        .iter()
+        .flat_map(|(names, reason)| names.split(' ').map(move |name| (name, *reason)));
     REFUSED
         .iter()
         .filter(|(commands, ..)| commands.contains(&command))

@@ -36,28 +36,54 @@ impl Shown {
         let mut images = image_paths.into_iter().map(|image_path| &image_path.image);
         let first = images.next();
         let with_image = images.any(|image| Some(image) != first);
-        Self { with_image, terminal: io::stdout().is_terminal(), form: Form::Plain }
+        Self {
+            with_image,
+            terminal: io::stdout().is_terminal(),
+            form: Form::Plain,
+        }
     }
 
     /// Returns the form that has each path behind its image.
     pub(crate) fn with_images() -> Self {
-        Self { with_image: true, terminal: io::stdout().is_terminal(), form: Form::Plain }
+        Self {
+            with_image: true,
+            terminal: io::stdout().is_terminal(),
+            form: Form::Plain,
+        }
     }
 
     /// Returns the form of `--full-paths` if that is given, else this one.
     pub(crate) fn completely(self, is_complete: bool) -> Self {
-        if is_complete { Self { with_image: true, form: Form::Complete, ..self } } else { self }
+        if is_complete {
+            Self {
+                with_image: true,
+                form: Form::Complete,
+                ..self
+            }
+        } else {
+            self
+        }
     }
 
     /// Returns the form for lists that end each path with a NUL, which programs read: at least,
     /// no path is read as a pattern.
     pub(crate) fn as_operands(self) -> Self {
-        if self.form == Form::Plain { Self { form: Form::Operand, ..self } } else { self }
+        if self.form == Form::Plain {
+            Self {
+                form: Form::Operand,
+                ..self
+            }
+        } else {
+            self
+        }
     }
 
     /// Returns the form for an output that is no terminal.
     pub(crate) fn off_terminal(self) -> Self {
-        Self { terminal: false, ..self }
+        Self {
+            terminal: false,
+            ..self
+        }
     }
 
     /// Returns whether it is that of `--full-paths`.
@@ -67,7 +93,11 @@ impl Shown {
 
     /// Returns the text before every path of this volume.
     pub(crate) fn prefix(self, image: &Image) -> Vec<u8> {
-        if self.with_image { image.prefix() } else { Vec::new() }
+        if self.with_image {
+            image.prefix()
+        } else {
+            Vec::new()
+        }
     }
 
     /// Returns a path as it is printed.
@@ -80,12 +110,20 @@ impl Shown {
             let here: &[u8] = if is_plain { b"" } else { b"./" };
             return complete(&[here, &prefix, path].concat());
         }
-        let path = if self.form == Form::Operand { operand(path) } else { Cow::Borrowed(path) };
+        let path = if self.form == Form::Operand {
+            operand(path)
+        } else {
+            Cow::Borrowed(path)
+        };
         escape_bytes(&[&self.prefix(image), &path[..]].concat(), self.terminal).into_owned()
     }
 
     /// Returns a text of the volume that is no path from its root, such as the target of a link.
     pub(crate) fn text(self, text: &[u8]) -> Cow<'_, [u8]> {
-        if self.is_complete() { Cow::Owned(complete(text)) } else { escape_bytes(text, self.terminal) }
+        if self.is_complete() {
+            Cow::Owned(complete(text))
+        } else {
+            escape_bytes(text, self.terminal)
+        }
     }
 }

@@ -38,7 +38,11 @@ static LOOK: extern "C" fn() = look;
 
 /// Opens standard input for reading.
 pub(crate) fn open() -> io::Result<File> {
-    if WAS_CLOSED.load(Relaxed) { Err(Errno::BADF.into()) } else { Ok(File::from(dup(stdin())?)) }
+    if WAS_CLOSED.load(Relaxed) {
+        Err(Errno::BADF.into())
+    } else {
+        Ok(File::from(dup(stdin())?))
+    }
 }
 
 /// Standard input while another file has taken its place. Dropping it puts it back.
@@ -52,7 +56,10 @@ impl Replaced {
     pub(crate) fn with(file: File) -> io::Result<Self> {
         let own = fcntl_dupfd_cloexec(stdin(), 3)?;
         dup2_stdin(&file)?;
-        Ok(Self { own, was_closed: WAS_CLOSED.swap(false, Relaxed) })
+        Ok(Self {
+            own,
+            was_closed: WAS_CLOSED.swap(false, Relaxed),
+        })
     }
 }
 

@@ -39,24 +39,30 @@ impl Stop {
         // Before this process has a second thread, it takes no time.
         extern4_sync::membarrier::register();
         let handled = [SIGHUP, SIGINT, SIGTERM, SIGUSR1].into_iter();
-        let mut signals = Signals::new(handled.filter(|signal| *signal != SIGHUP || !is_hangup_ignored()))?;
+        let mut signals =
+            Signals::new(handled.filter(|signal| *signal != SIGHUP || !is_hangup_ignored()))?;
         let progress = progress.clone();
         let wakes = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        let stop = Self(Arc::new(Request { wakes: Some(wakes), ..Request::default() }));
+        let stop = Self(Arc::new(Request {
+            wakes: Some(wakes),
+            ..Request::default()
+        }));
         let told = stop.clone();
-        thread::Builder::new().name("signals".to_owned()).spawn(move || {
-            for signal in signals.forever() {
-                if signal == SIGUSR1 {
-                    progress.tell();
-                    continue;
+        thread::Builder::new()
+            .name("signals".to_owned())
+            .spawn(move || {
+                for signal in signals.forever() {
+                    if signal == SIGUSR1 {
+                        progress.tell();
+                        continue;
+                    }
+                    // Relaxed: the number guards no other data, and `wake` calls the system after it.
+                    if told.0.signal.swap(signal, Ordering::Relaxed) != 0 {
+                        std::process::exit(code(signal).into());
+                    }
+                    told.wake();
                 }
-                // Relaxed: the number guards no other data, and `wake` calls the system after it.
-                if told.0.signal.swap(signal, Ordering::Relaxed) != 0 {
-                    std::process::exit(code(signal).into());
-                }
-                told.wake();
-            }
-        })?;
+            })?;
         Ok(stop)
     }
 
@@ -68,7 +74,11 @@ impl Stop {
 
     /// Returns whether the command goes on.
     pub(crate) fn check(&self) -> ControlFlow<()> {
-        if self.signal().is_none() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        if self.signal().is_none() {
+            ControlFlow::Continue(())
+        } else {
+            ControlFlow::Break(())
+        }
     }
 
     /// Waits until `file` can be read, or until a signal has asked the command to end.
@@ -103,7 +113,11 @@ impl Stop {
 
     fn forget_wake(&self) {
         // If no wake is pending, the read fails at once.
-        let _ = self.0.wakes.as_ref().map(|wakes| read(wakes, &mut [0_u8; 8]));
+        let _ = self
+            .0
+            .wakes
+            .as_ref()
+            .map(|wakes| read(wakes, &mut [0_u8; 8]));
     }
 
     /// Ends the waits of [`wait`](Self::wait).

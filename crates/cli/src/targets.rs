@@ -74,17 +74,24 @@ pub(crate) fn change_files(
     app: &mut App,
     change: impl FnMut(&FoundFile<'_>) -> extern4::Result<Option<String>>,
 ) {
-    let mut changes = Changes { target, traversal, app, change };
+    let mut changes = Changes {
+        target,
+        traversal,
+        app,
+        change,
+    };
     match traversal {
         Traversal::Single => changes.single(),
         Traversal::Physical => changes.below(target.path(), target.path(), None, &mut Vec::new()),
-        Traversal::CommandLine | Traversal::Logical => match target.session().canonicalize(target.path()) {
-            Ok(real) => {
-                let named = Some((target.session(), target.path()));
-                changes.below(&real, target.path(), named, &mut Vec::new());
+        Traversal::CommandLine | Traversal::Logical => {
+            match target.session().canonicalize(target.path()) {
+                Ok(real) => {
+                    let named = Some((target.session(), target.path()));
+                    changes.below(&real, target.path(), named, &mut Vec::new());
+                }
+                Err(error) => changes.app.error(&target.image_path, &error),
             }
-            Err(error) => changes.app.error(&target.image_path, &error),
-        },
+        }
     }
 }
 
@@ -99,7 +106,12 @@ impl<C: FnMut(&FoundFile<'_>) -> extern4::Result<Option<String>>> Changes<'_, C>
 
     fn one(&mut self, session: &Session, path: &Path, metadata: &Metadata, shown: &Path) {
         let shown = self.target.volume.image_path(shown);
-        let file = FoundFile { session, path, metadata, shown };
+        let file = FoundFile {
+            session,
+            path,
+            metadata,
+            shown,
+        };
         match (self.change)(&file) {
             Ok(line) => line.into_iter().for_each(|line| self.app.print(line)),
             Err(error) => self.app.error(&file.shown, &error),
@@ -156,13 +168,20 @@ impl<C: FnMut(&FoundFile<'_>) -> extern4::Result<Option<String>>> Changes<'_, C>
     ) {
         let name = Path::new(entry.file_name());
         let is_directory = parent.metadata(name).is_ok_and(|found| found.is_dir());
-        let Some(real) = is_directory.then(|| parent.canonicalize(name).ok()).flatten() else {
+        let Some(real) = is_directory
+            .then(|| parent.canonicalize(name).ok())
+            .flatten()
+        else {
             return self.one(parent, name, found, shown);
         };
         above.push(entry.path().to_owned());
         if above.len() > MAX_LINKS || above.iter().any(|above| above.starts_with(&real)) {
             let shown = self.target.volume.image_path(shown);
-            self.app.fail_at(ExitStatus::Failed, shown, "the link leads back to a directory above it");
+            self.app.fail_at(
+                ExitStatus::Failed,
+                shown,
+                "the link leads back to a directory above it",
+            );
         } else {
             self.below(&real, shown, Some((parent, name)), above);
         }
@@ -189,20 +208,35 @@ pub(crate) struct Destination {
 impl Destination {
     /// Returns the destination of `sources` files. More than one can go into a directory only.
     /// Reports a failure.
-    pub(crate) fn new(target: &Target, kind: DestinationKind, sources: usize, app: &mut App) -> Option<Self> {
+    pub(crate) fn new(
+        target: &Target,
+        kind: DestinationKind,
+        sources: usize,
+        app: &mut App,
+    ) -> Option<Self> {
         let is_directory = kind != DestinationKind::Name
-            && target.session().metadata(target.path()).is_ok_and(|found| found.is_dir());
+            && target
+                .session()
+                .metadata(target.path())
+                .is_ok_and(|found| found.is_dir());
         if (sources > 1 || kind == DestinationKind::Directory) && !is_directory {
             app.fail_at(ExitStatus::Failed, &target.image_path, "not a directory");
             return None;
         }
-        Some(Self { path: target.path().to_owned(), is_directory })
+        Some(Self {
+            path: target.path().to_owned(),
+            is_directory,
+        })
     }
 
     /// Returns the path that a file called `name` gets, or `None` if it needs a name of its own and
     /// has none.
     pub(crate) fn of(&self, name: Option<OsString>) -> Option<PathBuf> {
-        if self.is_directory { name.map(|name| self.path.join(name)) } else { Some(self.path.clone()) }
+        if self.is_directory {
+            name.map(|name| self.path.join(name))
+        } else {
+            Some(self.path.clone())
+        }
     }
 }
 
@@ -222,11 +256,19 @@ pub(crate) fn report_naming(
         }
         Errno::EEXIST | Errno::ENOTEMPTY | Errno::EISDIR | Errno::ENOSPC | Errno::EDQUOT => true,
         Errno::EINVAL if new.starts_with(&old.path) => {
-            return app.fail_at(ExitStatus::Failed, old, "a directory is not moved into itself");
+            return app.fail_at(
+                ExitStatus::Failed,
+                old,
+                "a directory is not moved into itself",
+            );
         }
         _ => false,
     };
-    let image_path = if is_new { target.volume.image_path(new) } else { old.clone() };
+    let image_path = if is_new {
+        target.volume.image_path(new)
+    } else {
+        old.clone()
+    };
     app.error(image_path, error);
 }
 
@@ -244,18 +286,35 @@ pub(crate) enum NameRelation {
 
 /// Returns how two names of files are related. Links are not followed.
 pub(crate) fn name_relation(session: &Session, one: &Path, other: &Path) -> NameRelation {
-    let look = |path: &Path| session.symlink_metadata(path).ok().filter(|found| !found.is_dir());
-    let (Some(found), Some(there)) = (look(one), look(other)) else { return NameRelation::TwoFiles };
+    let look = |path: &Path| {
+        session
+            .symlink_metadata(path)
+            .ok()
+            .filter(|found| !found.is_dir())
+    };
+    let (Some(found), Some(there)) = (look(one), look(other)) else {
+        return NameRelation::TwoFiles;
+    };
     if found.ino() != there.ino() {
         return NameRelation::TwoFiles;
     }
-    let directory =
-        |path: &Path| session.metadata(path.parent().unwrap_or(path)).map(|found| found.ino()).ok();
+    let directory = |path: &Path| {
+        session
+            .metadata(path.parent().unwrap_or(path))
+            .map(|found| found.ino())
+            .ok()
+    };
     if directory(one) != directory(other) {
         return NameRelation::SameFile;
     }
-    let name = |path: &Path| path.file_name().map(|name| name.to_string_lossy().to_lowercase());
-    match (one.file_name() == other.file_name(), name(one) == name(other)) {
+    let name = |path: &Path| {
+        path.file_name()
+            .map(|name| name.to_string_lossy().to_lowercase())
+    };
+    match (
+        one.file_name() == other.file_name(),
+        name(one) == name(other),
+    ) {
         (true, _) => NameRelation::SameName,
         (false, true) => NameRelation::TwoFiles,
         (false, false) => NameRelation::SameFile,

@@ -15,7 +15,10 @@ use crate::app::{App, Target};
 /// Starts a walk over the directory `top`.
 pub(crate) fn walk(session: &Session, top: &Path) -> Result<TreeWalk, Unreadable> {
     let session = at(session, top.as_os_str().as_bytes());
-    TreeWalk::new(&session.map_err(|error| Unreadable { path: Vec::new(), error })?)
+    TreeWalk::new(&session.map_err(|error| Unreadable {
+        path: Vec::new(),
+        error,
+    })?)
 }
 
 /// Reports a file that a walk over `target` cannot read.
@@ -36,5 +39,9 @@ pub(crate) fn at(session: &Session, path: &[u8]) -> extern4::Result<Session> {
 
 /// Returns the path in the volume of a path below a directory.
 pub(crate) fn path_below(top: &Path, path: &[u8]) -> PathBuf {
-    if path.is_empty() { top.to_owned() } else { top.join(OsStr::from_bytes(path)) }
+    if path.is_empty() {
+        top.to_owned()
+    } else {
+        top.join(OsStr::from_bytes(path))
+    }
 }

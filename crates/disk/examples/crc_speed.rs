@@ -10,12 +10,20 @@ use crc_fast::{CrcAlgorithm, Digest};
 use extern4_disk::checksum;
 
 fn main() {
-    let data: Vec<u8> = (0..1u32 << 16).map(|i| (i * 7 + i / 251).to_le_bytes()[0]).collect();
-    println!("{:>7} {:>12} {:>12} {:>12}   ns each, least of 7 runs", "bytes", "ours", "crc-fast", "crc32c");
+    let data: Vec<u8> = (0..1u32 << 16)
+        .map(|i| (i * 7 + i / 251).to_le_bytes()[0])
+        .collect();
+    println!(
+        "{:>7} {:>12} {:>12} {:>12}   ns each, least of 7 runs",
+        "bytes", "ours", "crc-fast", "crc32c"
+    );
     for len in [4, 8, 16, 32, 128, 256, 1024, 4096, 65536] {
         let data = &data[..len];
         let times = [ours, crc_fast_alone, crc32c_crate].map(|function| measure(function, data));
-        println!("{len:>7} {:>12.1} {:>12.1} {:>12.1}", times[0], times[1], times[2]);
+        println!(
+            "{len:>7} {:>12.1} {:>12.1} {:>12.1}",
+            times[0], times[1], times[2]
+        );
         assert_eq!(ours(7, data), crc_fast_alone(7, data));
         assert_eq!(ours(7, data), crc32c_crate(7, data));
     }

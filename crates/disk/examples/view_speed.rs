@@ -42,17 +42,30 @@ fn directory() {
         encrypted: false,
         casefold: false,
     };
-    let names: Vec<String> = (0..BLOCK / 28).map(|at| format!("a-file-name-{at:04}.h")).collect();
+    let names: Vec<String> = (0..BLOCK / 28)
+        .map(|at| format!("a-file-name-{at:04}.h"))
+        .collect();
     let mut block = vec![0; BLOCK];
     for (at, name) in names.iter().enumerate() {
-        let end = if at + 1 == names.len() { BLOCK } else { (at + 1) * 28 };
-        let entry =
-            DirEntry { ino: 12, kind: FileType::Regular, name: name.as_bytes(), offset: 0, hash: None };
+        let end = if at + 1 == names.len() {
+            BLOCK
+        } else {
+            (at + 1) * 28
+        };
+        let entry = DirEntry {
+            ino: 12,
+            kind: FileType::Regular,
+            name: name.as_bytes(),
+            offset: 0,
+            hash: None,
+        };
         entry.encode(&mut block[at * 28..end], &layout);
     }
     let place = Place::new(Structure::DirectoryBlock).ino(2);
     measure("directory entry, checked", || {
-        Entries::new(black_box(&block), &layout, place).filter(|entry| black_box(entry).is_ok()).count()
+        Entries::new(black_box(&block), &layout, place)
+            .filter(|entry| black_box(entry).is_ok())
+            .count()
     });
     for version in [HashVersion::Legacy, HashVersion::HalfMd4, HashVersion::Tea] {
         let hasher = Hasher::new(version, [1, 2, 3, 4]).expect("no key needed");
@@ -75,9 +88,20 @@ fn extents() {
     };
     let entries = Extents::Leaf((0..max).map(extent).collect());
     let mut block = vec![0; BLOCK];
-    OwnedExtentNode { entries, depth: 0, max, generation: 0 }.encode(&mut block);
-    let (root, place) =
-        (Expect::root(Blocks { first: 1, end: 1 << 40 }), Place::new(Structure::ExtentNode).ino(12));
+    OwnedExtentNode {
+        entries,
+        depth: 0,
+        max,
+        generation: 0,
+    }
+    .encode(&mut block);
+    let (root, place) = (
+        Expect::root(Blocks {
+            first: 1,
+            end: 1 << 40,
+        }),
+        Place::new(Structure::ExtentNode).ino(12),
+    );
     measure("node of 340 extents, checked", || {
         black_box(ExtentNode::decode(black_box(&block), root, place)).map_or(0, |_| 1)
     });

@@ -23,16 +23,26 @@ pub const VERSION: u32 = 1;
 
 /// `ext4_acl_header`: only the version.
 #[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
-#[expect(missing_docs, reason = "the fields carry the names of the format's documentation")]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
+)]
+#[expect(
+    missing_docs,
+    reason = "the fields carry the names of the format's documentation"
+)]
 pub struct RawAclHeader {
     pub a_version: U32,
 }
 
 /// `ext4_acl_entry_short`: an entry without an id, and the start of an entry with one.
 #[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
-#[expect(missing_docs, reason = "the fields carry the names of the format's documentation")]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
+)]
+#[expect(
+    missing_docs,
+    reason = "the fields carry the names of the format's documentation"
+)]
 pub struct RawAclEntryShort {
     pub e_tag: U16,
     pub e_perm: U16,
@@ -46,7 +56,8 @@ const _: () = assert!(size_of::<RawAclEntryShort>() == 4);
 /// # Errors
 /// Bytes that are no valid ACL.
 pub fn decode(bytes: &[u8], place: Place) -> Result<Acl, Corrupt> {
-    let field = |field, value: u64, at: usize| place.byte(at).corrupt(CorruptKind::Field { field, value });
+    let field =
+        |field, value: u64, at: usize| place.byte(at).corrupt(CorruptKind::Field { field, value });
     let truncated = |at| field("e_value_size", bytes.len() as u64, at);
     let (header, mut rest) = RawAclHeader::ref_from_prefix(bytes).map_err(|_| truncated(0))?;
     if header.a_version.get() != VERSION {
@@ -64,26 +75,44 @@ pub fn decode(bytes: &[u8], place: Place) -> Result<Acl, Corrupt> {
             _ => (0, behind),
         };
         let bad_perm = || field("e_perm", perm.into(), at);
-        let perm = u8::try_from(perm).ok().filter(|&perm| perm <= 7).ok_or_else(bad_perm)?;
+        let perm = u8::try_from(perm)
+            .ok()
+            .filter(|&perm| perm <= 7)
+            .ok_or_else(bad_perm)?;
         entries.extend(AclTag::from_raw(raw, id).map(|tag| AclEntry { tag, perm }));
         rest = behind;
     }
     Acl::new(entries).map_err(|error| {
         place.byte(0).corrupt(match error {
-            AclError::Order => CorruptKind::Order { what: "ACL entries" },
-            _ => CorruptKind::Mismatch { what: "an ACL lacks an entry that must be there" },
+            AclError::Order => CorruptKind::Order {
+                what: "ACL entries",
+            },
+            _ => CorruptKind::Mismatch {
+                what: "an ACL lacks an entry that must be there",
+            },
         })
     })
 }
 
 /// Returns the form that the volume stores.
 pub fn encode(acl: &Acl) -> Vec<u8> {
-    let mut bytes = RawAclHeader { a_version: VERSION.into() }.as_bytes().to_vec();
+    let mut bytes = RawAclHeader {
+        a_version: VERSION.into(),
+    }
+    .as_bytes()
+    .to_vec();
     for entry in acl.entries() {
         let (tag, id) = entry.tag.to_raw();
-        let short = RawAclEntryShort { e_tag: tag.into(), e_perm: u16::from(entry.perm).into() };
+        let short = RawAclEntryShort {
+            e_tag: tag.into(),
+            e_perm: u16::from(entry.perm).into(),
+        };
         bytes.extend_from_slice(short.as_bytes());
-        bytes.extend_from_slice(id.map(u32::to_le_bytes).as_ref().map_or(&[], |id| id.as_slice()));
+        bytes.extend_from_slice(
+            id.map(u32::to_le_bytes)
+                .as_ref()
+                .map_or(&[], |id| id.as_slice()),
+        );
     }
     bytes
 }
@@ -116,19 +145,38 @@ mod tests {
         assert_eq!(decode(&disk, PLACE), Ok(acl));
         let mut bad = disk;
         bad[0] = 2;
-        let kind = CorruptKind::Field { field: "a_version", value: 2 };
+        let kind = CorruptKind::Field {
+            field: "a_version",
+            value: 2,
+        };
         assert_eq!(decode(&bad, PLACE), Err(PLACE.offset(0).corrupt(kind)));
-        let kind = CorruptKind::Field { field: "e_value_size", value: 14 };
-        assert_eq!(decode(&disk[..14], PLACE), Err(PLACE.offset(8).corrupt(kind)));
+        let kind = CorruptKind::Field {
+            field: "e_value_size",
+            value: 14,
+        };
+        assert_eq!(
+            decode(&disk[..14], PLACE),
+            Err(PLACE.offset(8).corrupt(kind))
+        );
         for (field, at, value) in [("e_tag", 8, 3), ("e_perm", 10, 9)] {
             let mut bad = disk;
             bad[at] = value;
-            let kind = CorruptKind::Field { field, value: value.into() };
+            let kind = CorruptKind::Field {
+                field,
+                value: value.into(),
+            };
             assert_eq!(decode(&bad, PLACE), Err(PLACE.offset(8).corrupt(kind)));
         }
-        let kind = CorruptKind::Mismatch { what: "an ACL lacks an entry that must be there" };
-        assert_eq!(decode(&disk[..20], PLACE), Err(PLACE.offset(0).corrupt(kind)));
-        let kind = CorruptKind::Order { what: "ACL entries" };
+        let kind = CorruptKind::Mismatch {
+            what: "an ACL lacks an entry that must be there",
+        };
+        assert_eq!(
+            decode(&disk[..20], PLACE),
+            Err(PLACE.offset(0).corrupt(kind))
+        );
+        let kind = CorruptKind::Order {
+            what: "ACL entries",
+        };
         let twice = [&disk[..8], &disk[4..]].concat();
         assert_eq!(decode(&twice, PLACE), Err(PLACE.offset(0).corrupt(kind)));
     }

@@ -80,13 +80,23 @@ impl<'a> Bitmap<'a> {
     ) -> Result<Self, Corrupt> {
         let at = at.group(group);
         let len = sb.geometry().inodes_per_group();
-        verify_bitmap(bytes, len, descriptor.inode_bitmap_checksum(), descriptor, sb, at)?;
+        verify_bitmap(
+            bytes,
+            len,
+            descriptor.inode_bitmap_checksum(),
+            descriptor,
+            sb,
+            at,
+        )?;
         sized(bytes, len, at)
     }
 
     /// Returns the first `len` bits of the bitmap, or all if it has fewer.
     pub const fn cut(self, len: u32) -> Self {
-        Self { len: if len < self.len { len } else { self.len }, ..self }
+        Self {
+            len: if len < self.len { len } else { self.len },
+            ..self
+        }
     }
 
     /// Returns the number of bits of the bitmap.
@@ -106,7 +116,9 @@ impl<'a> Bitmap<'a> {
 
     /// Returns the number of bits that are set.
     pub fn count_set(&self) -> u32 {
-        (0..self.words()).map(|index| self.word(index).count_ones()).sum()
+        (0..self.words())
+            .map(|index| self.word(index).count_ones())
+            .sum()
     }
 
     /// Returns the number of bits that are clear.
@@ -143,14 +155,22 @@ impl<'a> Bitmap<'a> {
 
     /// Returns the first clear bit from `from` on.
     pub fn next_clear(&self, from: u32) -> Option<u32> {
-        self.find(from, |word| !word).filter(|index| *index < self.len)
+        self.find(from, |word| !word)
+            .filter(|index| *index < self.len)
     }
 
     /// Returns whether all bits of the block after the last one of the group are set, as the format
     /// asks.
     pub fn is_padded(&self) -> bool {
-        let bits = u32::try_from(self.bytes.len()).unwrap_or(u32::MAX).saturating_mul(8);
-        Self { bytes: self.bytes, len: bits }.next_clear(self.len).is_none()
+        let bits = u32::try_from(self.bytes.len())
+            .unwrap_or(u32::MAX)
+            .saturating_mul(8);
+        Self {
+            bytes: self.bytes,
+            len: bits,
+        }
+        .next_clear(self.len)
+        .is_none()
     }
 
     /// Returns the first bit from `from` on that is set in the words after `view` has mapped them.
@@ -164,11 +184,16 @@ impl<'a> Bitmap<'a> {
 
     /// Returns the 64 bits from bit `64 * index` on; those beyond the end are clear.
     fn word(&self, index: u32) -> u64 {
-        let start = usize::try_from(index).unwrap_or(usize::MAX).saturating_mul(WORD_BYTES);
+        let start = usize::try_from(index)
+            .unwrap_or(usize::MAX)
+            .saturating_mul(WORD_BYTES);
         let rest = self.bytes.get(start..).unwrap_or_default();
         let word = match rest.first_chunk() {
             Some(bytes) => u64::from_le_bytes(*bytes),
-            None => rest.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte)),
+            None => rest
+                .iter()
+                .rev()
+                .fold(0, |word, byte| word << 8 | u64::from(*byte)),
         };
         match self.len - index * WORD_BITS {
             left @ 0..WORD_BITS => word & ((1 << left) - 1),
@@ -210,7 +235,13 @@ impl Union<'_> {
     }
 
     fn find(&self, from: u32, view: impl Fn(u64) -> u64) -> Option<u32> {
-        let of_second = |index| if index < self.1.words() { self.1.word(index) } else { 0 };
+        let of_second = |index| {
+            if index < self.1.words() {
+                self.1.word(index)
+            } else {
+                0
+            }
+        };
         let word = |index| view(self.0.word(index) | of_second(index));
         find(from, self.0.words(), word).filter(|index| *index < self.0.len)
     }
@@ -248,9 +279,17 @@ fn verify_bitmap(
     sb: &Superblock,
     at: Place,
 ) -> Result<(), Corrupt> {
-    let Some(seed) = sb.metadata_seed() else { return Ok(()) };
-    let Some(computed) = compute_checksum(bytes, len, seed) else { return Err(truncated(bytes, len, at)) };
-    let computed = if descriptor.is_wide() { computed } else { computed & 0xffff };
+    let Some(seed) = sb.metadata_seed() else {
+        return Ok(());
+    };
+    let Some(computed) = compute_checksum(bytes, len, seed) else {
+        return Err(truncated(bytes, len, at));
+    };
+    let computed = if descriptor.is_wide() {
+        computed
+    } else {
+        computed & 0xffff
+    };
     verify(stored, computed, at)
 }
 
@@ -259,7 +298,10 @@ fn sized(bytes: &[u8], len: u32, at: Place) -> Result<Bitmap<'_>, Corrupt> {
 }
 
 fn truncated(bytes: &[u8], len: u32, at: Place) -> Corrupt {
-    at.corrupt(CorruptKind::Truncated { need: len.div_ceil(8).into(), have: bytes.len() as u64 })
+    at.corrupt(CorruptKind::Truncated {
+        need: len.div_ceil(8).into(),
+        have: bytes.len() as u64,
+    })
 }
 
 /// Returns the block bitmap of a group whose own is not initialized: only its fixed metadata is in
@@ -281,7 +323,10 @@ pub fn initial_block_bitmap(
         (start, u64::from(geometry.fixed_blocks(group)?)),
         (descriptor.block_bitmap(), 1),
         (descriptor.inode_bitmap(), 1),
-        (descriptor.inode_table(), geometry.inode_table_blocks().into()),
+        (
+            descriptor.inode_table(),
+            geometry.inode_table_blocks().into(),
+        ),
     ];
     let end = start + u64::from(geometry.group_blocks(group)?);
     for (first, len) in own {
@@ -300,7 +345,9 @@ pub fn initial_block_bitmap(
 
 /// Clears the first `len` bits of `bytes`.
 fn clear_bits(bytes: &mut [u8], len: u32) {
-    let whole = usize::try_from(len / 8).unwrap_or(usize::MAX).min(bytes.len());
+    let whole = usize::try_from(len / 8)
+        .unwrap_or(usize::MAX)
+        .min(bytes.len());
     bytes[..whole].fill(0);
     if let Some(byte) = bytes.get_mut(whole) {
         *byte &= 0xff << (len % 8);

@@ -23,7 +23,10 @@ pub struct Blocks {
 
 impl From<&Geometry> for Blocks {
     fn from(geometry: &Geometry) -> Self {
-        Self { first: geometry.table_end(), end: geometry.blocks_count() }
+        Self {
+            first: geometry.table_end(),
+            end: geometry.blocks_count(),
+        }
     }
 }
 
@@ -33,10 +36,19 @@ impl Blocks {
     /// # Errors
     /// [`CorruptKind::BlockOutOfRange`] with `field` if they do not.
     #[inline]
-    pub fn check(self, field: &'static str, start: u64, len: u64, place: Place) -> Result<(), Corrupt> {
+    pub fn check(
+        self,
+        field: &'static str,
+        start: u64,
+        len: u64,
+        place: Place,
+    ) -> Result<(), Corrupt> {
         match start.checked_add(len) {
             Some(end) if start >= self.first && end <= self.end => Ok(()),
-            _ => Err(place.corrupt(CorruptKind::BlockOutOfRange { field, block: start })),
+            _ => Err(place.corrupt(CorruptKind::BlockOutOfRange {
+                field,
+                block: start,
+            })),
         }
     }
 }

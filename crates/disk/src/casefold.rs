@@ -32,7 +32,13 @@ pub fn fold(name: &[u8]) -> Option<Vec<u8>> {
         // Folding precedes decomposition: a folded iota subscript is a letter, which decomposing
         // first would have moved after other marks. Ignorable characters are removed last, because
         // no mark moves across one.
-        folded.extend(piece.chars().default_case_fold().nfd().filter(|&c| !is_ignorable(c)));
+        folded.extend(
+            piece
+                .chars()
+                .default_case_fold()
+                .nfd()
+                .filter(|&c| !is_ignorable(c)),
+        );
         folded.extend(later);
     }
     Some(folded.into_bytes())
@@ -48,7 +54,10 @@ pub struct FoldedName<'a> {
 impl<'a> FoldedName<'a> {
     /// Folds `name` once, to compare it with many.
     pub fn new(name: &'a [u8]) -> Self {
-        Self { name, folded: fold(name) }
+        Self {
+            name,
+            folded: fold(name),
+        }
     }
 
     /// Returns the bytes that the name is hashed by.
@@ -61,7 +70,9 @@ impl<'a> FoldedName<'a> {
         if other == self.name {
             return true;
         }
-        let Some(folded) = &self.folded else { return false };
+        let Some(folded) = &self.folded else {
+            return false;
+        };
         if folded.is_ascii() && other.is_ascii() {
             return folded.eq_ignore_ascii_case(other);
         }
@@ -146,8 +157,14 @@ mod tests {
         ];
         for (a, b) in same {
             assert_eq!(fold(a.as_bytes()), fold(b.as_bytes()), "{a} {b}");
-            assert!(FoldedName::new(a.as_bytes()).matches(b.as_bytes()), "{a} {b}");
-            assert!(FoldedName::new(b.as_bytes()).matches(a.as_bytes()), "{b} {a}");
+            assert!(
+                FoldedName::new(a.as_bytes()).matches(b.as_bytes()),
+                "{a} {b}"
+            );
+            assert!(
+                FoldedName::new(b.as_bytes()).matches(a.as_bytes()),
+                "{b} {a}"
+            );
         }
     }
 
@@ -166,7 +183,10 @@ mod tests {
         ];
         for (a, b) in different {
             assert_ne!(fold(a.as_bytes()), fold(b.as_bytes()), "{a} {b}");
-            assert!(!FoldedName::new(a.as_bytes()).matches(b.as_bytes()), "{a} {b}");
+            assert!(
+                !FoldedName::new(a.as_bytes()).matches(b.as_bytes()),
+                "{a} {b}"
+            );
         }
     }
 

@@ -143,7 +143,11 @@ impl Crc32c {
 /// # Errors
 /// [`CorruptKind::Checksum`] at `place` if they differ.
 pub fn verify(stored: u32, computed: u32, place: Place) -> Result<(), Corrupt> {
-    if stored == computed { Ok(()) } else { Err(place.corrupt(CorruptKind::Checksum { stored, computed })) }
+    if stored == computed {
+        Ok(())
+    } else {
+        Err(place.corrupt(CorruptKind::Checksum { stored, computed }))
+    }
 }
 
 /// Up to this many bytes the table is faster than the vector code.
@@ -198,13 +202,19 @@ mod tests {
 
     #[test]
     fn pieces_and_lengths_agree() {
-        let data: Vec<u8> = (0..5000u32).map(|i| (i * 7 + i / 251).to_le_bytes()[0]).collect();
+        let data: Vec<u8> = (0..5000u32)
+            .map(|i| (i * 7 + i / 251).to_le_bytes()[0])
+            .collect();
         for len in (0..300).chain([1000, 1024, 4095, 4096, 5000]) {
             let whole = crc32c(0x1234_5678, &data[..len]);
-            let bytewise = data[..len].iter().fold(0x1234_5678, |seed, byte| crc32c(seed, &[*byte]));
+            let bytewise = data[..len]
+                .iter()
+                .fold(0x1234_5678, |seed, byte| crc32c(seed, &[*byte]));
             assert_eq!(whole, bytewise, "{len} bytes");
             let split = len / 3;
-            let pieces = Crc32c::new(0x1234_5678).update(&data[..split]).update(&data[split..len]);
+            let pieces = Crc32c::new(0x1234_5678)
+                .update(&data[..split])
+                .update(&data[split..len]);
             assert_eq!(whole, pieces.finish(), "{len} bytes");
         }
     }
@@ -220,14 +230,26 @@ mod tests {
     fn seeds_chain() {
         let volume = ChecksumSeed::of_uuid(&[7; 16]);
         let bytes: Vec<u8> = [12u32.to_le_bytes(), 99u32.to_le_bytes()].concat();
-        assert_eq!(inode_seed(volume, 12, 99).get(), crc32c(volume.get(), &bytes));
-        assert_eq!(volume.inode(12, 99).checksum(b"x"), volume.start().update(&bytes).update(b"x").finish());
+        assert_eq!(
+            inode_seed(volume, 12, 99).get(),
+            crc32c(volume.get(), &bytes)
+        );
+        assert_eq!(
+            volume.inode(12, 99).checksum(b"x"),
+            volume.start().update(&bytes).update(b"x").finish()
+        );
     }
 
     #[test]
     fn verify_says_both_values() {
         let place = Place::new(crate::Structure::Inode).ino(5);
         assert_eq!(verify(1, 1, place), Ok(()));
-        assert_eq!(verify(1, 2, place).unwrap_err().kind, CorruptKind::Checksum { stored: 1, computed: 2 });
+        assert_eq!(
+            verify(1, 2, place).unwrap_err().kind,
+            CorruptKind::Checksum {
+                stored: 1,
+                computed: 2
+            }
+        );
     }
 }

@@ -97,7 +97,14 @@ pub struct Place {
 impl Place {
     /// Returns a place without a position; the other methods add what is known.
     pub const fn new(structure: Structure) -> Self {
-        Self { part: None, structure, ino: None, group: None, block: None, offset: None }
+        Self {
+            part: None,
+            structure,
+            ino: None,
+            group: None,
+            block: None,
+            offset: None,
+        }
     }
 
     /// Returns this place with `part` as the part of the volume.

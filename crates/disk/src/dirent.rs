@@ -46,8 +46,13 @@ pub const TAIL_SIZE: usize = size_of::<RawDirEntryTail>();
 ///
 /// Without the `filetype` feature `file_type` is the high byte of the name's length.
 #[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
-#[expect(missing_docs, reason = "the fields carry the names of the format's documentation")]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
+)]
+#[expect(
+    missing_docs,
+    reason = "the fields carry the names of the format's documentation"
+)]
 pub struct RawDirEntry {
     pub inode: U32,
     pub rec_len: U16,
@@ -57,8 +62,13 @@ pub struct RawDirEntry {
 
 /// `struct ext4_dir_entry_tail`, as it stands on the disk.
 #[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
-#[expect(missing_docs, reason = "the fields carry the names of the format's documentation")]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
+)]
+#[expect(
+    missing_docs,
+    reason = "the fields carry the names of the format's documentation"
+)]
 pub struct RawDirEntryTail {
     pub det_reserved_zero1: U32,
     pub det_rec_len: U16,
@@ -69,8 +79,13 @@ pub struct RawDirEntryTail {
 
 /// `struct ext4_dir_entry_hash`: the hash after a name of an encrypted and case-folded directory.
 #[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
-#[expect(missing_docs, reason = "the fields carry the names of the format's documentation")]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
+)]
+#[expect(
+    missing_docs,
+    reason = "the fields carry the names of the format's documentation"
+)]
 pub struct RawDirEntryHash {
     pub hash: U32,
     pub minor_hash: U32,
@@ -168,7 +183,11 @@ impl Layout {
     #[inline]
     pub fn rec_len(&self, name: &[u8]) -> usize {
         let hashed = self.hashes_in_entries() && !is_dot_or_dotdot(name);
-        let hash = if hashed { size_of::<RawDirEntryHash>() } else { 0 };
+        let hash = if hashed {
+            size_of::<RawDirEntryHash>()
+        } else {
+            0
+        };
         (HEADER_SIZE + name.len()).next_multiple_of(4) + hash
     }
 
@@ -176,12 +195,19 @@ impl Layout {
     fn decode_rec_len(&self, raw: u16) -> usize {
         // 64 KiB do not fit in 16 bits. Lengths are multiples of 4, so 65535 is free to stand for
         // it; 0 does as well.
-        if self.block_size >= 65536 && (raw == u16::MAX || raw == 0) { 65536 } else { usize::from(raw) }
+        if self.block_size >= 65536 && (raw == u16::MAX || raw == 0) {
+            65536
+        } else {
+            usize::from(raw)
+        }
     }
 
     fn encode_rec_len(&self, rec_len: usize) -> u16 {
         u16::try_from(rec_len).unwrap_or_else(|_| {
-            assert!(rec_len == 65536 && self.block_size == 65536, "a record of {rec_len} bytes");
+            assert!(
+                rec_len == 65536 && self.block_size == 65536,
+                "a record of {rec_len} bytes"
+            );
             u16::MAX
         })
     }
@@ -239,7 +265,11 @@ impl DirEntry<'_> {
             inode: self.ino.into(),
             rec_len: layout.encode_rec_len(rec_len).into(),
             name_len: u8::try_from(self.name.len()).expect("a name of at most 255 bytes"),
-            file_type: if layout.filetype { self.kind.to_raw() } else { 0 },
+            file_type: if layout.filetype {
+                self.kind.to_raw()
+            } else {
+                0
+            },
         };
         let (header, rest) = record.split_at_mut(HEADER_SIZE);
         header.copy_from_slice(raw.as_bytes());
@@ -247,7 +277,10 @@ impl DirEntry<'_> {
         rest[..padded].fill(0);
         rest[..self.name.len()].copy_from_slice(self.name);
         if let Some(hash) = self.hash {
-            let raw = RawDirEntryHash { hash: hash.major.into(), minor_hash: hash.minor.into() };
+            let raw = RawDirEntryHash {
+                hash: hash.major.into(),
+                minor_hash: hash.minor.into(),
+            };
             rest[padded..padded + size_of::<RawDirEntryHash>()].copy_from_slice(raw.as_bytes());
         }
     }
@@ -285,7 +318,9 @@ impl<'a> Iterator for Entries<'a> {
     fn next(&mut self) -> Option<Self::Item> {
         loop {
             match self.0.next()? {
-                Ok(Slot { entry: Some(entry), .. }) => return Some(Ok(entry)),
+                Ok(Slot {
+                    entry: Some(entry), ..
+                }) => return Some(Ok(entry)),
                 Ok(_) => {}
                 Err(corrupt) => return Some(Err(corrupt)),
             }
@@ -323,7 +358,9 @@ pub fn find<'a>(
 pub fn dot_and_dotdot(block: &[u8], layout: &Layout, place: Place) -> Result<(u32, u32), Corrupt> {
     let mut slots = Slots::without_tail(block, layout, place);
     let mut expect = |name: &[u8], what| match slots.next() {
-        Some(Ok(Slot { entry: Some(entry), .. })) if entry.name == name => Ok(entry.ino),
+        Some(Ok(Slot {
+            entry: Some(entry), ..
+        })) if entry.name == name => Ok(entry.ino),
         Some(Err(corrupt)) => Err(corrupt),
         _ => Err(place.corrupt(CorruptKind::Mismatch { what })),
     };
@@ -338,9 +375,15 @@ pub fn dot_and_dotdot(block: &[u8], layout: &Layout, place: Place) -> Result<(u3
 ///
 /// # Errors
 /// No tail where one must be, or a checksum that does not match.
-pub fn verify_checksum(block: &[u8], inode_seed: ChecksumSeed, place: Place) -> Result<(), Corrupt> {
+pub fn verify_checksum(
+    block: &[u8],
+    inode_seed: ChecksumSeed,
+    place: Place,
+) -> Result<(), Corrupt> {
     let Some((covered, tail)) = split_tail(block) else {
-        return Err(place.corrupt(CorruptKind::Mismatch { what: "a directory block has no checksum tail" }));
+        return Err(place.corrupt(CorruptKind::Mismatch {
+            what: "a directory block has no checksum tail",
+        }));
     };
     let stored = tail.det_checksum.get();
     let computed = inode_seed.checksum(covered);

@@ -50,8 +50,13 @@ pub const LOGICAL_END: u64 = 1 << 32;
 
 /// `struct ext4_extent_header`, as it stands on the disk.
 #[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
-#[expect(missing_docs, reason = "the fields carry the names of the format's documentation")]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
+)]
+#[expect(
+    missing_docs,
+    reason = "the fields carry the names of the format's documentation"
+)]
 pub struct RawExtentHeader {
     pub eh_magic: U16,
     pub eh_entries: U16,
@@ -62,8 +67,13 @@ pub struct RawExtentHeader {
 
 /// `struct ext4_extent_idx`, as it stands on the disk.
 #[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
-#[expect(missing_docs, reason = "the fields carry the names of the format's documentation")]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
+)]
+#[expect(
+    missing_docs,
+    reason = "the fields carry the names of the format's documentation"
+)]
 pub struct RawExtentIndex {
     pub ei_block: U32,
     pub ei_leaf_lo: U32,
@@ -73,8 +83,13 @@ pub struct RawExtentIndex {
 
 /// `struct ext4_extent`, as it stands on the disk.
 #[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
-#[expect(missing_docs, reason = "the fields carry the names of the format's documentation")]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
+)]
+#[expect(
+    missing_docs,
+    reason = "the fields carry the names of the format's documentation"
+)]
 pub struct RawExtent {
     pub ee_block: U32,
     pub ee_len: U16,
@@ -84,8 +99,13 @@ pub struct RawExtent {
 
 /// `struct ext4_extent_tail`, as it stands on the disk.
 #[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
-#[expect(missing_docs, reason = "the fields carry the names of the format's documentation")]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
+)]
+#[expect(
+    missing_docs,
+    reason = "the fields carry the names of the format's documentation"
+)]
 pub struct RawExtentTail {
     pub et_checksum: U32,
 }
@@ -120,21 +140,36 @@ impl Extent {
         let extent = Self::from_raw(raw);
         if extent.len_blocks == 0 {
             let value = u64::from(raw.ee_len.get());
-            return Err(place.corrupt(CorruptKind::Field { field: "ee_len", value }));
+            return Err(place.corrupt(CorruptKind::Field {
+                field: "ee_len",
+                value,
+            }));
         }
         if extent.end() > LOGICAL_END {
-            return Err(
-                place.corrupt(CorruptKind::Field { field: "ee_block", value: u64::from(extent.logical) })
-            );
+            return Err(place.corrupt(CorruptKind::Field {
+                field: "ee_block",
+                value: u64::from(extent.logical),
+            }));
         }
-        volume.check("ee_start", extent.physical, u64::from(extent.len_blocks), place)?;
+        volume.check(
+            "ee_start",
+            extent.physical,
+            u64::from(extent.len_blocks),
+            place,
+        )?;
         Ok(extent)
     }
 
     /// Returns the entry as it is on the disk.
     pub fn encode(&self) -> RawExtent {
-        debug_assert!(self.len_blocks > 0 && self.len_blocks <= MAX_WRITTEN_LEN, "{self:?}");
-        debug_assert!(!self.unwritten || self.len_blocks < MAX_WRITTEN_LEN, "{self:?}");
+        debug_assert!(
+            self.len_blocks > 0 && self.len_blocks <= MAX_WRITTEN_LEN,
+            "{self:?}"
+        );
+        debug_assert!(
+            !self.unwritten || self.len_blocks < MAX_WRITTEN_LEN,
+            "{self:?}"
+        );
         let (hi, lo) = split48(self.physical);
         let mark = if self.unwritten { MAX_WRITTEN_LEN } else { 0 };
         RawExtent {
@@ -163,7 +198,11 @@ impl Extent {
         let unwritten = stored > MAX_WRITTEN_LEN;
         Self {
             logical: raw.ee_block.get(),
-            len_blocks: if unwritten { stored - MAX_WRITTEN_LEN } else { stored },
+            len_blocks: if unwritten {
+                stored - MAX_WRITTEN_LEN
+            } else {
+                stored
+            },
             physical: join48(raw.ee_start_hi.get(), raw.ee_start_lo.get()),
             unwritten,
         }
@@ -204,7 +243,10 @@ impl Index {
 
     #[inline]
     fn from_raw(raw: &RawExtentIndex) -> Self {
-        Self { logical: raw.ei_block.get(), child: join48(raw.ei_leaf_hi.get(), raw.ei_leaf_lo.get()) }
+        Self {
+            logical: raw.ei_block.get(),
+            child: join48(raw.ei_leaf_hi.get(), raw.ei_leaf_lo.get()),
+        }
     }
 }
 
@@ -212,9 +254,15 @@ fn join48(hi: u16, lo: u32) -> u64 {
     u64::from(hi) << 32 | u64::from(lo)
 }
 
-#[expect(clippy::cast_possible_truncation, reason = "splitting a number into its parts")]
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "splitting a number into its parts"
+)]
 fn split48(block: u64) -> (u16, u32) {
-    debug_assert!(block <= MAX_PHYSICAL, "block {block} needs more than 48 bits");
+    debug_assert!(
+        block <= MAX_PHYSICAL,
+        "block {block} needs more than 48 bits"
+    );
     ((block >> 32) as u16, block as u32)
 }
 
@@ -235,14 +283,24 @@ pub struct Expect {
 impl Expect {
     /// Returns the constraints on a root: only the volume gives any.
     pub const fn root(volume: Blocks) -> Self {
-        Self { volume, depth: None, start: 0, end: LOGICAL_END }
+        Self {
+            volume,
+            depth: None,
+            start: 0,
+            end: LOGICAL_END,
+        }
     }
 
     /// Returns the constraints on a root whose tree the caller walks or removes: it may be as deep
     /// as [`DEEPEST`].
     pub fn deep_root(volume: Blocks, root: &[u8; MAP_SIZE]) -> Self {
-        let depth = RawExtentHeader::ref_from_prefix(root).ok().map(|(header, _)| header.eh_depth.get());
-        Self { depth, ..Self::root(volume) }
+        let depth = RawExtentHeader::ref_from_prefix(root)
+            .ok()
+            .map(|(header, _)| header.eh_depth.get());
+        Self {
+            depth,
+            ..Self::root(volume)
+        }
     }
 }
 
@@ -290,16 +348,29 @@ impl<'a> ExtentNode<'a> {
     pub fn decode(bytes: &'a [u8], expect: Expect, place: Place) -> Result<Self, Corrupt> {
         let (header, rest) = header(bytes, place)?;
         let depth = header.eh_depth.get();
-        if depth > DEEPEST || expect.depth.map_or(depth > MAX_DEPTH, |wanted| wanted != depth) {
-            return Err(place.corrupt(CorruptKind::Field { field: "eh_depth", value: u64::from(depth) }));
+        if depth > DEEPEST
+            || expect
+                .depth
+                .map_or(depth > MAX_DEPTH, |wanted| wanted != depth)
+        {
+            return Err(place.corrupt(CorruptKind::Field {
+                field: "eh_depth",
+                value: u64::from(depth),
+            }));
         }
         let max = header.eh_max.get();
         if max == 0 || usize::from(max) > rest.len() / ENTRY_SIZE {
-            return Err(place.corrupt(CorruptKind::Field { field: "eh_max", value: u64::from(max) }));
+            return Err(place.corrupt(CorruptKind::Field {
+                field: "eh_max",
+                value: u64::from(max),
+            }));
         }
         let count = header.eh_entries.get();
         if count > max || (count == 0 && depth > 0) {
-            return Err(place.corrupt(CorruptKind::Field { field: "eh_entries", value: u64::from(count) }));
+            return Err(place.corrupt(CorruptKind::Field {
+                field: "eh_entries",
+                value: u64::from(count),
+            }));
         }
         let used = &rest[..usize::from(count) * ENTRY_SIZE];
         let slots = if depth == 0 {
@@ -307,7 +378,13 @@ impl<'a> ExtentNode<'a> {
         } else {
             Slots::Index(check_index(used, &expect, place)?)
         };
-        Ok(Self { slots, depth, max, generation: header.eh_generation.get(), expect })
+        Ok(Self {
+            slots,
+            depth,
+            max,
+            generation: header.eh_generation.get(),
+            expect,
+        })
     }
 
     /// Returns how far above the leaves the node is; 0 is a leaf.
@@ -343,14 +420,18 @@ impl<'a> ExtentNode<'a> {
                 {
                     return Found::Extent(extent);
                 }
-                let end = slots.get(next).map_or(self.expect.end, |raw| u64::from(raw.ee_block.get()));
+                let end = slots
+                    .get(next)
+                    .map_or(self.expect.end, |raw| u64::from(raw.ee_block.get()));
                 Found::Hole { end }
             }
             Slots::Index(slots) => {
                 let next = slots.partition_point(|raw| raw.ei_block.get() <= logical);
                 match next.checked_sub(1) {
                     Some(at) => self.child(slots, at),
-                    None => Found::Hole { end: u64::from(slots[0].ei_block.get()) },
+                    None => Found::Hole {
+                        end: u64::from(slots[0].ei_block.get()),
+                    },
                 }
             }
         }
@@ -382,7 +463,12 @@ impl<'a> ExtentNode<'a> {
             Slots::Leaf(_) => Entries::Leaf(self.extents().collect()),
             Slots::Index(slots) => Entries::Index(slots.iter().map(Index::from_raw).collect()),
         };
-        OwnedExtentNode { entries, depth: self.depth, max: self.max, generation: self.generation }
+        OwnedExtentNode {
+            entries,
+            depth: self.depth,
+            max: self.max,
+            generation: self.generation,
+        }
     }
 
     fn child(&self, slots: &[RawExtentIndex], at: usize) -> Found {
@@ -392,10 +478,20 @@ impl<'a> ExtentNode<'a> {
 
     fn child_at(&self, slots: &[RawExtentIndex], at: usize) -> (Index, Expect) {
         let index = Index::from_raw(&slots[at]);
-        let end = slots.get(at + 1).map_or(self.expect.end, |next| u64::from(next.ei_block.get()));
+        let end = slots
+            .get(at + 1)
+            .map_or(self.expect.end, |next| u64::from(next.ei_block.get()));
         // OK: only nodes with a depth of 1 or more have index entries.
         let depth = Some(self.depth - 1);
-        (index, Expect { volume: self.expect.volume, depth, start: index.logical, end })
+        (
+            index,
+            Expect {
+                volume: self.expect.volume,
+                depth,
+                start: index.logical,
+                end,
+            },
+        )
     }
 }
 
@@ -410,7 +506,11 @@ pub fn sole_extent(root: &[u8; MAP_SIZE], volume: Blocks, place: Place) -> Optio
         && header.eh_depth.get() == 0
         && header.eh_entries.get() == 1
         && (1..=(MAP_SIZE - HEADER_SIZE) / ENTRY_SIZE).contains(&max);
-    if is_sole { Extent::decode(raw, volume, place).ok() } else { None }
+    if is_sole {
+        Extent::decode(raw, volume, place).ok()
+    } else {
+        None
+    }
 }
 
 fn header(bytes: &[u8], place: Place) -> Result<(&RawExtentHeader, &[u8]), Corrupt> {
@@ -418,15 +518,22 @@ fn header(bytes: &[u8], place: Place) -> Result<(&RawExtentHeader, &[u8]), Corru
         .map_err(|_| place.corrupt(truncated(HEADER_SIZE, bytes.len())))?;
     let magic = header.eh_magic.get();
     if magic != MAGIC {
-        let kind = CorruptKind::Magic { found: u32::from(magic), expected: u32::from(MAGIC) };
+        let kind = CorruptKind::Magic {
+            found: u32::from(magic),
+            expected: u32::from(MAGIC),
+        };
         return Err(place.corrupt(kind));
     }
     Ok((header, rest))
 }
 
-fn check_leaf<'a>(used: &'a [u8], expect: &Expect, place: Place) -> Result<&'a [RawExtent], Corrupt> {
-    let slots =
-        <[RawExtent]>::ref_from_bytes(used).map_err(|_| place.corrupt(truncated(ENTRY_SIZE, used.len())))?;
+fn check_leaf<'a>(
+    used: &'a [u8],
+    expect: &Expect,
+    place: Place,
+) -> Result<&'a [RawExtent], Corrupt> {
+    let slots = <[RawExtent]>::ref_from_bytes(used)
+        .map_err(|_| place.corrupt(truncated(ENTRY_SIZE, used.len())))?;
     let mut from = u64::from(expect.start);
     for (at, raw) in slots.iter().enumerate() {
         let place = place.byte(HEADER_SIZE + at * ENTRY_SIZE);
@@ -439,7 +546,11 @@ fn check_leaf<'a>(used: &'a [u8], expect: &Expect, place: Place) -> Result<&'a [
     Ok(slots)
 }
 
-fn check_index<'a>(used: &'a [u8], expect: &Expect, place: Place) -> Result<&'a [RawExtentIndex], Corrupt> {
+fn check_index<'a>(
+    used: &'a [u8],
+    expect: &Expect,
+    place: Place,
+) -> Result<&'a [RawExtentIndex], Corrupt> {
     let slots = <[RawExtentIndex]>::ref_from_bytes(used)
         .map_err(|_| place.corrupt(truncated(ENTRY_SIZE, used.len())))?;
     let mut from = u64::from(expect.start);
@@ -447,7 +558,9 @@ fn check_index<'a>(used: &'a [u8], expect: &Expect, place: Place) -> Result<&'a 
         let place = place.byte(HEADER_SIZE + at * ENTRY_SIZE);
         let logical = u64::from(Index::decode(raw, expect.volume, place)?.logical);
         if logical < from || logical >= expect.end {
-            return Err(place.corrupt(CorruptKind::Order { what: "extent index entries" }));
+            return Err(place.corrupt(CorruptKind::Order {
+                what: "extent index entries",
+            }));
         }
         from = logical + 1;
     }
@@ -455,7 +568,10 @@ fn check_index<'a>(used: &'a [u8], expect: &Expect, place: Place) -> Result<&'a 
 }
 
 fn truncated(need: usize, have: usize) -> CorruptKind {
-    CorruptKind::Truncated { need: need as u64, have: have as u64 }
+    CorruptKind::Truncated {
+        need: need as u64,
+        have: have as u64,
+    }
 }
 
 /// The entries of an [`OwnedExtentNode`].
@@ -488,7 +604,9 @@ impl OwnedExtentNode {
     /// rule out both.
     pub fn encode(&self, bytes: &mut [u8]) {
         let mut raw = Vec::with_capacity(HEADER_SIZE + self.len() * ENTRY_SIZE);
-        let entries = u16::try_from(self.len()).ok().filter(|&count| count <= self.max);
+        let entries = u16::try_from(self.len())
+            .ok()
+            .filter(|&count| count <= self.max);
         let header = RawExtentHeader {
             eh_magic: MAGIC.into(),
             eh_entries: entries.expect("no more entries than eh_max").into(),
@@ -496,15 +614,18 @@ impl OwnedExtentNode {
             eh_depth: self.depth.into(),
             eh_generation: self.generation.into(),
         };
-        assert!(HEADER_SIZE + usize::from(self.max) * ENTRY_SIZE <= bytes.len(), "eh_max fits");
+        assert!(
+            HEADER_SIZE + usize::from(self.max) * ENTRY_SIZE <= bytes.len(),
+            "eh_max fits"
+        );
         raw.extend_from_slice(header.as_bytes());
         match &self.entries {
-            Entries::Leaf(extents) => {
-                extents.iter().for_each(|e| raw.extend_from_slice(e.encode().as_bytes()))
-            }
-            Entries::Index(indexes) => {
-                indexes.iter().for_each(|i| raw.extend_from_slice(i.encode().as_bytes()))
-            }
+            Entries::Leaf(extents) => extents
+                .iter()
+                .for_each(|e| raw.extend_from_slice(e.encode().as_bytes())),
+            Entries::Index(indexes) => indexes
+                .iter()
+                .for_each(|i| raw.extend_from_slice(i.encode().as_bytes())),
         }
         bytes[..raw.len()].copy_from_slice(&raw);
     }
@@ -524,7 +645,11 @@ impl OwnedExtentNode {
 ///
 /// # Errors
 /// A header that does not say where the checksum is, or a checksum that does not match.
-pub fn verify_checksum(block: &[u8], inode_seed: ChecksumSeed, place: Place) -> Result<(), Corrupt> {
+pub fn verify_checksum(
+    block: &[u8],
+    inode_seed: ChecksumSeed,
+    place: Place,
+) -> Result<(), Corrupt> {
     let (covered, tail) = split_tail(block, place)?;
     let stored = tail.et_checksum.get();
     let computed = inode_seed.checksum(covered);
@@ -535,9 +660,15 @@ pub fn verify_checksum(block: &[u8], inode_seed: ChecksumSeed, place: Place) -> 
 ///
 /// # Errors
 /// A header that does not say where the checksum goes.
-pub fn store_checksum(block: &mut [u8], inode_seed: ChecksumSeed, place: Place) -> Result<(), Corrupt> {
+pub fn store_checksum(
+    block: &mut [u8],
+    inode_seed: ChecksumSeed,
+    place: Place,
+) -> Result<(), Corrupt> {
     let at = split_tail(block, place)?.0.len();
-    let tail = RawExtentTail { et_checksum: inode_seed.checksum(&block[..at]).into() };
+    let tail = RawExtentTail {
+        et_checksum: inode_seed.checksum(&block[..at]).into(),
+    };
     block[at..at + TAIL_SIZE].copy_from_slice(tail.as_bytes());
     Ok(())
 }
@@ -547,11 +678,18 @@ pub fn store_checksum(block: &mut [u8], inode_seed: ChecksumSeed, place: Place) 
 fn split_tail(block: &[u8], place: Place) -> Result<(&[u8], &RawExtentTail), Corrupt> {
     let max = header(block, place)?.0.eh_max.get();
     let at = HEADER_SIZE + usize::from(max) * ENTRY_SIZE;
-    let (covered, rest) = block
-        .split_at_checked(at)
-        .ok_or_else(|| place.corrupt(CorruptKind::Field { field: "eh_max", value: u64::from(max) }))?;
-    let (tail, _) = RawExtentTail::ref_from_prefix(rest)
-        .map_err(|_| place.corrupt(CorruptKind::Field { field: "eh_max", value: u64::from(max) }))?;
+    let (covered, rest) = block.split_at_checked(at).ok_or_else(|| {
+        place.corrupt(CorruptKind::Field {
+            field: "eh_max",
+            value: u64::from(max),
+        })
+    })?;
+    let (tail, _) = RawExtentTail::ref_from_prefix(rest).map_err(|_| {
+        place.corrupt(CorruptKind::Field {
+            field: "eh_max",
+            value: u64::from(max),
+        })
+    })?;
     Ok((covered, tail))
 }
 
@@ -562,15 +700,28 @@ mod tests {
     use proptest::prelude::*;
 
     const PLACE: Place = Place::new(Structure::ExtentNode).ino(12);
-    const VOLUME: Blocks = Blocks { first: 10, end: 1 << 40 };
+    const VOLUME: Blocks = Blocks {
+        first: 10,
+        end: 1 << 40,
+    };
 
     fn leaf(extents: &[Extent], max: u16) -> Vec<u8> {
-        let node = OwnedExtentNode { entries: Entries::Leaf(extents.to_vec()), depth: 0, max, generation: 0 };
+        let node = OwnedExtentNode {
+            entries: Entries::Leaf(extents.to_vec()),
+            depth: 0,
+            max,
+            generation: 0,
+        };
         encode(&node)
     }
 
     fn index(indexes: &[Index], depth: u16, max: u16) -> Vec<u8> {
-        encode(&OwnedExtentNode { entries: Entries::Index(indexes.to_vec()), depth, max, generation: 0 })
+        encode(&OwnedExtentNode {
+            entries: Entries::Index(indexes.to_vec()),
+            depth,
+            max,
+            generation: 0,
+        })
     }
 
     fn encode(node: &OwnedExtentNode) -> Vec<u8> {
@@ -580,7 +731,12 @@ mod tests {
     }
 
     fn extent(logical: u32, len_blocks: u16, physical: u64) -> Extent {
-        Extent { logical, len_blocks, physical, unwritten: false }
+        Extent {
+            logical,
+            len_blocks,
+            physical,
+            unwritten: false,
+        }
     }
 
     fn kind_of(bytes: &[u8], expect: Expect) -> (CorruptKind, Option<u32>) {
@@ -590,7 +746,10 @@ mod tests {
 
     #[test]
     fn a_leaf_maps_extents_and_holes() {
-        let unwritten = Extent { unwritten: true, ..extent(20, 5, 300) };
+        let unwritten = Extent {
+            unwritten: true,
+            ..extent(20, 5, 300)
+        };
         let bytes = leaf(&[extent(4, 6, 100), extent(10, 2, 200), unwritten], 4);
         assert_eq!(bytes.len(), 60);
         let node = ExtentNode::decode(&bytes, Expect::root(VOLUME), PLACE).unwrap();
@@ -614,23 +773,54 @@ mod tests {
 
     #[test]
     fn an_index_narrows_what_its_children_may_map() {
-        let (a, b) = (Index { logical: 5, child: 50 }, Index { logical: 100, child: 60 });
+        let (a, b) = (
+            Index {
+                logical: 5,
+                child: 50,
+            },
+            Index {
+                logical: 100,
+                child: 60,
+            },
+        );
         let bytes = index(&[a, b], 2, 4);
         let node = ExtentNode::decode(&bytes, Expect::root(VOLUME), PLACE).unwrap();
-        let below_a = Expect { volume: VOLUME, depth: Some(1), start: 5, end: 100 };
-        let below_b = Expect { volume: VOLUME, depth: Some(1), start: 100, end: LOGICAL_END };
+        let below_a = Expect {
+            volume: VOLUME,
+            depth: Some(1),
+            start: 5,
+            end: 100,
+        };
+        let below_b = Expect {
+            volume: VOLUME,
+            depth: Some(1),
+            start: 100,
+            end: LOGICAL_END,
+        };
         assert_eq!(node.find(4), Found::Hole { end: 5 });
         assert_eq!(node.find(99), Found::Child(a, below_a));
         assert_eq!(node.find(100), Found::Child(b, below_b));
-        assert_eq!(node.children().collect::<Vec<_>>(), [(a, below_a), (b, below_b)]);
+        assert_eq!(
+            node.children().collect::<Vec<_>>(),
+            [(a, below_a), (b, below_b)]
+        );
         // A child as deep as its parent would let a tree loop.
         let field = |field, value| CorruptKind::Field { field, value };
         assert_eq!(kind_of(&bytes, below_a), (field("eh_depth", 2), None));
         let beyond = leaf(&[extent(99, 2, 1000)], 84);
-        let below_a = Expect { depth: Some(0), ..below_a };
-        assert_eq!(kind_of(&beyond, below_a), (CorruptKind::Order { what: "extents" }, Some(12)));
+        let below_a = Expect {
+            depth: Some(0),
+            ..below_a
+        };
+        assert_eq!(
+            kind_of(&beyond, below_a),
+            (CorruptKind::Order { what: "extents" }, Some(12))
+        );
         let before = leaf(&[extent(4, 1, 1000)], 84);
-        assert_eq!(kind_of(&before, below_a), (CorruptKind::Order { what: "extents" }, Some(12)));
+        assert_eq!(
+            kind_of(&before, below_a),
+            (CorruptKind::Order { what: "extents" }, Some(12))
+        );
     }
 
     #[test]
@@ -643,25 +833,70 @@ mod tests {
             kind_of(&bytes, root)
         };
         let field = |field, value| CorruptKind::Field { field, value };
-        assert_eq!(broken(0, 0), (CorruptKind::Magic { found: 0xF300, expected: 0xF30A }, None));
+        assert_eq!(
+            broken(0, 0),
+            (
+                CorruptKind::Magic {
+                    found: 0xF300,
+                    expected: 0xF30A
+                },
+                None
+            )
+        );
         assert_eq!(broken(2, 5), (field("eh_entries", 5), None));
         assert_eq!(broken(4, 5), (field("eh_max", 5), None));
         assert_eq!(broken(4, 0), (field("eh_max", 0), None));
         assert_eq!(broken(6, 6), (field("eh_depth", 6), None));
         assert_eq!(broken(16, 0), (field("ee_len", 0), Some(12)));
-        assert_eq!(broken(16, 3), (CorruptKind::Order { what: "extents" }, Some(24)));
-        let block = CorruptKind::BlockOutOfRange { field: "ee_start", block: 9 };
+        assert_eq!(
+            broken(16, 3),
+            (CorruptKind::Order { what: "extents" }, Some(24))
+        );
+        let block = CorruptKind::BlockOutOfRange {
+            field: "ee_start",
+            block: 9,
+        };
         assert_eq!(broken(20, 9), (block, Some(12)));
-        let block = CorruptKind::BlockOutOfRange { field: "ee_start", block: 200 | 1 << 40 };
+        let block = CorruptKind::BlockOutOfRange {
+            field: "ee_start",
+            block: 200 | 1 << 40,
+        };
         assert_eq!(broken(31, 1), (block, Some(24)));
-        assert_eq!(kind_of(&good[..11], root).0, CorruptKind::Truncated { need: 12, have: 11 });
+        assert_eq!(
+            kind_of(&good[..11], root).0,
+            CorruptKind::Truncated { need: 12, have: 11 }
+        );
         assert_eq!(kind_of(&good[..59], root).0, field("eh_max", 4));
         let empty = index(&[], 1, 4);
         assert_eq!(kind_of(&empty, root).0, field("eh_entries", 0));
         let last = leaf(&[extent(u32::MAX, 2, 100)], 4);
-        assert_eq!(kind_of(&last, root), (field("ee_block", u64::from(u32::MAX)), Some(12)));
-        let twice = index(&[Index { logical: 7, child: 50 }, Index { logical: 7, child: 51 }], 1, 4);
-        assert_eq!(kind_of(&twice, root), (CorruptKind::Order { what: "extent index entries" }, Some(24)));
+        assert_eq!(
+            kind_of(&last, root),
+            (field("ee_block", u64::from(u32::MAX)), Some(12))
+        );
+        let twice = index(
+            &[
+                Index {
+                    logical: 7,
+                    child: 50,
+                },
+                Index {
+                    logical: 7,
+                    child: 51,
+                },
+            ],
+            1,
+            4,
+        );
+        assert_eq!(
+            kind_of(&twice, root),
+            (
+                CorruptKind::Order {
+                    what: "extent index entries"
+                },
+                Some(24)
+            )
+        );
     }
 
     #[test]
@@ -678,7 +913,10 @@ mod tests {
         }
         assert!(verify_checksum(&block, ChecksumSeed::new(8), PLACE).is_err());
         block.truncate(1023);
-        let kind = CorruptKind::Field { field: "eh_max", value: 84 };
+        let kind = CorruptKind::Field {
+            field: "eh_max",
+            value: 84,
+        };
         assert_eq!(verify_checksum(&block, seed, PLACE).unwrap_err().kind, kind);
     }
 

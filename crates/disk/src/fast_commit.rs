@@ -30,7 +30,10 @@ use crate::journal::Tid;
 /// `struct ext4_fc_tl` as it is on the disk: the beginning of every record.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
-#[expect(missing_docs, reason = "the fields carry the names of the format's documentation")]
+#[expect(
+    missing_docs,
+    reason = "the fields carry the names of the format's documentation"
+)]
 pub struct RawTagLength {
     pub fc_tag: U16,
     /// Bytes that follow.
@@ -40,7 +43,10 @@ pub struct RawTagLength {
 /// `struct ext4_fc_head` as it is on the disk.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
-#[expect(missing_docs, reason = "the fields carry the names of the format's documentation")]
+#[expect(
+    missing_docs,
+    reason = "the fields carry the names of the format's documentation"
+)]
 pub struct RawHead {
     pub fc_features: U32,
     pub fc_tid: U32,
@@ -49,7 +55,10 @@ pub struct RawHead {
 /// `struct ext4_fc_add_range` as it is on the disk, its extent taken apart.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
-#[expect(missing_docs, reason = "the fields carry the names of the format's documentation")]
+#[expect(
+    missing_docs,
+    reason = "the fields carry the names of the format's documentation"
+)]
 pub struct RawAddRange {
     pub fc_ino: U32,
     pub ee_block: U32,
@@ -61,7 +70,10 @@ pub struct RawAddRange {
 /// `struct ext4_fc_del_range` as it is on the disk.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
-#[expect(missing_docs, reason = "the fields carry the names of the format's documentation")]
+#[expect(
+    missing_docs,
+    reason = "the fields carry the names of the format's documentation"
+)]
 pub struct RawDelRange {
     pub fc_ino: U32,
     pub fc_lblk: U32,
@@ -71,7 +83,10 @@ pub struct RawDelRange {
 /// `struct ext4_fc_dentry_info` as it is on the disk. The name follows.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
-#[expect(missing_docs, reason = "the fields carry the names of the format's documentation")]
+#[expect(
+    missing_docs,
+    reason = "the fields carry the names of the format's documentation"
+)]
 pub struct RawDentryInfo {
     pub fc_parent_ino: U32,
     pub fc_ino: U32,
@@ -80,7 +95,10 @@ pub struct RawDentryInfo {
 /// `struct ext4_fc_tail` as it is on the disk.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
-#[expect(missing_docs, reason = "the fields carry the names of the format's documentation")]
+#[expect(
+    missing_docs,
+    reason = "the fields carry the names of the format's documentation"
+)]
 pub struct RawTail {
     pub fc_tid: U32,
     pub fc_crc: U32,
@@ -193,7 +211,10 @@ impl Record {
     pub fn decode(bytes: &[u8], at: Place) -> Result<(Self, usize), Corrupt> {
         let short = |need: usize| {
             let wide = |n| u64::try_from(n).unwrap_or(u64::MAX);
-            at.corrupt(CorruptKind::Truncated { need: wide(need), have: wide(bytes.len()) })
+            at.corrupt(CorruptKind::Truncated {
+                need: wide(need),
+                have: wide(bytes.len()),
+            })
         };
         let header = size_of::<RawTagLength>();
         let (raw, rest) = RawTagLength::ref_from_prefix(bytes).map_err(|_| short(header))?;
@@ -201,49 +222,91 @@ impl Record {
         let value = rest.get(..len).ok_or_else(|| short(header + len))?;
         // Values of heads, pads and tails may be longer than their fields; pads and tails fill
         // their block.
-        let odd = || at.corrupt(CorruptKind::Field { field: "fc_len", value: raw.fc_len.get().into() });
+        let odd = || {
+            at.corrupt(CorruptKind::Field {
+                field: "fc_len",
+                value: raw.fc_len.get().into(),
+            })
+        };
         let record = match code {
             tag::HEAD => Self::head(RawHead::ref_from_prefix(value).map_err(|_| odd())?.0),
             tag::TAIL => Self::tail(RawTail::ref_from_prefix(value).map_err(|_| odd())?.0),
-            tag::ADD_RANGE => Self::add_range(RawAddRange::ref_from_bytes(value).map_err(|_| odd())?, at)?,
-            tag::DEL_RANGE => Self::del_range(RawDelRange::ref_from_bytes(value).map_err(|_| odd())?),
+            tag::ADD_RANGE => {
+                Self::add_range(RawAddRange::ref_from_bytes(value).map_err(|_| odd())?, at)?
+            }
+            tag::DEL_RANGE => {
+                Self::del_range(RawDelRange::ref_from_bytes(value).map_err(|_| odd())?)
+            }
             tag::CREAT => Self::Create(Dentry::decode(value).ok_or_else(odd)?),
             tag::LINK => Self::Link(Dentry::decode(value).ok_or_else(odd)?),
             tag::UNLINK => Self::Unlink(Dentry::decode(value).ok_or_else(odd)?),
             tag::INODE => Self::inode(value).ok_or_else(odd)?,
             tag::PAD => Self::Pad,
-            _ => return Err(at.corrupt(CorruptKind::Field { field: "fc_tag", value: code.into() })),
+            _ => {
+                return Err(at.corrupt(CorruptKind::Field {
+                    field: "fc_tag",
+                    value: code.into(),
+                }));
+            }
         };
         Ok((record, header + len))
     }
 
     fn head(raw: &RawHead) -> Self {
-        Self::Head { features: raw.fc_features.get(), tid: Tid(raw.fc_tid.get()) }
+        Self::Head {
+            features: raw.fc_features.get(),
+            tid: Tid(raw.fc_tid.get()),
+        }
     }
 
     fn tail(raw: &RawTail) -> Self {
-        Self::Tail { tid: Tid(raw.fc_tid.get()), checksum: raw.fc_crc.get() }
+        Self::Tail {
+            tid: Tid(raw.fc_tid.get()),
+            checksum: raw.fc_crc.get(),
+        }
     }
 
     fn add_range(raw: &RawAddRange, at: Place) -> Result<Self, Corrupt> {
         let raw_len = raw.ee_len.get();
         let unwritten = raw_len > MAX_INITIALIZED;
-        let len = if unwritten { raw_len - MAX_INITIALIZED } else { raw_len };
+        let len = if unwritten {
+            raw_len - MAX_INITIALIZED
+        } else {
+            raw_len
+        };
         let logical = raw.ee_block.get();
         if len == 0 || logical.checked_add(u32::from(len) - 1).is_none() {
-            return Err(at.corrupt(CorruptKind::Field { field: "ee_len", value: raw_len.into() }));
+            return Err(at.corrupt(CorruptKind::Field {
+                field: "ee_len",
+                value: raw_len.into(),
+            }));
         }
         let physical = u64::from(raw.ee_start_hi.get()) << 32 | u64::from(raw.ee_start_lo.get());
-        Ok(Self::AddRange { ino: raw.fc_ino.get(), range: Range { logical, len, physical, unwritten } })
+        Ok(Self::AddRange {
+            ino: raw.fc_ino.get(),
+            range: Range {
+                logical,
+                len,
+                physical,
+                unwritten,
+            },
+        })
     }
 
     fn del_range(raw: &RawDelRange) -> Self {
-        Self::DelRange { ino: raw.fc_ino.get(), logical: raw.fc_lblk.get(), len: raw.fc_len.get() }
+        Self::DelRange {
+            ino: raw.fc_ino.get(),
+            logical: raw.fc_lblk.get(),
+            len: raw.fc_len.get(),
+        }
     }
 
     fn inode(value: &[u8]) -> Option<Self> {
         let (ino, raw) = U32::ref_from_prefix(value).ok()?;
-        (raw.len() >= MIN_INODE).then(|| Self::Inode { ino: ino.get(), raw: raw.to_vec() })
+        (raw.len() >= MIN_INODE).then(|| Self::Inode {
+            ino: ino.get(),
+            raw: raw.to_vec(),
+        })
     }
 
     /// Returns the record as it is on the disk. A pad or tail takes `fill` bytes in all, to the end
@@ -252,13 +315,21 @@ impl Record {
     pub fn encode(&self, fill: usize) -> Option<Vec<u8>> {
         let (code, mut value) = match self {
             Self::Head { features, tid } => {
-                let raw = RawHead { fc_features: (*features).into(), fc_tid: tid.0.into() };
+                let raw = RawHead {
+                    fc_features: (*features).into(),
+                    fc_tid: tid.0.into(),
+                };
                 (tag::HEAD, raw.as_bytes().to_vec())
             }
-            Self::AddRange { ino, range } => (tag::ADD_RANGE, range.encode(*ino)?.as_bytes().to_vec()),
+            Self::AddRange { ino, range } => {
+                (tag::ADD_RANGE, range.encode(*ino)?.as_bytes().to_vec())
+            }
             Self::DelRange { ino, logical, len } => {
-                let raw =
-                    RawDelRange { fc_ino: (*ino).into(), fc_lblk: (*logical).into(), fc_len: (*len).into() };
+                let raw = RawDelRange {
+                    fc_ino: (*ino).into(),
+                    fc_lblk: (*logical).into(),
+                    fc_len: (*len).into(),
+                };
                 (tag::DEL_RANGE, raw.as_bytes().to_vec())
             }
             Self::Create(dentry) => (tag::CREAT, dentry.encode()),
@@ -267,7 +338,10 @@ impl Record {
             Self::Inode { ino, raw } => (tag::INODE, [&ino.to_le_bytes()[..], raw].concat()),
             Self::Pad => (tag::PAD, Vec::new()),
             Self::Tail { tid, checksum } => {
-                let raw = RawTail { fc_tid: tid.0.into(), fc_crc: (*checksum).into() };
+                let raw = RawTail {
+                    fc_tid: tid.0.into(),
+                    fc_crc: (*checksum).into(),
+                };
                 (tag::TAIL, raw.as_bytes().to_vec())
             }
         };
@@ -276,7 +350,10 @@ impl Record {
             let len = fill.checked_sub(header).filter(|&len| len >= value.len())?;
             value.resize(len, 0);
         }
-        let raw = RawTagLength { fc_tag: code.into(), fc_len: u16::try_from(value.len()).ok()?.into() };
+        let raw = RawTagLength {
+            fc_tag: code.into(),
+            fc_len: u16::try_from(value.len()).ok()?.into(),
+        };
         Some([raw.as_bytes(), &value].concat())
     }
 }
@@ -285,11 +362,18 @@ impl Dentry {
     fn decode(value: &[u8]) -> Option<Self> {
         let (raw, name) = RawDentryInfo::ref_from_prefix(value).ok()?;
         let sound = (1..=255).contains(&name.len());
-        sound.then(|| Self { parent: raw.fc_parent_ino.get(), ino: raw.fc_ino.get(), name: name.to_vec() })
+        sound.then(|| Self {
+            parent: raw.fc_parent_ino.get(),
+            ino: raw.fc_ino.get(),
+            name: name.to_vec(),
+        })
     }
 
     fn encode(&self) -> Vec<u8> {
-        let raw = RawDentryInfo { fc_parent_ino: self.parent.into(), fc_ino: self.ino.into() };
+        let raw = RawDentryInfo {
+            fc_parent_ino: self.parent.into(),
+            fc_ino: self.ino.into(),
+        };
         [raw.as_bytes(), &self.name].concat()
     }
 }
@@ -337,7 +421,14 @@ pub struct Scanner {
 impl Scanner {
     /// Starts at the beginning of an area, to find the commits of transaction `tid`.
     pub const fn new(tid: Tid) -> Self {
-        Self { tid, commits: Vec::new(), open: Vec::new(), checksum: 0, begun: false, unusable: None }
+        Self {
+            tid,
+            commits: Vec::new(),
+            open: Vec::new(),
+            checksum: 0,
+            begun: false,
+            unusable: None,
+        }
     }
 
     /// Reads the next block of the area. Returns false if no valid commit can follow, so that the
@@ -347,7 +438,9 @@ impl Scanner {
         let mut offset = 0;
         while block.len() - offset >= size_of::<RawTagLength>() {
             let here = at.offset(u32::try_from(offset).unwrap_or(u32::MAX));
-            let Ok((record, size)) = Record::decode(&block[offset..], here) else { return false };
+            let Ok((record, size)) = Record::decode(&block[offset..], here) else {
+                return false;
+            };
             if !self.accept(record, &block[offset..offset + size], here) {
                 return false;
             }
@@ -400,7 +493,10 @@ impl Scanner {
     pub fn finish(self) -> Result<FastCommits, Unusable> {
         match self.unusable {
             Some(unusable) => Err(unusable),
-            None => Ok(FastCommits { tid: self.tid, commits: self.commits }),
+            None => Ok(FastCommits {
+                tid: self.tid,
+                commits: self.commits,
+            }),
         }
     }
 }
@@ -423,20 +519,45 @@ mod tests {
     const BLOCK: usize = 1024;
 
     fn dentry(name: &[u8]) -> Dentry {
-        Dentry { parent: 12, ino: 14, name: name.to_vec() }
+        Dentry {
+            parent: 12,
+            ino: 14,
+            name: name.to_vec(),
+        }
     }
 
     fn range(len: u16, unwritten: bool) -> Range {
-        Range { logical: 7, len, physical: 0x1_2345_6789, unwritten }
+        Range {
+            logical: 7,
+            len,
+            physical: 0x1_2345_6789,
+            unwritten,
+        }
     }
 
     fn samples() -> Vec<Record> {
         vec![
-            Record::Head { features: 0, tid: Tid(3) },
-            Record::Inode { ino: 14, raw: vec![5; 160] },
-            Record::AddRange { ino: 14, range: range(1 << 15, false) },
-            Record::AddRange { ino: 14, range: range((1 << 15) - 1, true) },
-            Record::DelRange { ino: 14, logical: 0x8000_0001, len: 0x7FFF_FFFE },
+            Record::Head {
+                features: 0,
+                tid: Tid(3),
+            },
+            Record::Inode {
+                ino: 14,
+                raw: vec![5; 160],
+            },
+            Record::AddRange {
+                ino: 14,
+                range: range(1 << 15, false),
+            },
+            Record::AddRange {
+                ino: 14,
+                range: range((1 << 15) - 1, true),
+            },
+            Record::DelRange {
+                ino: 14,
+                logical: 0x8000_0001,
+                len: 0x7FFF_FFFE,
+            },
             Record::Create(dentry(b"new1")),
             Record::Link(dentry(&[0xFF; 255])),
             Record::Unlink(dentry(b"x")),
@@ -445,9 +566,13 @@ mod tests {
 
     /// Returns one commit in one block.
     fn commit(records: &[Record], tid: Tid) -> Vec<u8> {
-        let mut block: Vec<u8> =
-            records.iter().flat_map(|record| record.encode(0).expect("it fits")).collect();
-        let mut tail = Record::Tail { tid, checksum: 0 }.encode(BLOCK - block.len()).expect("it fits");
+        let mut block: Vec<u8> = records
+            .iter()
+            .flat_map(|record| record.encode(0).expect("it fits"))
+            .collect();
+        let mut tail = Record::Tail { tid, checksum: 0 }
+            .encode(BLOCK - block.len())
+            .expect("it fits");
         let checksum = crc32c(crc32c(0, &block), &tail[..8]);
         tail[8..12].copy_from_slice(&checksum.to_le_bytes());
         block.extend(tail);
@@ -464,7 +589,10 @@ mod tests {
     fn every_record_round_trips() {
         let mut records = samples();
         records.push(Record::Pad);
-        records.push(Record::Tail { tid: Tid(3), checksum: 0xDEAD_BEEF });
+        records.push(Record::Tail {
+            tid: Tid(3),
+            checksum: 0xDEAD_BEEF,
+        });
         for record in records {
             let bytes = record.encode(100).expect("it fits");
             assert_eq!(Record::decode(&bytes, AT), Ok((record, bytes.len())));
@@ -477,27 +605,50 @@ mod tests {
     fn real_bytes_decode() {
         // Observed on a volume written by the kernel, as debugfs logdump prints them.
         let cases: [(&str, Record); 4] = [
-            ("09000800 00000000 03000000", Record::Head { features: 0, tid: Tid(3) }),
+            (
+                "09000800 00000000 03000000",
+                Record::Head {
+                    features: 0,
+                    tid: Tid(3),
+                },
+            ),
             (
                 "01001000 0e000000 00000000 1900 0000 220c0000",
                 Record::AddRange {
                     ino: 14,
-                    range: Range { logical: 0, len: 25, physical: 3106, unwritten: false },
+                    range: Range {
+                        logical: 0,
+                        len: 25,
+                        physical: 3106,
+                        unwritten: false,
+                    },
                 },
             ),
             (
                 "02000c00 0e000000 02000000 ffffff7f",
-                Record::DelRange { ino: 14, logical: 2, len: 0x7FFF_FFFF },
+                Record::DelRange {
+                    ino: 14,
+                    logical: 2,
+                    len: 0x7FFF_FFFF,
+                },
             ),
             (
                 "05000900 0c000000 0d000000 61",
-                Record::Unlink(Dentry { parent: 12, ino: 13, name: b"a".into() }),
+                Record::Unlink(Dentry {
+                    parent: 12,
+                    ino: 13,
+                    name: b"a".into(),
+                }),
             ),
         ];
         for (hex, record) in cases {
             let digits: Vec<u8> = hex.bytes().filter(|byte| *byte != b' ').collect();
-            let pair = |pair: &[u8]| u8::from_str_radix(core::str::from_utf8(pair).expect("ASCII"), 16);
-            let bytes: Vec<u8> = digits.chunks(2).map(|digits| pair(digits).expect("hex")).collect();
+            let pair =
+                |pair: &[u8]| u8::from_str_radix(core::str::from_utf8(pair).expect("ASCII"), 16);
+            let bytes: Vec<u8> = digits
+                .chunks(2)
+                .map(|digits| pair(digits).expect("hex"))
+                .collect();
             assert_eq!(Record::decode(&bytes, AT), Ok((record, bytes.len())));
         }
     }
@@ -505,17 +656,61 @@ mod tests {
     #[test]
     fn impossible_lengths_and_codes_are_errors() {
         let kind = |bytes: &[u8]| Record::decode(bytes, AT).map_err(|corrupt| corrupt.kind);
-        let odd = |value| Err(CorruptKind::Field { field: "fc_len", value });
-        assert_eq!(kind(&[tag::DEL_RANGE as u8, 0, 11, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]), odd(11));
-        assert_eq!(kind(&[tag::UNLINK as u8, 0, 8, 0, 0, 0, 0, 0, 0, 0, 0, 0]), odd(8));
+        let odd = |value| {
+            Err(CorruptKind::Field {
+                field: "fc_len",
+                value,
+            })
+        };
+        assert_eq!(
+            kind(&[
+                tag::DEL_RANGE as u8,
+                0,
+                11,
+                0,
+                0,
+                0,
+                0,
+                0,
+                0,
+                0,
+                0,
+                0,
+                0,
+                0,
+                0
+            ]),
+            odd(11)
+        );
+        assert_eq!(
+            kind(&[tag::UNLINK as u8, 0, 8, 0, 0, 0, 0, 0, 0, 0, 0, 0]),
+            odd(8)
+        );
         assert_eq!(kind(&[tag::TAIL as u8, 0, 4, 0, 0, 0, 0, 0]), odd(4));
-        assert_eq!(kind(&[10, 0, 0, 0]), Err(CorruptKind::Field { field: "fc_tag", value: 10 }));
+        assert_eq!(
+            kind(&[10, 0, 0, 0]),
+            Err(CorruptKind::Field {
+                field: "fc_tag",
+                value: 10
+            })
+        );
         let mut long = vec![tag::LINK as u8, 0, 8, 1];
         long.resize(4 + 264, 0);
         assert_eq!(kind(&long), odd(264));
-        let mut empty = Record::AddRange { ino: 1, range: range(1, false) }.encode(0).expect("it fits");
+        let mut empty = Record::AddRange {
+            ino: 1,
+            range: range(1, false),
+        }
+        .encode(0)
+        .expect("it fits");
         empty[12] = 0;
-        assert_eq!(kind(&empty), Err(CorruptKind::Field { field: "ee_len", value: 0 }));
+        assert_eq!(
+            kind(&empty),
+            Err(CorruptKind::Field {
+                field: "ee_len",
+                value: 0
+            })
+        );
     }
 
     #[test]
@@ -524,7 +719,10 @@ mod tests {
         let second = commit(&samples()[5..6], Tid(3));
         let third = commit(&samples()[6..], Tid(3));
         let all = scan(&[first.clone(), second.clone(), third.clone()]).expect("sound");
-        assert_eq!(all.commits, [&samples()[1..], &samples()[5..6], &samples()[6..]]);
+        assert_eq!(
+            all.commits,
+            [&samples()[1..], &samples()[5..6], &samples()[6..]]
+        );
 
         let mut torn = second.clone();
         torn[5] ^= 1;
@@ -537,10 +735,17 @@ mod tests {
 
     #[test]
     fn a_commit_may_span_blocks() {
-        let mut first: Vec<u8> =
-            samples().iter().flat_map(|record| record.encode(0).expect("it fits")).collect();
+        let mut first: Vec<u8> = samples()
+            .iter()
+            .flat_map(|record| record.encode(0).expect("it fits"))
+            .collect();
         first.extend(Record::Pad.encode(BLOCK - first.len()).expect("it fits"));
-        let mut last = Record::Tail { tid: Tid(3), checksum: 0 }.encode(BLOCK).expect("it fits");
+        let mut last = Record::Tail {
+            tid: Tid(3),
+            checksum: 0,
+        }
+        .encode(BLOCK)
+        .expect("it fits");
         let checksum = crc32c(crc32c(0, &first), &last[..8]);
         last[8..12].copy_from_slice(&checksum.to_le_bytes());
         let found = scan(&[first, last]).expect("sound");
@@ -550,10 +755,31 @@ mod tests {
     #[test]
     fn other_transactions_are_stale() {
         let mut records = samples();
-        records[0] = Record::Head { features: 0, tid: Tid(4) };
-        assert_eq!(scan(&[commit(&records, Tid(4))]).expect("stale").commits.len(), 0);
-        assert_eq!(scan(&[commit(&samples(), Tid(2))]).expect("stale").commits.len(), 0);
-        assert_eq!(scan(&[commit(&samples()[1..], Tid(3))]).expect("stale").commits.len(), 0);
+        records[0] = Record::Head {
+            features: 0,
+            tid: Tid(4),
+        };
+        assert_eq!(
+            scan(&[commit(&records, Tid(4))])
+                .expect("stale")
+                .commits
+                .len(),
+            0
+        );
+        assert_eq!(
+            scan(&[commit(&samples(), Tid(2))])
+                .expect("stale")
+                .commits
+                .len(),
+            0
+        );
+        assert_eq!(
+            scan(&[commit(&samples()[1..], Tid(3))])
+                .expect("stale")
+                .commits
+                .len(),
+            0
+        );
         assert_eq!(scan(&[vec![0; BLOCK]]).expect("empty").commits.len(), 0);
     }
 
@@ -562,7 +788,13 @@ mod tests {
         let mut block = commit(&samples(), Tid(3));
         block[30] ^= 1;
         assert!(matches!(scan(&[block]), Err(Unusable::Corrupt(_))));
-        let head = Record::Head { features: 0x10, tid: Tid(3) };
-        assert_eq!(scan(&[commit(&[head], Tid(3))]), Err(Unusable::Features(0x10)));
+        let head = Record::Head {
+            features: 0x10,
+            tid: Tid(3),
+        };
+        assert_eq!(
+            scan(&[commit(&[head], Tid(3))]),
+            Err(Unusable::Features(0x10))
+        );
     }
 }

@@ -233,13 +233,28 @@ impl Feature {
     /// Returns the feature that `e2fsprogs` calls `name`. Also accepts its other names, and forms
     /// such as `FEATURE_I17`.
     pub fn from_name(name: &str) -> Option<Self> {
-        let name = ALIASES.iter().find(|(alias, _)| *alias == name).map_or(name, |(_, name)| name);
-        for set in [FeatureSet::Compat, FeatureSet::Incompat, FeatureSet::RoCompat] {
+        let name = ALIASES
+            .iter()
+            .find(|(alias, _)| *alias == name)
+            .map_or(name, |(_, name)| name);
+        for set in [
+            FeatureSet::Compat,
+            FeatureSet::Incompat,
+            FeatureSet::RoCompat,
+        ] {
             if let Some((mask, _)) = set.names().iter().find(|(_, known)| *known == name) {
-                return Some(Self { set, bit: mask.trailing_zeros() });
+                return Some(Self {
+                    set,
+                    bit: mask.trailing_zeros(),
+                });
             }
-            let number = name.strip_prefix("FEATURE_").and_then(|rest| rest.strip_prefix(set.letter()));
-            if let Some(bit) = number.and_then(|digits| digits.parse().ok()).filter(|bit| *bit < u32::BITS) {
+            let number = name
+                .strip_prefix("FEATURE_")
+                .and_then(|rest| rest.strip_prefix(set.letter()));
+            if let Some(bit) = number
+                .and_then(|digits| digits.parse().ok())
+                .filter(|bit| *bit < u32::BITS)
+            {
                 return Some(Self { set, bit });
             }
         }
@@ -258,7 +273,11 @@ impl Feature {
 
     /// Returns the feature's name in `e2fsprogs`; `None` for a bit that has none.
     pub fn name(self) -> Option<&'static str> {
-        self.set.names().iter().find(|(mask, _)| *mask == self.mask()).map(|(_, name)| *name)
+        self.set
+            .names()
+            .iter()
+            .find(|(mask, _)| *mask == self.mask())
+            .map(|(_, name)| *name)
     }
 }
 
@@ -272,7 +291,9 @@ impl fmt::Display for Feature {
 }
 
 fn features_of(set: FeatureSet, bits: u32) -> impl Iterator<Item = Feature> {
-    (0..u32::BITS).filter(move |bit| bits & (1 << bit) != 0).map(move |bit| Feature { set, bit })
+    (0..u32::BITS)
+        .filter(move |bit| bits & (1 << bit) != 0)
+        .map(move |bit| Feature { set, bit })
 }
 
 impl Compat {
@@ -321,7 +342,9 @@ impl Features {
     /// Returns the names of these features.
     pub fn names(self) -> impl Iterator<Item = &'static str> {
         let features = self.compat.features().chain(self.incompat.features());
-        features.chain(self.ro_compat.features()).filter_map(Feature::name)
+        features
+            .chain(self.ro_compat.features())
+            .filter_map(Feature::name)
     }
 
     /// Returns whether the volume has `feature`.
@@ -361,7 +384,10 @@ impl Features {
 
     /// Returns every feature, set by set, in the order of the bits.
     pub fn iter(self) -> impl Iterator<Item = Feature> {
-        self.compat.features().chain(self.incompat.features()).chain(self.ro_compat.features())
+        self.compat
+            .features()
+            .chain(self.incompat.features())
+            .chain(self.ro_compat.features())
     }
 }
 
@@ -372,7 +398,11 @@ impl fmt::Display for Features {
             write!(f, "{separator}{feature}")?;
             separator = " ";
         }
-        if separator.is_empty() { f.write_str("(none)") } else { Ok(()) }
+        if separator.is_empty() {
+            f.write_str("(none)")
+        } else {
+            Ok(())
+        }
     }
 }
 
@@ -388,9 +418,10 @@ mod tests {
             "has_journal ext_attr resize_inode dir_index orphan_file filetype extent 64bit flex_bg \
              metadata_csum_seed sparse_super large_file huge_file dir_nlink extra_isize metadata_csum"
         );
-        assert_eq!(Features::from_bits(0x80, 0x20_0020, 0x8000_0004).to_string(), {
-            "FEATURE_C7 FEATURE_I5 FEATURE_I21 FEATURE_R2 FEATURE_R31"
-        });
+        assert_eq!(
+            Features::from_bits(0x80, 0x20_0020, 0x8000_0004).to_string(),
+            { "FEATURE_C7 FEATURE_I5 FEATURE_I21 FEATURE_R2 FEATURE_R31" }
+        );
         assert_eq!(Features::default().to_string(), "(none)");
     }
 
@@ -401,7 +432,10 @@ mod tests {
             assert!(Features::from_bits(!0, !0, !0).contains(feature));
             assert!(!Features::default().contains(feature));
         }
-        assert_eq!(Feature::from_name("fname_encoding"), Feature::from_name("casefold"));
+        assert_eq!(
+            Feature::from_name("fname_encoding"),
+            Feature::from_name("casefold")
+        );
         assert_eq!(Feature::from_name("FEATURE_I32"), None);
         assert_eq!(Feature::from_name("no_such"), None);
     }

@@ -95,8 +95,14 @@ impl Geometry {
             at,
         )?;
         let block_bits = 10 + raw.s_log_block_size.get();
-        let blocks_count =
-            join(raw.s_blocks_count_lo.get(), if bit64 { raw.s_blocks_count_hi.get() } else { 0 });
+        let blocks_count = join(
+            raw.s_blocks_count_lo.get(),
+            if bit64 {
+                raw.s_blocks_count_hi.get()
+            } else {
+                0
+            },
+        );
         let first = raw.s_first_data_block.get();
         check(
             first <= 1 || features.incompat.contains(Incompat::JOURNAL_DEV),
@@ -133,23 +139,40 @@ impl Geometry {
         if features.incompat.contains(Incompat::JOURNAL_DEV) {
             return Ok(geometry);
         }
-        geometry.with_clusters(raw, at)?.with_inodes(raw, at)?.with_descriptors(raw, at)
+        geometry
+            .with_clusters(raw, at)?
+            .with_inodes(raw, at)?
+            .with_descriptors(raw, at)
     }
 
     fn with_clusters(mut self, raw: &RawSuperblock, at: Place) -> Result<Self, Corrupt> {
         let log = raw.s_log_cluster_size.get();
         let log_ok = self.bigalloc && (self.block_bits - 10..=MAX_CLUSTER_BITS - 10).contains(&log);
         if !self.bigalloc && log <= MAX_CLUSTER_BITS - 10 {
-            agree(log == raw.s_log_block_size.get(), "s_log_cluster_size is not s_log_block_size", at)?;
+            agree(
+                log == raw.s_log_block_size.get(),
+                "s_log_cluster_size is not s_log_block_size",
+                at,
+            )?;
         }
-        check(log_ok || log == raw.s_log_block_size.get(), "s_log_cluster_size", log, at)?;
+        check(
+            log_ok || log == raw.s_log_block_size.get(),
+            "s_log_cluster_size",
+            log,
+            at,
+        )?;
         self.cluster_bits = 10 + log;
 
         let max_clusters = 8 << self.block_bits;
         if self.bigalloc {
             self.clusters_per_group = raw.s_clusters_per_group.get();
             let clusters = self.clusters_per_group;
-            check((1..=max_clusters).contains(&clusters), "s_clusters_per_group", clusters, at)?;
+            check(
+                (1..=max_clusters).contains(&clusters),
+                "s_clusters_per_group",
+                clusters,
+                at,
+            )?;
         }
         let blocks = raw.s_blocks_per_group.get();
         check(blocks > 0, "s_blocks_per_group", blocks, at)?;
@@ -178,7 +201,12 @@ impl Geometry {
 
         self.inodes_per_group = raw.s_inodes_per_group.get();
         let per_group = self.inodes_per_group;
-        check((1..=8 << self.block_bits).contains(&per_group), "s_inodes_per_group", per_group, at)?;
+        check(
+            (1..=8 << self.block_bits).contains(&per_group),
+            "s_inodes_per_group",
+            per_group,
+            at,
+        )?;
 
         self.inodes_count = raw.s_inodes_count.get();
         let data_blocks = self.blocks_count - u64::from(self.first_data_block);
@@ -201,19 +229,35 @@ impl Geometry {
         let features = raw.features();
         if features.incompat.contains(Incompat::BIT64) {
             self.desc_size = raw.s_desc_size.get();
-            let size_ok = self.desc_size.is_power_of_two() && (64..=MAX_DESC_SIZE).contains(&self.desc_size);
+            let size_ok =
+                self.desc_size.is_power_of_two() && (64..=MAX_DESC_SIZE).contains(&self.desc_size);
             check(size_ok, "s_desc_size", self.desc_size, at)?;
         }
         self.desc_blocks = self.group_count.div_ceil(self.descriptors_per_block());
         self.first_meta_bg = self.desc_blocks;
         if features.incompat.contains(Incompat::META_BG) {
             self.first_meta_bg = raw.s_first_meta_bg.get();
-            check(self.first_meta_bg <= self.desc_blocks, "s_first_meta_bg", self.first_meta_bg, at)?;
+            check(
+                self.first_meta_bg <= self.desc_blocks,
+                "s_first_meta_bg",
+                self.first_meta_bg,
+                at,
+            )?;
         }
         self.reserved_gdt_blocks = raw.s_reserved_gdt_blocks.get();
         let reserved_ok = u32::from(self.reserved_gdt_blocks) <= self.block_size() / 4;
-        check(reserved_ok, "s_reserved_gdt_blocks", self.reserved_gdt_blocks, at)?;
-        check(self.table_end() <= self.blocks_count, "s_blocks_count", self.blocks_count, at)?;
+        check(
+            reserved_ok,
+            "s_reserved_gdt_blocks",
+            self.reserved_gdt_blocks,
+            at,
+        )?;
+        check(
+            self.table_end() <= self.blocks_count,
+            "s_blocks_count",
+            self.blocks_count,
+            at,
+        )?;
 
         if self.flex_bg && (1..=31).contains(&raw.s_log_groups_per_flex) {
             self.groups_per_flex = 1 << raw.s_log_groups_per_flex;
@@ -292,7 +336,8 @@ impl Geometry {
     /// Returns the number of blocks of every group's inode table.
     pub fn inode_table_blocks(&self) -> u32 {
         // Both sizes are powers of two, and an inode is no larger than a block.
-        self.inodes_per_group.div_ceil(self.block_size() / u32::from(self.inode_size))
+        self.inodes_per_group
+            .div_ceil(self.block_size() / u32::from(self.inode_size))
     }
 
     /// Returns the number of groups of the volume; 0 for an external journal.
@@ -362,35 +407,53 @@ impl Geometry {
     ///
     /// # Errors
     /// [`CorruptKind::BlockOutOfRange`] with `field` at `at`.
-    pub fn check_range(&self, field: &'static str, start: u64, len: u64, at: Place) -> Result<(), Corrupt> {
+    pub fn check_range(
+        &self,
+        field: &'static str,
+        start: u64,
+        len: u64,
+        at: Place,
+    ) -> Result<(), Corrupt> {
         if start >= self.table_end() && self.contains_range(start, len) {
             return Ok(());
         }
-        Err(at.corrupt(CorruptKind::BlockOutOfRange { field, block: start }))
+        Err(at.corrupt(CorruptKind::BlockOutOfRange {
+            field,
+            block: start,
+        }))
     }
 
     /// Returns the group that `block` is in.
     pub fn group_of_block(&self, block: u64) -> Option<u32> {
         let in_volume = self.contains_block(block);
-        let group = block.checked_sub(self.first_data_block.into())? / u64::from(self.blocks_per_group);
-        u32::try_from(group).ok().filter(|group| in_volume && *group < self.group_count)
+        let group =
+            block.checked_sub(self.first_data_block.into())? / u64::from(self.blocks_per_group);
+        u32::try_from(group)
+            .ok()
+            .filter(|group| in_volume && *group < self.group_count)
     }
 
     /// Returns the first block of `group`.
     pub fn group_start(&self, group: u32) -> Option<u64> {
-        let start = u64::from(group) * u64::from(self.blocks_per_group) + u64::from(self.first_data_block);
+        let start =
+            u64::from(group) * u64::from(self.blocks_per_group) + u64::from(self.first_data_block);
         (group < self.group_count).then_some(start)
     }
 
     /// Returns the number of blocks of `group`; the last group may have fewer than the others.
     pub fn group_blocks(&self, group: u32) -> Option<u32> {
         let left = self.blocks_count - self.group_start(group)?;
-        Some(u32::try_from(left).unwrap_or(u32::MAX).min(self.blocks_per_group))
+        Some(
+            u32::try_from(left)
+                .unwrap_or(u32::MAX)
+                .min(self.blocks_per_group),
+        )
     }
 
     /// Returns the number of clusters of `group`: the meaningful bits of its block bitmap.
     pub fn group_clusters(&self, group: u32) -> Option<u32> {
-        self.group_blocks(group).map(|blocks| blocks.div_ceil(1 << self.cluster_shift()))
+        self.group_blocks(group)
+            .map(|blocks| blocks.div_ceil(1 << self.cluster_shift()))
     }
 
     /// Returns the index of `block`'s cluster in its group, which is also the index of its bit in
@@ -405,7 +468,10 @@ impl Geometry {
         if ino == 0 || ino > self.inodes_count {
             return None;
         }
-        Some(InodeSlot { group: (ino - 1) / self.inodes_per_group, index: (ino - 1) % self.inodes_per_group })
+        Some(InodeSlot {
+            group: (ino - 1) / self.inodes_per_group,
+            index: (ino - 1) % self.inodes_per_group,
+        })
     }
 
     /// Returns the number of the inode in `slot`.
@@ -444,8 +510,11 @@ impl Geometry {
 
     /// Returns the block that holds block `index` of the descriptors.
     pub fn descriptor_block(&self, index: u32) -> Option<u64> {
-        let group =
-            if index < self.first_meta_bg { 0 } else { index.checked_mul(self.descriptors_per_block())? };
+        let group = if index < self.first_meta_bg {
+            0
+        } else {
+            index.checked_mul(self.descriptors_per_block())?
+        };
         self.descriptor_block_in(group, index)
     }
 
@@ -454,8 +523,10 @@ impl Geometry {
     /// The groups with a superblock hold copies of the one table. Descriptors in meta groups have
     /// copies in the first, the second and the last group of their meta group.
     pub fn descriptor_block_in(&self, group: u32, index: u32) -> Option<u64> {
-        let (meta_group, member) =
-            (group / self.descriptors_per_block(), group % self.descriptors_per_block());
+        let (meta_group, member) = (
+            group / self.descriptors_per_block(),
+            group % self.descriptors_per_block(),
+        );
         let after_superblock = match self.superblock_in(group) {
             Some(block) => block + 1,
             None => self.group_start(group)?,
@@ -490,11 +561,16 @@ impl Geometry {
             let member = group % self.descriptors_per_block();
             u32::from(member <= 1 || member == self.descriptors_per_block() - 1)
         } else if self.has_superblock(group) {
-            self.first_meta_bg.checked_add(self.reserved_gdt_blocks.into())?
+            self.first_meta_bg
+                .checked_add(self.reserved_gdt_blocks.into())?
         } else {
             0
         };
-        Some(superblock.checked_add(descriptors)?.min(self.group_blocks(group)?))
+        Some(
+            superblock
+                .checked_add(descriptors)?
+                .min(self.group_blocks(group)?),
+        )
     }
 
     /// Returns whether the descriptor of `group` is in the one table, not in its meta group.
@@ -507,7 +583,11 @@ impl Geometry {
 
 /// Checks that fields agree with each other; `what` is the message if they do not.
 fn agree(ok: bool, what: &'static str, at: Place) -> Result<(), Corrupt> {
-    if ok { Ok(()) } else { Err(at.corrupt(CorruptKind::Mismatch { what })) }
+    if ok {
+        Ok(())
+    } else {
+        Err(at.corrupt(CorruptKind::Mismatch { what }))
+    }
 }
 
 fn is_power_of(number: u32, base: u32) -> bool {
@@ -527,8 +607,15 @@ mod tests {
 
     #[test]
     fn powers() {
-        let sparse: Vec<u32> = (0..3000).filter(|n| [3, 5, 7].iter().any(|b| is_power_of(*n, *b))).collect();
-        assert_eq!(sparse, [3, 5, 7, 9, 25, 27, 49, 81, 125, 243, 343, 625, 729, 2187, 2401]);
+        let sparse: Vec<u32> = (0..3000)
+            .filter(|n| [3, 5, 7].iter().any(|b| is_power_of(*n, *b)))
+            .collect();
+        assert_eq!(
+            sparse,
+            [
+                3, 5, 7, 9, 25, 27, 49, 81, 125, 243, 343, 625, 729, 2187, 2401
+            ]
+        );
         assert!(!is_power_of(u32::MAX, 3));
     }
 }

@@ -23,9 +23,14 @@ use crate::geometry::Geometry;
 use crate::superblock::{Superblock, check, join, join16};
 
 /// The first 32 bytes of a descriptor: all there is without `64bit`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
+)]
 #[repr(C)]
-#[expect(missing_docs, reason = "the fields are the kernel documentation's, by its names")]
+#[expect(
+    missing_docs,
+    reason = "the fields are the kernel documentation's, by its names"
+)]
 pub struct RawGroupDescriptor {
     pub bg_block_bitmap_lo: U32,
     pub bg_inode_bitmap_lo: U32,
@@ -42,9 +47,14 @@ pub struct RawGroupDescriptor {
 }
 
 /// The next 32 bytes, on `64bit` volumes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
+)]
 #[repr(C)]
-#[expect(missing_docs, reason = "the fields are the kernel documentation's, by its names")]
+#[expect(
+    missing_docs,
+    reason = "the fields are the kernel documentation's, by its names"
+)]
 pub struct RawGroupDescriptorHigh {
     pub bg_block_bitmap_hi: U32,
     pub bg_inode_bitmap_hi: U32,
@@ -100,8 +110,9 @@ impl GroupDescriptor {
         if let Some(bytes) = bytes.get(..usize::from(sb.geometry().desc_size()))
             && let Some(computed) = compute_checksum(bytes, group, sb)
         {
-            let stored =
-                bytes[CHECKSUM_OFFSET..].first_chunk().map_or(0, |stored| u16::from_le_bytes(*stored));
+            let stored = bytes[CHECKSUM_OFFSET..]
+                .first_chunk()
+                .map_or(0, |stored| u16::from_le_bytes(*stored));
             verify(stored.into(), computed.into(), at.group(group).offset(0x1e))?;
         }
         descriptor
@@ -111,16 +122,26 @@ impl GroupDescriptor {
     ///
     /// # Errors
     /// [`CorruptKind::BlockOutOfRange`], as for `decode`.
-    pub fn decode_fields(bytes: &[u8], group: u32, sb: &Superblock, at: Place) -> Result<Self, Corrupt> {
+    pub fn decode_fields(
+        bytes: &[u8],
+        group: u32,
+        sb: &Superblock,
+        at: Place,
+    ) -> Result<Self, Corrupt> {
         let at = at.group(group);
         let size = usize::from(sb.geometry().desc_size());
         let have = bytes.len() as u64;
-        let truncated = at.corrupt(CorruptKind::Truncated { need: size as u64, have });
+        let truncated = at.corrupt(CorruptKind::Truncated {
+            need: size as u64,
+            have,
+        });
         let bytes = bytes.get(..size).ok_or(truncated)?;
         let (low, rest) = RawGroupDescriptor::read_from_prefix(bytes).map_err(|_| truncated)?;
         let wide = size >= BOTH;
         let high = if wide {
-            RawGroupDescriptorHigh::read_from_prefix(rest).map_err(|_| truncated)?.0
+            RawGroupDescriptorHigh::read_from_prefix(rest)
+                .map_err(|_| truncated)?
+                .0
         } else {
             RawGroupDescriptorHigh::new_zeroed()
         };
@@ -133,11 +154,26 @@ impl GroupDescriptor {
     /// no flags.
     pub fn new(block_bitmap: u64, inode_bitmap: u64, inode_table: u64, sb: &Superblock) -> Self {
         let wide = usize::from(sb.geometry().desc_size()) >= BOTH;
-        let (mut low, mut high) = (RawGroupDescriptor::new_zeroed(), RawGroupDescriptorHigh::new_zeroed());
+        let (mut low, mut high) = (
+            RawGroupDescriptor::new_zeroed(),
+            RawGroupDescriptorHigh::new_zeroed(),
+        );
         let places = [
-            (block_bitmap, &mut low.bg_block_bitmap_lo, &mut high.bg_block_bitmap_hi),
-            (inode_bitmap, &mut low.bg_inode_bitmap_lo, &mut high.bg_inode_bitmap_hi),
-            (inode_table, &mut low.bg_inode_table_lo, &mut high.bg_inode_table_hi),
+            (
+                block_bitmap,
+                &mut low.bg_block_bitmap_lo,
+                &mut high.bg_block_bitmap_hi,
+            ),
+            (
+                inode_bitmap,
+                &mut low.bg_inode_bitmap_lo,
+                &mut high.bg_inode_bitmap_hi,
+            ),
+            (
+                inode_table,
+                &mut low.bg_inode_table_lo,
+                &mut high.bg_inode_table_hi,
+            ),
         ];
         for (block, low, high) in places {
             let [a, b, c, d, e, f, g, h] = block.to_le_bytes();
@@ -162,7 +198,9 @@ impl GroupDescriptor {
         for (field, block, len) in places {
             geometry.check_range(field, block, len.into(), at)?;
             let last = block + u64::from(len) - 1;
-            let at_home = [block, last].iter().all(|block| geometry.group_of_block(*block) == Some(group));
+            let at_home = [block, last]
+                .iter()
+                .all(|block| geometry.group_of_block(*block) == Some(group));
             if !geometry.flex_bg() && !at_home {
                 return Err(at.corrupt(CorruptKind::BlockOutOfRange { field, block }));
             }
@@ -176,11 +214,34 @@ impl GroupDescriptor {
     /// [`CorruptKind::Field`] for a count above the maximum of the group.
     pub fn check_counts(&self, group: u32, geometry: &Geometry, at: Place) -> Result<(), Corrupt> {
         let at = at.group(group);
-        let (clusters, inodes) = (geometry.group_clusters(group).unwrap_or(0), geometry.inodes_per_group());
-        check(self.free_clusters() <= clusters, "bg_free_blocks_count", self.free_clusters(), at)?;
-        check(self.free_inodes() <= inodes, "bg_free_inodes_count", self.free_inodes(), at)?;
-        check(self.used_dirs() <= inodes, "bg_used_dirs_count", self.used_dirs(), at)?;
-        check(self.unused_inodes() <= inodes, "bg_itable_unused", self.unused_inodes(), at)
+        let (clusters, inodes) = (
+            geometry.group_clusters(group).unwrap_or(0),
+            geometry.inodes_per_group(),
+        );
+        check(
+            self.free_clusters() <= clusters,
+            "bg_free_blocks_count",
+            self.free_clusters(),
+            at,
+        )?;
+        check(
+            self.free_inodes() <= inodes,
+            "bg_free_inodes_count",
+            self.free_inodes(),
+            at,
+        )?;
+        check(
+            self.used_dirs() <= inodes,
+            "bg_used_dirs_count",
+            self.used_dirs(),
+            at,
+        )?;
+        check(
+            self.unused_inodes() <= inodes,
+            "bg_itable_unused",
+            self.unused_inodes(),
+            at,
+        )
     }
 
     /// Writes the descriptor over the first [`Geometry::desc_size`] of `bytes`, and computes its
@@ -250,14 +311,18 @@ impl GroupDescriptor {
     pub fn set_block_bitmap_checksum(&mut self, checksum: u32) {
         let (low, high) = halves(checksum);
         self.low.bg_block_bitmap_csum_lo.set(low);
-        self.high.bg_block_bitmap_csum_hi.set(if self.wide { high } else { 0 });
+        self.high
+            .bg_block_bitmap_csum_hi
+            .set(if self.wide { high } else { 0 });
     }
 
     /// Sets the checksum of the inode bitmap, in as many bits as the descriptor has room for.
     pub fn set_inode_bitmap_checksum(&mut self, checksum: u32) {
         let (low, high) = halves(checksum);
         self.low.bg_inode_bitmap_csum_lo.set(low);
-        self.high.bg_inode_bitmap_csum_hi.set(if self.wide { high } else { 0 });
+        self.high
+            .bg_inode_bitmap_csum_hi
+            .set(if self.wide { high } else { 0 });
     }
 
     /// Returns whether the descriptor has 64 bytes, and so 32 bits of the bitmaps' checksums.
@@ -267,38 +332,59 @@ impl GroupDescriptor {
 
     /// Returns the block of the block bitmap.
     pub const fn block_bitmap(&self) -> u64 {
-        join(self.low.bg_block_bitmap_lo.get(), self.high.bg_block_bitmap_hi.get())
+        join(
+            self.low.bg_block_bitmap_lo.get(),
+            self.high.bg_block_bitmap_hi.get(),
+        )
     }
 
     /// Returns the block of the inode bitmap.
     pub const fn inode_bitmap(&self) -> u64 {
-        join(self.low.bg_inode_bitmap_lo.get(), self.high.bg_inode_bitmap_hi.get())
+        join(
+            self.low.bg_inode_bitmap_lo.get(),
+            self.high.bg_inode_bitmap_hi.get(),
+        )
     }
 
     /// Returns the first block of the inode table.
     pub const fn inode_table(&self) -> u64 {
-        join(self.low.bg_inode_table_lo.get(), self.high.bg_inode_table_hi.get())
+        join(
+            self.low.bg_inode_table_lo.get(),
+            self.high.bg_inode_table_hi.get(),
+        )
     }
 
     /// Returns the number of free clusters of the group, as the volume says.
     pub const fn free_clusters(&self) -> u32 {
-        join16(self.low.bg_free_blocks_count_lo.get(), self.high.bg_free_blocks_count_hi.get())
+        join16(
+            self.low.bg_free_blocks_count_lo.get(),
+            self.high.bg_free_blocks_count_hi.get(),
+        )
     }
 
     /// Returns the number of free inodes of the group, as the volume says.
     pub const fn free_inodes(&self) -> u32 {
-        join16(self.low.bg_free_inodes_count_lo.get(), self.high.bg_free_inodes_count_hi.get())
+        join16(
+            self.low.bg_free_inodes_count_lo.get(),
+            self.high.bg_free_inodes_count_hi.get(),
+        )
     }
 
     /// Returns the number of inodes of the group that are directories, as the volume says.
     pub const fn used_dirs(&self) -> u32 {
-        join16(self.low.bg_used_dirs_count_lo.get(), self.high.bg_used_dirs_count_hi.get())
+        join16(
+            self.low.bg_used_dirs_count_lo.get(),
+            self.high.bg_used_dirs_count_hi.get(),
+        )
     }
 
     /// Returns the number of inodes at the end of the table that have never been used, as the
     /// volume says.
     pub const fn unused_inodes(&self) -> u32 {
-        join16(self.low.bg_itable_unused_lo.get(), self.high.bg_itable_unused_hi.get())
+        join16(
+            self.low.bg_itable_unused_lo.get(),
+            self.high.bg_itable_unused_hi.get(),
+        )
     }
 
     /// Returns the flags.
@@ -308,7 +394,10 @@ impl GroupDescriptor {
 
     /// Returns the block of the snapshots' exclude bitmap (never released); 0 for none.
     pub const fn exclude_bitmap(&self) -> u64 {
-        join(self.low.bg_exclude_bitmap_lo.get(), self.high.bg_exclude_bitmap_hi.get())
+        join(
+            self.low.bg_exclude_bitmap_lo.get(),
+            self.high.bg_exclude_bitmap_hi.get(),
+        )
     }
 
     /// Returns the stored checksum of the descriptor.
@@ -319,12 +408,18 @@ impl GroupDescriptor {
     /// Returns the stored checksum of the block bitmap: 32 bits if the descriptor [is
     /// wide](Self::is_wide), else 16.
     pub const fn block_bitmap_checksum(&self) -> u32 {
-        join16(self.low.bg_block_bitmap_csum_lo.get(), self.high.bg_block_bitmap_csum_hi.get())
+        join16(
+            self.low.bg_block_bitmap_csum_lo.get(),
+            self.high.bg_block_bitmap_csum_hi.get(),
+        )
     }
 
     /// Returns the stored checksum of the inode bitmap: 32 bits if the descriptor is wide, else 16.
     pub const fn inode_bitmap_checksum(&self) -> u32 {
-        join16(self.low.bg_inode_bitmap_csum_lo.get(), self.high.bg_inode_bitmap_csum_hi.get())
+        join16(
+            self.low.bg_inode_bitmap_csum_lo.get(),
+            self.high.bg_inode_bitmap_csum_hi.get(),
+        )
     }
 }
 
@@ -337,7 +432,11 @@ fn halves(number: u32) -> (u16, u16) {
 fn compute_checksum(bytes: &[u8], group: u32, sb: &Superblock) -> Option<u16> {
     let (before, after) = (&bytes[..CHECKSUM_OFFSET], &bytes[LOW..]);
     if let Some(seed) = sb.metadata_seed() {
-        let full = Crc32c::new(seed.group(group).get()).update(before).zeros(2).update(after).finish();
+        let full = Crc32c::new(seed.group(group).get())
+            .update(before)
+            .zeros(2)
+            .update(after)
+            .finish();
         let [a, b, ..] = full.to_le_bytes();
         Some(u16::from_le_bytes([a, b]))
     } else if sb.features().ro_compat.contains(RoCompat::GDT_CSUM) {

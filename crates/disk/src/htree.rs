@@ -41,8 +41,13 @@ const NODE_ENTRIES_OFFSET: usize = 8;
 
 /// `struct dx_root_info`, as it stands on the disk.
 #[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
-#[expect(missing_docs, reason = "the fields carry the names of the format's documentation")]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
+)]
+#[expect(
+    missing_docs,
+    reason = "the fields carry the names of the format's documentation"
+)]
 pub struct RawDxRootInfo {
     pub reserved_zero: U32,
     pub hash_version: u8,
@@ -53,8 +58,13 @@ pub struct RawDxRootInfo {
 
 /// `struct dx_entry`, as it stands on the disk.
 #[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
-#[expect(missing_docs, reason = "the fields carry the names of the format's documentation")]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
+)]
+#[expect(
+    missing_docs,
+    reason = "the fields carry the names of the format's documentation"
+)]
 pub struct RawDxEntry {
     pub hash: U32,
     pub block: U32,
@@ -62,8 +72,13 @@ pub struct RawDxEntry {
 
 /// `struct dx_countlimit`, which stands in place of the first entry's hash.
 #[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
-#[expect(missing_docs, reason = "the fields carry the names of the format's documentation")]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
+)]
+#[expect(
+    missing_docs,
+    reason = "the fields carry the names of the format's documentation"
+)]
 pub struct RawDxCountLimit {
     pub limit: U16,
     pub count: U16,
@@ -71,8 +86,13 @@ pub struct RawDxCountLimit {
 
 /// `struct dx_tail`, as it stands on the disk, after the last entry that fits.
 #[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
-#[expect(missing_docs, reason = "the fields carry the names of the format's documentation")]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
+)]
+#[expect(
+    missing_docs,
+    reason = "the fields carry the names of the format's documentation"
+)]
 pub struct RawDxTail {
     pub dt_reserved: U32,
     pub dt_checksum: U32,
@@ -127,10 +147,18 @@ impl<'a> Root<'a> {
     pub fn peek(block: &'a [u8], expect: &Expect, place: Place) -> Result<Self, Corrupt> {
         let info = root_info(block, place)?;
         let at = place.byte(INFO_OFFSET);
-        let field = |field, value: u8| at.corrupt(CorruptKind::Field { field, value: u64::from(value) });
+        let field = |field, value: u8| {
+            at.corrupt(CorruptKind::Field {
+                field,
+                value: u64::from(value),
+            })
+        };
         if info.reserved_zero.get() != 0 {
             let value = u64::from(info.reserved_zero.get());
-            return Err(at.corrupt(CorruptKind::Field { field: "reserved_zero", value }));
+            return Err(at.corrupt(CorruptKind::Field {
+                field: "reserved_zero",
+                value,
+            }));
         }
         let hash_version = HashVersion::from_raw(info.hash_version)
             .ok_or_else(|| field("hash_version", info.hash_version))?;
@@ -144,7 +172,11 @@ impl<'a> Root<'a> {
             return Err(field("indirect_levels", info.indirect_levels));
         }
         let node = HtreeNode::peek_at(block, INFO_OFFSET + INFO_SIZE, expect, place)?;
-        Ok(Self { hash_version, levels: info.indirect_levels, node })
+        Ok(Self {
+            hash_version,
+            levels: info.indirect_levels,
+            node,
+        })
     }
 
     /// Writes the tree's parameters and the entries into a block that already has its `.` and `..`.
@@ -163,11 +195,19 @@ impl<'a> Root<'a> {
 
 fn root_info(block: &[u8], place: Place) -> Result<&RawDxRootInfo, Corrupt> {
     let need = (INFO_OFFSET + INFO_SIZE) as u64;
-    let truncated = || place.corrupt(CorruptKind::Truncated { need, have: block.len() as u64 });
+    let truncated = || {
+        place.corrupt(CorruptKind::Truncated {
+            need,
+            have: block.len() as u64,
+        })
+    };
     let rest = block.get(INFO_OFFSET..).ok_or_else(truncated)?;
     let (info, _) = RawDxRootInfo::ref_from_prefix(rest).map_err(|_| truncated())?;
     if usize::from(info.info_length) != INFO_SIZE {
-        let kind = CorruptKind::Field { field: "info_length", value: u64::from(info.info_length) };
+        let kind = CorruptKind::Field {
+            field: "info_length",
+            value: u64::from(info.info_length),
+        };
         return Err(place.byte(INFO_OFFSET).corrupt(kind));
     }
     Ok(info)
@@ -207,10 +247,20 @@ impl<'a> HtreeNode<'a> {
         Self::peek_at(block, NODE_ENTRIES_OFFSET, expect, place)
     }
 
-    fn peek_at(block: &'a [u8], offset: usize, expect: &Expect, place: Place) -> Result<Self, Corrupt> {
+    fn peek_at(
+        block: &'a [u8],
+        offset: usize,
+        expect: &Expect,
+        place: Place,
+    ) -> Result<Self, Corrupt> {
         let (limit, count) = count_limit(block, offset, place)?;
         let at = place.byte(offset);
-        let field = |field, value: usize| at.corrupt(CorruptKind::Field { field, value: value as u64 });
+        let field = |field, value: usize| {
+            at.corrupt(CorruptKind::Field {
+                field,
+                value: value as u64,
+            })
+        };
         let room = block.len() - offset - if expect.checksum { TAIL_SIZE } else { 0 };
         if limit != room / ENTRY_SIZE {
             return Err(field("limit", limit));
@@ -221,7 +271,10 @@ impl<'a> HtreeNode<'a> {
         let used = &block[offset..offset + count * ENTRY_SIZE];
         let entries = <[RawDxEntry]>::ref_from_bytes(used).map_err(|_| field("count", count))?;
         // OK: limit came from 16 bits.
-        Ok(Self { entries, limit: limit as u16 })
+        Ok(Self {
+            entries,
+            limit: limit as u16,
+        })
     }
 
     /// Checks each entry; the first is at byte `offset`.
@@ -230,11 +283,16 @@ impl<'a> HtreeNode<'a> {
         for (index, (hash, block)) in self.iter().enumerate() {
             let place = place.byte(offset + index * ENTRY_SIZE);
             if block == 0 || block >= expect.blocks {
-                let kind = CorruptKind::Field { field: "dx_entry.block", value: u64::from(block) };
+                let kind = CorruptKind::Field {
+                    field: "dx_entry.block",
+                    value: u64::from(block),
+                };
                 return Err(place.corrupt(kind));
             }
             if hash < last {
-                return Err(place.corrupt(CorruptKind::Order { what: "hash tree entries" }));
+                return Err(place.corrupt(CorruptKind::Order {
+                    what: "hash tree entries",
+                }));
             }
             last = hash;
         }
@@ -266,7 +324,11 @@ impl<'a> HtreeNode<'a> {
     /// # Panics
     /// If `index` is not less than [`len`](Self::len).
     pub fn hash(&self, index: usize) -> u32 {
-        if index == 0 { 0 } else { self.entries[index].hash.get() }
+        if index == 0 {
+            0
+        } else {
+            self.entries[index].hash.get()
+        }
     }
 
     /// Returns the entry below which the first name with hash `major` must be, if there is one.
@@ -288,7 +350,10 @@ impl<'a> HtreeNode<'a> {
 
     /// Returns a copy of the entries that does not borrow their bytes.
     pub fn to_owned(&self) -> NodeEntries {
-        NodeEntries { entries: self.iter().collect(), limit: self.limit }
+        NodeEntries {
+            entries: self.iter().collect(),
+            limit: self.limit,
+        }
     }
 }
 
@@ -323,13 +388,25 @@ impl NodeEntries {
     }
 
     fn encode_at(&self, block: &mut [u8], offset: usize) {
-        let count = u16::try_from(self.entries.len()).ok().filter(|&count| count > 0 && count <= self.limit);
-        let head =
-            RawDxCountLimit { limit: self.limit.into(), count: count.expect("one to limit entries").into() };
+        let count = u16::try_from(self.entries.len())
+            .ok()
+            .filter(|&count| count > 0 && count <= self.limit);
+        let head = RawDxCountLimit {
+            limit: self.limit.into(),
+            count: count.expect("one to limit entries").into(),
+        };
         let slots = block[offset..].chunks_exact_mut(ENTRY_SIZE);
-        assert!(slots.len() >= usize::from(self.limit), "{} entries fit, not {}", slots.len(), self.limit);
+        assert!(
+            slots.len() >= usize::from(self.limit),
+            "{} entries fit, not {}",
+            slots.len(),
+            self.limit
+        );
         for (slot, &(hash, block)) in slots.zip(&self.entries) {
-            let entry = RawDxEntry { hash: hash.into(), block: block.into() };
+            let entry = RawDxEntry {
+                hash: hash.into(),
+                block: block.into(),
+            };
             slot.copy_from_slice(entry.as_bytes());
         }
         block[offset..offset + size_of::<RawDxCountLimit>()].copy_from_slice(head.as_bytes());
@@ -342,7 +419,9 @@ impl NodeEntries {
 /// a block may be a node, and the path from the root decides. A checksum tail at the block's end
 /// does not matter: a node made from a leaf keeps the tail's bytes after its entries.
 pub fn is_interior(block: &[u8]) -> bool {
-    let Ok((head, _)) = crate::dirent::RawDirEntry::ref_from_prefix(block) else { return false };
+    let Ok((head, _)) = crate::dirent::RawDirEntry::ref_from_prefix(block) else {
+        return false;
+    };
     let rec_len = match (usize::from(head.rec_len.get()), block.len()) {
         (0 | 0xFFFF, 65536) => 65536,
         (rec_len, _) => rec_len,
@@ -381,7 +460,10 @@ pub fn store_checksum(
 ) -> Result<(), Corrupt> {
     let at = tail_offset(block, root, place)?;
     let computed = compute_checksum(block, root, at, inode_seed, place)?;
-    let tail = RawDxTail { dt_checksum: computed.into(), ..tail_at(block, at) };
+    let tail = RawDxTail {
+        dt_checksum: computed.into(),
+        ..tail_at(block, at)
+    };
     block[at..at + TAIL_SIZE].copy_from_slice(tail.as_bytes());
     Ok(())
 }
@@ -396,11 +478,22 @@ fn compute_checksum(
     let offset = entries_offset(root);
     let (_, count) = count_limit(block, offset, place)?;
     // The tail comes after `limit` entries, and there are no more than that.
-    let used = block.get(..offset + count * ENTRY_SIZE).filter(|used| used.len() <= at).ok_or_else(|| {
-        place.byte(offset).corrupt(CorruptKind::Field { field: "count", value: count as u64 })
-    })?;
+    let used = block
+        .get(..offset + count * ENTRY_SIZE)
+        .filter(|used| used.len() <= at)
+        .ok_or_else(|| {
+            place.byte(offset).corrupt(CorruptKind::Field {
+                field: "count",
+                value: count as u64,
+            })
+        })?;
     let tail = tail_at(block, at);
-    Ok(seed.start().update(used).update(tail.dt_reserved.as_bytes()).zeros(4).finish())
+    Ok(seed
+        .start()
+        .update(used)
+        .update(tail.dt_reserved.as_bytes())
+        .zeros(4)
+        .finish())
 }
 
 fn tail_offset(block: &[u8], root: bool, place: Place) -> Result<usize, Corrupt> {
@@ -411,7 +504,10 @@ fn tail_offset(block: &[u8], root: bool, place: Place) -> Result<usize, Corrupt>
     let (limit, _) = count_limit(block, offset, place)?;
     let at = offset + limit * ENTRY_SIZE;
     if at + TAIL_SIZE > block.len() {
-        let kind = CorruptKind::Field { field: "limit", value: limit as u64 };
+        let kind = CorruptKind::Field {
+            field: "limit",
+            value: limit as u64,
+        };
         return Err(place.byte(offset).corrupt(kind));
     }
     Ok(at)
@@ -423,7 +519,11 @@ fn tail_at(block: &[u8], at: usize) -> RawDxTail {
 }
 
 fn entries_offset(root: bool) -> usize {
-    if root { INFO_OFFSET + INFO_SIZE } else { NODE_ENTRIES_OFFSET }
+    if root {
+        INFO_OFFSET + INFO_SIZE
+    } else {
+        NODE_ENTRIES_OFFSET
+    }
 }
 
 /// Returns limit and count of the entries at `offset`, unchecked.
@@ -431,7 +531,10 @@ fn count_limit(block: &[u8], offset: usize, place: Place) -> Result<(usize, usiz
     // Room for one entry and a checksum keeps later subtractions from the length above zero.
     let need = offset + ENTRY_SIZE + TAIL_SIZE;
     if block.len() < need {
-        let kind = CorruptKind::Truncated { need: need as u64, have: block.len() as u64 };
+        let kind = CorruptKind::Truncated {
+            need: need as u64,
+            have: block.len() as u64,
+        };
         return Err(place.corrupt(kind));
     }
     let (raw, _) = RawDxCountLimit::read_from_prefix(&block[offset..])
@@ -447,12 +550,19 @@ mod tests {
     use proptest::prelude::*;
 
     const PLACE: Place = Place::new(Structure::HtreeNode).ino(2);
-    const EXPECT: Expect = Expect { blocks: 1000, checksum: true, large_dir: false };
+    const EXPECT: Expect = Expect {
+        blocks: 1000,
+        checksum: true,
+        large_dir: false,
+    };
 
     fn root(entries: &[(u32, u32)]) -> Vec<u8> {
         let mut block = vec![0; 1024];
         let limit = u16::try_from(NodeEntries::root_limit(1024, true)).unwrap();
-        let entries = NodeEntries { entries: entries.to_vec(), limit };
+        let entries = NodeEntries {
+            entries: entries.to_vec(),
+            limit,
+        };
         Root::encode(HashVersion::HalfMd4, 1, &entries, &mut block);
         block
     }
@@ -461,7 +571,11 @@ mod tests {
         let mut block = vec![0; 1024];
         block[4..6].copy_from_slice(&1024u16.to_le_bytes());
         let limit = u16::try_from(NodeEntries::node_limit(1024, true)).unwrap();
-        NodeEntries { entries: entries.to_vec(), limit }.encode(&mut block);
+        NodeEntries {
+            entries: entries.to_vec(),
+            limit,
+        }
+        .encode(&mut block);
         block
     }
 
@@ -469,9 +583,16 @@ mod tests {
     fn a_search_ends_at_the_last_entry_not_above() {
         let block = node(&[(0, 1), (100, 2), (200, 3), (201, 4), (300, 5)]);
         let node = HtreeNode::decode(&block, &EXPECT, PLACE).unwrap();
-        for (major, want) in
-            [(0, 0), (98, 0), (100, 1), (102, 1), (200, 2), (202, 3), (300, 4), (u32::MAX - 1, 4)]
-        {
+        for (major, want) in [
+            (0, 0),
+            (98, 0),
+            (100, 1),
+            (102, 1),
+            (200, 2),
+            (202, 3),
+            (300, 4),
+            (u32::MAX - 1, 4),
+        ] {
             assert_eq!(node.find(major), want, "hash {major}");
         }
         // The names of hash 200 continue in block 4, and nowhere else.
@@ -486,7 +607,9 @@ mod tests {
         let broken = |at: usize, bytes: &[u8]| {
             let mut block = good.clone();
             block[at..at + bytes.len()].copy_from_slice(bytes);
-            let corrupt = Root::decode(&block, &EXPECT, PLACE).map(|_| ()).expect_err("a broken block");
+            let corrupt = Root::decode(&block, &EXPECT, PLACE)
+                .map(|_| ())
+                .expect_err("a broken block");
             (corrupt.kind, corrupt.place.offset)
         };
         let field = |field, value| CorruptKind::Field { field, value };
@@ -499,26 +622,49 @@ mod tests {
         assert_eq!(broken(34, &[0]), (field("count", 0), Some(32)));
         assert_eq!(broken(34, &[124]), (field("count", 124), Some(32)));
         assert_eq!(broken(36, &[0]), (field("dx_entry.block", 0), Some(32)));
-        assert_eq!(broken(44, &[0xE8, 3]), (field("dx_entry.block", 1000), Some(40)));
+        assert_eq!(
+            broken(44, &[0xE8, 3]),
+            (field("dx_entry.block", 1000), Some(40))
+        );
         assert_eq!(broken(34, &[3]), (field("dx_entry.block", 0), Some(48)));
         let descending = root(&[(0, 1), (100, 2), (99, 3)]);
         let corrupt = Root::decode(&descending, &EXPECT, PLACE).unwrap_err();
-        assert_eq!(corrupt.kind, CorruptKind::Order { what: "hash tree entries" });
-        let large = Expect { large_dir: true, ..EXPECT };
+        assert_eq!(
+            corrupt.kind,
+            CorruptKind::Order {
+                what: "hash tree entries"
+            }
+        );
+        let large = Expect {
+            large_dir: true,
+            ..EXPECT
+        };
         let mut deep = good.clone();
         deep[30] = 2;
         assert_eq!(Root::decode(&deep, &large, PLACE).unwrap().levels, 2);
-        assert!(HtreeNode::decode(&good, &EXPECT, PLACE).is_err(), "a root is no interior node");
+        assert!(
+            HtreeNode::decode(&good, &EXPECT, PLACE).is_err(),
+            "a root is no interior node"
+        );
         // Four bits above the block's number are reserved.
         let mut reserved = good.clone();
         reserved[39] = 0xF0;
-        assert_eq!(Root::decode(&reserved, &EXPECT, PLACE).unwrap().node.block(0), 1);
+        assert_eq!(
+            Root::decode(&reserved, &EXPECT, PLACE)
+                .unwrap()
+                .node
+                .block(0),
+            1
+        );
     }
 
     #[test]
     fn a_checksum_covers_the_entries_in_use() {
         let seed = ChecksumSeed::new(3);
-        for (is_root, mut block) in [(true, root(&[(0, 1), (100, 2)])), (false, node(&[(0, 1), (100, 2)]))] {
+        for (is_root, mut block) in [
+            (true, root(&[(0, 1), (100, 2)])),
+            (false, node(&[(0, 1), (100, 2)])),
+        ] {
             store_checksum(&mut block, is_root, seed, PLACE).unwrap();
             verify_checksum(&block, is_root, seed, PLACE).unwrap();
             let used = entries_offset(is_root) + 2 * ENTRY_SIZE;
@@ -526,7 +672,10 @@ mod tests {
             for bit in (0..used * 8).chain(tail * 8..block.len() * 8) {
                 let mut flipped = block.clone();
                 flipped[bit / 8] ^= 1 << (bit % 8);
-                assert!(verify_checksum(&flipped, is_root, seed, PLACE).is_err(), "bit {bit}");
+                assert!(
+                    verify_checksum(&flipped, is_root, seed, PLACE).is_err(),
+                    "bit {bit}"
+                );
             }
             block[used] ^= 1;
             verify_checksum(&block, is_root, seed, PLACE).unwrap();

@@ -70,7 +70,9 @@ impl Map {
     /// two from 1 KiB to 64 KiB.
     pub fn new(block_size: u32) -> Option<Self> {
         let valid = block_size.is_power_of_two() && (1024..=65536).contains(&block_size);
-        valid.then(|| Self { bits: block_size.trailing_zeros() - 2 })
+        valid.then(|| Self {
+            bits: block_size.trailing_zeros() - 2,
+        })
     }
 
     /// Returns how many block numbers an indirect block holds.
@@ -89,7 +91,9 @@ impl Map {
         let mut count = 0;
         for levels in 1..=3 {
             let here = left.min(self.span_blocks(levels));
-            count += (1..=levels).map(|below| here.div_ceil(self.span_blocks(below))).sum::<u64>();
+            count += (1..=levels)
+                .map(|below| here.div_ceil(self.span_blocks(below)))
+                .sum::<u64>();
             left -= here;
         }
         count
@@ -100,8 +104,9 @@ impl Map {
     /// Logical block numbers have 32 bits. With blocks of 8 KiB or more, three levels reach further
     /// than that.
     pub fn end(self) -> u64 {
-        let reach: u64 =
-            (0..=3).map(|levels| self.span_blocks(levels) * if levels == 0 { 12 } else { 1 }).sum();
+        let reach: u64 = (0..=3)
+            .map(|levels| self.span_blocks(levels) * if levels == 0 { 12 } else { 1 })
+            .sum();
         reach.min(u64::from(u32::MAX))
     }
 
@@ -116,7 +121,11 @@ impl Map {
     pub fn path(self, logical: u32) -> Option<Path> {
         if logical < DIRECT {
             // OK: less than 12.
-            return Some(Path { root: logical as u8, offsets: [0; MAX_LEVELS], levels: 0 });
+            return Some(Path {
+                root: logical as u8,
+                offsets: [0; MAX_LEVELS],
+                levels: 0,
+            });
         }
         let mut rest = u64::from(logical - DIRECT);
         for levels in 1..=3u8 {
@@ -125,9 +134,14 @@ impl Map {
                 let mut offsets = [0; MAX_LEVELS];
                 for (below, offset) in (0..u32::from(levels)).rev().zip(&mut offsets) {
                     // OK: masked to at most 14 bits.
-                    *offset = ((rest >> (self.bits * below)) & (u64::from(self.per_block()) - 1)) as u16;
+                    *offset =
+                        ((rest >> (self.bits * below)) & (u64::from(self.per_block()) - 1)) as u16;
                 }
-                return Some(Path { root: 11 + levels, offsets, levels });
+                return Some(Path {
+                    root: 11 + levels,
+                    offsets,
+                    levels,
+                });
             }
             rest -= span;
         }
@@ -142,8 +156,13 @@ impl Map {
         let span = self.span_blocks(below);
         // The position of the block in the missing subtree: the remaining offsets of its path, as
         // one number.
-        let skip = path.offsets().len().min(usize::try_from(depth).unwrap_or(usize::MAX));
-        let inside = path.offsets()[skip..].iter().fold(0, |sum, &at| sum << self.bits | u64::from(at));
+        let skip = path
+            .offsets()
+            .len()
+            .min(usize::try_from(depth).unwrap_or(usize::MAX));
+        let inside = path.offsets()[skip..]
+            .iter()
+            .fold(0, |sum, &at| sum << self.bits | u64::from(at));
         span - inside
     }
 }
@@ -164,9 +183,16 @@ impl<'a> Pointers<'a> {
     pub fn decode(bytes: &'a [u8], volume: Blocks, place: Place) -> Result<Self, Corrupt> {
         let numbers = <[U32]>::ref_from_bytes(bytes).map_err(|_| {
             let have = bytes.len() as u64;
-            place.corrupt(CorruptKind::Truncated { need: have.next_multiple_of(4), have })
+            place.corrupt(CorruptKind::Truncated {
+                need: have.next_multiple_of(4),
+                have,
+            })
         })?;
-        Ok(Self { numbers, volume, place })
+        Ok(Self {
+            numbers,
+            volume,
+            place,
+        })
     }
 
     /// Returns how many numbers there are.
@@ -187,8 +213,15 @@ impl<'a> Pointers<'a> {
     /// # Panics
     /// If `at` is not less than [`len`](Self::len).
     pub fn get(&self, at: usize) -> Result<Option<NonZeroU32>, Corrupt> {
-        let Some(block) = NonZeroU32::new(self.numbers[at].get()) else { return Ok(None) };
-        self.volume.check("block pointer", u64::from(block.get()), 1, self.place.byte(at * 4))?;
+        let Some(block) = NonZeroU32::new(self.numbers[at].get()) else {
+            return Ok(None);
+        };
+        self.volume.check(
+            "block pointer",
+            u64::from(block.get()),
+            1,
+            self.place.byte(at * 4),
+        )?;
         Ok(Some(block))
     }
 
@@ -207,7 +240,9 @@ impl<'a> Pointers<'a> {
         while at + len < end {
             let continues = match (first, self.get(at + len)?) {
                 (None, None) => true,
-                (Some(first), Some(next)) => u64::from(next.get()) == u64::from(first.get()) + len as u64,
+                (Some(first), Some(next)) => {
+                    u64::from(next.get()) == u64::from(first.get()) + len as u64
+                }
                 _ => false,
             };
             if !continues {
@@ -243,7 +278,11 @@ mod tests {
         ];
         for (logical, root, offsets) in cases {
             let path = map.path(logical).unwrap();
-            assert_eq!((path.root(), path.offsets()), (root, offsets), "block {logical}");
+            assert_eq!(
+                (path.root(), path.offsets()),
+                (root, offsets),
+                "block {logical}"
+            );
         }
         assert_eq!(map.path(16843020), None);
         assert_eq!(map.end(), 16843020);
@@ -294,12 +333,18 @@ mod tests {
 
     #[test]
     fn runs_stop_where_blocks_stop_following() {
-        let numbers: Vec<u8> = [0u32, 0, 7, 8, 9, 0, 100].iter().flat_map(|n| n.to_le_bytes()).collect();
+        let numbers: Vec<u8> = [0u32, 0, 7, 8, 9, 0, 100]
+            .iter()
+            .flat_map(|n| n.to_le_bytes())
+            .collect();
         let pointers = Pointers::decode(&numbers, Blocks { first: 1, end: 100 }, PLACE).unwrap();
         assert_eq!(pointers.run(0, 9), Ok((None, 2)));
         assert_eq!(pointers.run(2, 9), Ok((NonZeroU32::new(7), 3)));
         assert_eq!(pointers.run(2, 2), Ok((NonZeroU32::new(7), 2)));
-        let kind = CorruptKind::BlockOutOfRange { field: "block pointer", block: 100 };
+        let kind = CorruptKind::BlockOutOfRange {
+            field: "block pointer",
+            block: 100,
+        };
         assert_eq!(pointers.get(6), Err(PLACE.offset(24).corrupt(kind)));
     }
 }

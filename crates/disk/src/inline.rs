@@ -51,8 +51,16 @@ impl<'a> Data<'a> {
         let size = usize::try_from(size)
             .ok()
             .filter(|&size| size <= room)
-            .ok_or_else(|| place.corrupt(CorruptKind::Truncated { need: size, have: room as u64 }))?;
-        Ok(Self { head: &i_block[..size.min(HEAD_SIZE)], tail: &attribute[..size.saturating_sub(HEAD_SIZE)] })
+            .ok_or_else(|| {
+                place.corrupt(CorruptKind::Truncated {
+                    need: size,
+                    have: room as u64,
+                })
+            })?;
+        Ok(Self {
+            head: &i_block[..size.min(HEAD_SIZE)],
+            tail: &attribute[..size.saturating_sub(HEAD_SIZE)],
+        })
     }
 
     /// Returns how many bytes there are.
@@ -71,7 +79,11 @@ impl<'a> Data<'a> {
         let offset = usize::try_from(offset).unwrap_or(usize::MAX);
         let mut copied = copy(self.head, offset, buf);
         if copied < buf.len() {
-            copied += copy(self.tail, offset.saturating_sub(self.head.len()), &mut buf[copied..]);
+            copied += copy(
+                self.tail,
+                offset.saturating_sub(self.head.len()),
+                &mut buf[copied..],
+            );
         }
         copied
     }
@@ -116,13 +128,22 @@ impl<'a> Dir<'a> {
         place: Place,
     ) -> Result<Self, Corrupt> {
         // OK: the array is longer.
-        let (parent, head) = i_block.split_first_chunk::<ENTRIES_OFFSET>().expect("60 bytes");
+        let (parent, head) = i_block
+            .split_first_chunk::<ENTRIES_OFFSET>()
+            .expect("60 bytes");
         let parent = u32::from_le_bytes(*parent);
         if parent == 0 || parent > layout.inodes {
-            let kind = CorruptKind::InodeOutOfRange { field: "inline parent", ino: u64::from(parent) };
+            let kind = CorruptKind::InodeOutOfRange {
+                field: "inline parent",
+                ino: u64::from(parent),
+            };
             return Err(place.byte(0).corrupt(kind));
         }
-        Ok(Self { parent, head, tail: attribute })
+        Ok(Self {
+            parent,
+            head,
+            tail: attribute,
+        })
     }
 
     /// Iterates over the entries, without `.` and `..`: those of `i_block`, then those of the
@@ -158,12 +179,15 @@ impl<'a> Dir<'a> {
 /// # Errors
 /// A value in an EA inode, where inline data never is.
 pub fn attribute<'a>(attrs: Option<&xattr::Attrs<'a>>, place: Place) -> Result<&'a [u8], Corrupt> {
-    match attrs.and_then(|attrs| attrs.get(XATTR.0, XATTR.1)).map(|attr| attr.value) {
+    match attrs
+        .and_then(|attrs| attrs.get(XATTR.0, XATTR.1))
+        .map(|attr| attr.value)
+    {
         None => Ok(&[]),
         Some(xattr::Value::Here(value)) => Ok(value),
-        Some(xattr::Value::EaInode { .. }) => {
-            Err(place.corrupt(CorruptKind::Mismatch { what: "inline data is in another inode" }))
-        }
+        Some(xattr::Value::EaInode { .. }) => Err(place.corrupt(CorruptKind::Mismatch {
+            what: "inline data is in another inode",
+        })),
     }
 }
 
@@ -190,19 +214,45 @@ mod tests {
         let data = Data::decode(&head, &tail, 95, PLACE).unwrap();
         assert_eq!(data.to_vec(), (0..95).collect::<Vec<u8>>());
         let mut buf = [0; 10];
-        for (offset, want) in [(0, 0..10u8), (55, 55..65), (60, 60..70), (90, 90..95), (95, 0..0)] {
+        for (offset, want) in [
+            (0, 0..10u8),
+            (55, 55..65),
+            (60, 60..70),
+            (90, 90..95),
+            (95, 0..0),
+        ] {
             let len = data.read_at(offset, &mut buf);
-            assert_eq!(buf[..len].to_vec(), want.collect::<Vec<u8>>(), "from {offset}");
+            assert_eq!(
+                buf[..len].to_vec(),
+                want.collect::<Vec<u8>>(),
+                "from {offset}"
+            );
         }
         assert_eq!(data.read_at(u64::MAX, &mut buf), 0);
-        let kind = CorruptKind::Truncated { need: 101, have: 100 };
-        assert_eq!(Data::decode(&head, &tail, 101, PLACE), Err(PLACE.corrupt(kind)));
+        let kind = CorruptKind::Truncated {
+            need: 101,
+            have: 100,
+        };
+        assert_eq!(
+            Data::decode(&head, &tail, 101, PLACE),
+            Err(PLACE.corrupt(kind))
+        );
         assert!(Data::decode(&head, &tail, u64::MAX, PLACE).is_err());
-        assert_eq!(Data::decode(&head, &[], 3, PLACE).unwrap().parts(), (&head[..3], &[][..]));
+        assert_eq!(
+            Data::decode(&head, &[], 3, PLACE).unwrap().parts(),
+            (&head[..3], &[][..])
+        );
     }
 
     fn put(ino: u32, name: &[u8], record: &mut [u8]) {
-        DirEntry { ino, kind: FileType::Regular, name, offset: 0, hash: None }.encode(record, &LAYOUT);
+        DirEntry {
+            ino,
+            kind: FileType::Regular,
+            name,
+            offset: 0,
+            hash: None,
+        }
+        .encode(record, &LAYOUT);
     }
 
     #[test]
@@ -214,14 +264,26 @@ mod tests {
         put(22, b"third", &mut tail);
         let dir = Dir::decode(&head, &tail, &LAYOUT, PLACE).unwrap();
         assert_eq!(dir.parent, 2);
-        let names: Vec<_> = dir.entries(&LAYOUT, PLACE).map(|entry| entry.unwrap().ino).collect();
+        let names: Vec<_> = dir
+            .entries(&LAYOUT, PLACE)
+            .map(|entry| entry.unwrap().ino)
+            .collect();
         assert_eq!(names, [20, 21, 22]);
         head[24] = 41;
         let dir = Dir::decode(&head, &tail, &LAYOUT, PLACE).unwrap();
-        let read: Vec<_> = dir.entries(&LAYOUT, PLACE).map(|entry| entry.is_ok()).collect();
+        let read: Vec<_> = dir
+            .entries(&LAYOUT, PLACE)
+            .map(|entry| entry.is_ok())
+            .collect();
         assert_eq!(read, [true, false]);
         head[0] = 101;
-        let kind = CorruptKind::InodeOutOfRange { field: "inline parent", ino: 101 };
-        assert_eq!(Dir::decode(&head, &[], &LAYOUT, PLACE).unwrap_err().kind, kind);
+        let kind = CorruptKind::InodeOutOfRange {
+            field: "inline parent",
+            ino: 101,
+        };
+        assert_eq!(
+            Dir::decode(&head, &[], &LAYOUT, PLACE).unwrap_err().kind,
+            kind
+        );
     }
 }

@@ -62,9 +62,14 @@ pub const BASE_SIZE: usize = 128;
 pub const MAP_SIZE: usize = 60;
 
 /// The first 128 bytes of a record, with the operating system's fields as Linux uses them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
+)]
 #[repr(C)]
-#[expect(missing_docs, reason = "the fields are the kernel documentation's, by its names")]
+#[expect(
+    missing_docs,
+    reason = "the fields are the kernel documentation's, by its names"
+)]
 pub struct RawInode {
     pub i_mode: U16,
     pub i_uid: U16,
@@ -98,9 +103,14 @@ pub struct RawInode {
 }
 
 /// The fields past the first 128 bytes; `i_extra_isize` says how many of them a record has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
+)]
 #[repr(C)]
-#[expect(missing_docs, reason = "the fields are the kernel documentation's, by its names")]
+#[expect(
+    missing_docs,
+    reason = "the fields are the kernel documentation's, by its names"
+)]
 pub struct RawInodeExtra {
     pub i_extra_isize: U16,
     pub i_checksum_hi: U16,
@@ -266,7 +276,10 @@ impl InodeFlags {
         .union(Self::CASEFOLD);
     /// The flags that are about a file and not about its storage, so that a copy of it has them,
     /// too.
-    pub const KEPT: Self = Self::SETTABLE.union(Self::JOURNAL_DATA).union(Self::ENCRYPT).union(Self::VERITY);
+    pub const KEPT: Self = Self::SETTABLE
+        .union(Self::JOURNAL_DATA)
+        .union(Self::ENCRYPT)
+        .union(Self::VERITY);
 }
 
 /// Flag, letter and long name, in the order in which `lsattr` shows them.
@@ -306,7 +319,10 @@ impl InodeFlags {
 
     /// Returns the flags as `lsattr` shows them: a letter or a dash for each.
     pub fn letters(self) -> String {
-        FLAG_NAMES.iter().map(|(flag, letter, _)| if self.contains(*flag) { *letter } else { '-' }).collect()
+        FLAG_NAMES
+            .iter()
+            .map(|(flag, letter, _)| if self.contains(*flag) { *letter } else { '-' })
+            .collect()
     }
 }
 
@@ -367,7 +383,11 @@ impl Rules {
             // else there.
             | flag(RuleFlags::VERIFIED, os == CreatorOs::Linux);
         // OK: block sizes are powers of two, of 1 KiB to 64 KiB.
-        Self { inode_size: sb.inode_size(), sector_bits: (sb.block_size() / 512).ilog2() as u8, flags }
+        Self {
+            inode_size: sb.inode_size(),
+            sector_bits: (sb.block_size() / 512).ilog2() as u8,
+            flags,
+        }
     }
 
     const fn has(self, flag: RuleFlags) -> bool {
@@ -405,7 +425,12 @@ impl Inode {
     ///
     /// # Errors
     /// As `decode`.
-    pub fn decode_fields(record: &[u8], ino: u32, sb: &Superblock, at: Place) -> Result<Self, Corrupt> {
+    pub fn decode_fields(
+        record: &[u8],
+        ino: u32,
+        sb: &Superblock,
+        at: Place,
+    ) -> Result<Self, Corrupt> {
         Self::decode_with(record, ino, sb, at, |_, _, _, _| Ok(()))
     }
 
@@ -419,12 +444,19 @@ impl Inode {
         let at = at.ino(ino);
         let size = usize::from(sb.inode_size());
         let have = record.len() as u64;
-        let truncated = at.corrupt(CorruptKind::Truncated { need: size as u64, have });
+        let truncated = at.corrupt(CorruptKind::Truncated {
+            need: size as u64,
+            have,
+        });
         let record = record.get(..size).ok_or(truncated)?;
         let (base, rest) = RawInode::read_from_prefix(record).map_err(|_| truncated)?;
         let extra = match rest {
             [] => RawInodeExtra::new_zeroed(),
-            rest => RawInodeExtra::read_from_prefix(rest).map_err(|_| truncated)?.0,
+            rest => {
+                RawInodeExtra::read_from_prefix(rest)
+                    .map_err(|_| truncated)?
+                    .0
+            }
         };
         let extra_size = extra.i_extra_isize.get();
         let extra_ok = usize::from(extra_size) <= rest.len() && extra_size.is_multiple_of(4);
@@ -432,27 +464,57 @@ impl Inode {
 
         let rules = Rules::of(sb);
         let kind = FileKind::of_mode(base.i_mode.get())
-            .filter(|kind| *kind != FileKind::None || ino < sb.first_ino() || base.i_links_count.get() == 0)
-            .ok_or(at.corrupt(CorruptKind::Field { field: "i_mode", value: base.i_mode.get().into() }))?;
-        let inode = Self { base, extra, ino, kind, rules };
+            .filter(|kind| {
+                *kind != FileKind::None || ino < sb.first_ino() || base.i_links_count.get() == 0
+            })
+            .ok_or(at.corrupt(CorruptKind::Field {
+                field: "i_mode",
+                value: base.i_mode.get().into(),
+            }))?;
+        let inode = Self {
+            base,
+            extra,
+            ino,
+            kind,
+            rules,
+        };
         if let Some(seed) = sb.metadata_seed() {
             verify(&inode, record, seed, at)?;
         }
-        check(i64::try_from(inode.size()).is_ok(), "i_size", inode.size(), at)?;
+        check(
+            i64::try_from(inode.size()).is_ok(),
+            "i_size",
+            inode.size(),
+            at,
+        )?;
         match inode.xattr_block() {
             Some(block) if !sb.geometry().contains_block(block) => {
-                Err(at.corrupt(CorruptKind::BlockOutOfRange { field: "i_file_acl", block }))
+                Err(at.corrupt(CorruptKind::BlockOutOfRange {
+                    field: "i_file_acl",
+                    block,
+                }))
             }
             _ => Ok(inode),
         }
     }
 
-    fn verify_checksum(&self, record: &[u8], volume: ChecksumSeed, at: Place) -> Result<(), Corrupt> {
+    fn verify_checksum(
+        &self,
+        record: &[u8],
+        volume: ChecksumSeed,
+        at: Place,
+    ) -> Result<(), Corrupt> {
         if !self.rules.has(RuleFlags::VERIFIED) {
             return Ok(());
         }
-        let Some(computed) = self.compute_checksum(record, volume) else { return Ok(()) };
-        let hi = if self.has_wide_checksum() { self.extra.i_checksum_hi.get() } else { 0 };
+        let Some(computed) = self.compute_checksum(record, volume) else {
+            return Ok(());
+        };
+        let hi = if self.has_wide_checksum() {
+            self.extra.i_checksum_hi.get()
+        } else {
+            0
+        };
         verify(join16(self.base.l_i_checksum_lo.get(), hi), computed, at)
     }
 
@@ -464,7 +526,9 @@ impl Inode {
             return None;
         }
         let seed = self.checksum_seed(volume);
-        let base = Crc32c::new(seed.get()).update(&record[..CHECKSUM_LO]).zeros(2);
+        let base = Crc32c::new(seed.get())
+            .update(&record[..CHECKSUM_LO])
+            .zeros(2);
         let base = base.update(&record[CHECKSUM_LO + 2..BASE_SIZE]);
         if self.has_wide_checksum() {
             let extra = base.update(&record[BASE_SIZE..CHECKSUM_HI]).zeros(2);
@@ -493,7 +557,9 @@ impl Inode {
     pub fn encode(&self, record: &mut [u8], sb: &Superblock) {
         let record = &mut record[..usize::from(self.rules.inode_size)];
         self.encode_fields(record);
-        let checksum = sb.metadata_seed().and_then(|seed| self.compute_checksum(record, seed));
+        let checksum = sb
+            .metadata_seed()
+            .and_then(|seed| self.compute_checksum(record, seed));
         if let Some([a, b, c, d]) = checksum.map(u32::to_le_bytes) {
             record[CHECKSUM_LO..CHECKSUM_LO + 2].copy_from_slice(&[a, b]);
             if self.has_wide_checksum() {
@@ -508,8 +574,9 @@ impl Inode {
         let record = &mut record[..usize::from(self.rules.inode_size)];
         record[..BASE_SIZE].copy_from_slice(self.base.as_bytes());
         // A large record always has `i_extra_isize`, though its value may be zero.
-        let extra_len =
-            usize::from(self.extra.i_extra_isize.get()).clamp(2, EXTRA_SIZE).min(record.len() - BASE_SIZE);
+        let extra_len = usize::from(self.extra.i_extra_isize.get())
+            .clamp(2, EXTRA_SIZE)
+            .min(record.len() - BASE_SIZE);
         let (extra, record) = (self.extra.as_bytes(), &mut record[BASE_SIZE..]);
         // Nearly always these are all fields, and then the copy needs no call.
         if extra_len == EXTRA_SIZE {
@@ -566,7 +633,11 @@ impl Inode {
     }
 
     const fn shown_id(&self, id: u32) -> u32 {
-        if self.rules.has(RuleFlags::SHORT_IDS) { id & 0xffff } else { id }
+        if self.rules.has(RuleFlags::SHORT_IDS) {
+            id & 0xffff
+        } else {
+            id
+        }
     }
 
     /// Returns the size in bytes of the file; at most `i64::MAX`.
@@ -574,7 +645,10 @@ impl Inode {
         // ext2 kept ACLs of directories in the upper half, so directories have it only with
         // `large_dir`.
         let wide = self.kind == FileKind::Regular || self.rules.has(RuleFlags::LARGE_DIR);
-        join(self.base.i_size_lo.get(), if wide { self.base.i_size_high.get() } else { 0 })
+        join(
+            self.base.i_size_lo.get(),
+            if wide { self.base.i_size_high.get() } else { 0 },
+        )
     }
 
     /// Returns the number of hard links; 1 for a directory with more subdirectories than the field
@@ -620,36 +694,53 @@ impl Inode {
             FileKind::Symlink => self.flags().contains(InodeFlags::EXTENTS) || self.size() >= 60,
             // Reserved inodes without a type map the bad blocks and the blocks kept for resizing.
             FileKind::None => self.links() > 0 || self.size() > 0 || self.sectors() > 0,
-            FileKind::CharDevice | FileKind::BlockDevice | FileKind::Fifo | FileKind::Socket => false,
+            FileKind::CharDevice | FileKind::BlockDevice | FileKind::Fifo | FileKind::Socket => {
+                false
+            }
         }
     }
 
     /// Returns the block of extended attributes, if there is one; it is in the volume.
     pub fn xattr_block(&self) -> Option<u64> {
-        let hi =
-            if self.rules.has(RuleFlags::WIDE_XATTR_BLOCK) { self.base.l_i_file_acl_high.get() } else { 0 };
+        let hi = if self.rules.has(RuleFlags::WIDE_XATTR_BLOCK) {
+            self.base.l_i_file_acl_high.get()
+        } else {
+            0
+        };
         Some(join(self.base.i_file_acl_lo.get(), hi.into())).filter(|block| *block != 0)
     }
 
     /// Returns when the file was last read.
     pub fn atime(&self) -> Timestamp {
-        Timestamp::decode(self.base.i_atime.get(), self.extra_field(16, self.extra.i_atime_extra))
+        Timestamp::decode(
+            self.base.i_atime.get(),
+            self.extra_field(16, self.extra.i_atime_extra),
+        )
     }
 
     /// Returns when the inode was last changed.
     pub fn ctime(&self) -> Timestamp {
-        Timestamp::decode(self.base.i_ctime.get(), self.extra_field(8, self.extra.i_ctime_extra))
+        Timestamp::decode(
+            self.base.i_ctime.get(),
+            self.extra_field(8, self.extra.i_ctime_extra),
+        )
     }
 
     /// Returns when the content was last changed.
     pub fn mtime(&self) -> Timestamp {
-        Timestamp::decode(self.base.i_mtime.get(), self.extra_field(12, self.extra.i_mtime_extra))
+        Timestamp::decode(
+            self.base.i_mtime.get(),
+            self.extra_field(12, self.extra.i_mtime_extra),
+        )
     }
 
     /// Returns when the file was created, if the record has room for it.
     pub fn crtime(&self) -> Option<Timestamp> {
         let seconds = self.extra_field(20, self.extra.i_crtime)?;
-        Some(Timestamp::decode(seconds, self.extra_field(24, self.extra.i_crtime_extra)))
+        Some(Timestamp::decode(
+            seconds,
+            self.extra_field(24, self.extra.i_crtime_extra),
+        ))
     }
 
     /// Returns when the file was deleted, in seconds since 1970; 0 if it was not. For an orphan,
@@ -667,12 +758,17 @@ impl Inode {
     /// Returns the project. It is 0, the default one, if the volume has no projects or the record
     /// has no room for one.
     pub fn project(&self) -> u32 {
-        self.extra_field(32, self.extra.i_projid).filter(|_| self.rules.has(RuleFlags::PROJECT)).unwrap_or(0)
+        self.extra_field(32, self.extra.i_projid)
+            .filter(|_| self.rules.has(RuleFlags::PROJECT))
+            .unwrap_or(0)
     }
 
     /// Returns the version, which counts the changes of the file (NFS).
     pub fn version(&self) -> u64 {
-        join(self.base.l_i_version.get(), self.extra_field(28, self.extra.i_version_hi).unwrap_or(0))
+        join(
+            self.base.l_i_version.get(),
+            self.extra_field(28, self.extra.i_version_hi).unwrap_or(0),
+        )
     }
 
     /// Returns the 60 bytes of `i_block`.
@@ -687,11 +783,20 @@ impl Inode {
             return None;
         }
         let [a, b, c, d, e, f, g, h, ..] = self.base.i_block;
-        let (old, new) = (u32::from_le_bytes([a, b, c, d]), u32::from_le_bytes([e, f, g, h]));
+        let (old, new) = (
+            u32::from_le_bytes([a, b, c, d]),
+            u32::from_le_bytes([e, f, g, h]),
+        );
         Some(if old != 0 {
-            DeviceNumber { major: old >> 8 & 0xff, minor: old & 0xff }
+            DeviceNumber {
+                major: old >> 8 & 0xff,
+                minor: old & 0xff,
+            }
         } else {
-            DeviceNumber { major: new >> 8 & 0xfff, minor: new & 0xff | new >> 12 & 0xf_ff00 }
+            DeviceNumber {
+                major: new >> 8 & 0xfff,
+                minor: new & 0xff | new >> 12 & 0xf_ff00,
+            }
         })
     }
 
@@ -746,7 +851,9 @@ impl Inode {
 /// [`Inode::xattr_block`] may still return `None`: it ignores the high half where the volume does
 /// not use it.
 pub fn has_xattr_block(record: &[u8]) -> bool {
-    let Ok((base, _)) = RawInode::ref_from_prefix(record) else { return false };
+    let Ok((base, _)) = RawInode::ref_from_prefix(record) else {
+        return false;
+    };
     base.i_file_acl_lo.get() != 0 || base.l_i_file_acl_high.get() != 0
 }
 
@@ -756,25 +863,41 @@ pub fn has_xattr_block(record: &[u8]) -> bool {
 /// does it. A record that is too short, or whose `i_extra_isize` exceeds it, stays unchanged:
 /// [`Inode::decode`] will refuse it.
 pub fn store_checksum(record: &mut [u8], ino: u32, sb: &Superblock) {
-    let Some(record) = record.get_mut(..usize::from(sb.inode_size())) else { return };
-    let Ok((base, rest)) = RawInode::read_from_prefix(record) else { return };
-    let extra = RawInodeExtra::read_from_prefix(rest).map_or(RawInodeExtra::new_zeroed(), |(extra, _)| extra);
+    let Some(record) = record.get_mut(..usize::from(sb.inode_size())) else {
+        return;
+    };
+    let Ok((base, rest)) = RawInode::read_from_prefix(record) else {
+        return;
+    };
+    let extra = RawInodeExtra::read_from_prefix(rest)
+        .map_or(RawInodeExtra::new_zeroed(), |(extra, _)| extra);
     if usize::from(extra.i_extra_isize.get()) > rest.len() {
         return;
     }
-    let inode = Inode { base, extra, ino, kind: FileKind::None, rules: Rules::of(sb) };
+    let inode = Inode {
+        base,
+        extra,
+        ino,
+        kind: FileKind::None,
+        rules: Rules::of(sb),
+    };
     inode.encode(record, sb);
 }
 
 /// Returns whether two records differ in the time of the last access at most, and so in the
 /// checksum.
 pub fn is_same_but_for_atime(one: &[u8], other: &[u8]) -> bool {
-    let extra_isize = one.get(BASE_SIZE..).and_then(|rest| RawInodeExtra::read_from_prefix(rest).ok());
+    let extra_isize = one
+        .get(BASE_SIZE..)
+        .and_then(|rest| RawInodeExtra::read_from_prefix(rest).ok());
     let extra_isize = extra_isize.map_or(0, |(extra, _)| extra.i_extra_isize.get());
     let mut at = 0;
-    for (start, len, needed) in
-        [(ATIME, 4, 0), (CHECKSUM_LO, 2, 0), (CHECKSUM_HI, 2, 4), (ATIME_EXTRA, 4, 16)]
-    {
+    for (start, len, needed) in [
+        (ATIME, 4, 0),
+        (CHECKSUM_LO, 2, 0),
+        (CHECKSUM_HI, 2, 4),
+        (ATIME_EXTRA, 4, 16),
+    ] {
         if extra_isize >= needed {
             if one.get(at..start) != other.get(at..start) {
                 return false;
@@ -798,8 +921,9 @@ mod tests {
     fn letters_as_lsattr_shows_them() {
         assert_eq!(InodeFlags::all().letters(), "suSDiadAcEjItTeCxFNPVm");
         assert_eq!(InodeFlags::EXTENTS.letters(), "--------------e-------");
-        let names: Vec<_> =
-            (InodeFlags::EXTENTS | InodeFlags::IMMUTABLE | InodeFlags::HUGE_FILE).named().collect();
+        let names: Vec<_> = (InodeFlags::EXTENTS | InodeFlags::IMMUTABLE | InodeFlags::HUGE_FILE)
+            .named()
+            .collect();
         assert_eq!(names, [('i', "Immutable"), ('e', "Extents")]);
     }
 
@@ -819,13 +943,27 @@ mod tests {
             counts.collect::<Vec<_>>()
         };
         let all_but = |size, out: &[Range<usize>]| -> Vec<_> {
-            (0..size).filter(|at| !out.iter().any(|range| range.contains(at))).collect()
+            (0..size)
+                .filter(|at| !out.iter().any(|range| range.contains(at)))
+                .collect()
         };
         let (atime, low, high) = (8..12, 0x7c..0x7e, 0x82..0x84);
-        assert_eq!(bytes_that_count(128, 0), all_but(128, &[atime.clone(), low.clone()]));
-        assert_eq!(bytes_that_count(256, 0), all_but(256, &[atime.clone(), low.clone()]));
-        assert_eq!(bytes_that_count(256, 4), all_but(256, &[atime.clone(), low.clone(), high.clone()]));
-        assert_eq!(bytes_that_count(256, 32), all_but(256, &[atime, low, high, 0x8c..0x90]));
+        assert_eq!(
+            bytes_that_count(128, 0),
+            all_but(128, &[atime.clone(), low.clone()])
+        );
+        assert_eq!(
+            bytes_that_count(256, 0),
+            all_but(256, &[atime.clone(), low.clone()])
+        );
+        assert_eq!(
+            bytes_that_count(256, 4),
+            all_but(256, &[atime.clone(), low.clone(), high.clone()])
+        );
+        assert_eq!(
+            bytes_that_count(256, 32),
+            all_but(256, &[atime, low, high, 0x8c..0x90])
+        );
         assert!(!is_same_but_for_atime(&[0; 128], &[0; 256]));
     }
 
@@ -833,7 +971,10 @@ mod tests {
     fn kinds_and_modes() {
         let kinds = (0..=15u16).filter_map(|bits| FileKind::of_mode(bits << 12 | 0o644));
         let modes: Vec<u16> = kinds.map(FileKind::mode_bits).collect();
-        assert_eq!(modes, [0, 0x1000, 0x2000, 0x4000, 0x6000, 0x8000, 0xa000, 0xc000]);
+        assert_eq!(
+            modes,
+            [0, 0x1000, 0x2000, 0x4000, 0x6000, 0x8000, 0xa000, 0xc000]
+        );
     }
 
     #[test]
@@ -841,6 +982,9 @@ mod tests {
         let [none, mut low, mut high] = [RawInode::new_zeroed(); 3];
         low.i_file_acl_lo.set(1 << 31);
         high.l_i_file_acl_high.set(1);
-        assert_eq!([none, low, high].map(|base| has_xattr_block(base.as_bytes())), [false, true, true]);
+        assert_eq!(
+            [none, low, high].map(|base| has_xattr_block(base.as_bytes())),
+            [false, true, true]
+        );
     }
 }

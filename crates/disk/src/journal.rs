@@ -34,5 +34,6 @@ pub use descriptor::{Descriptor, RawTag, RawTag3, Tag, TagFlags, escape, unescap
 pub use format::{ChecksumVersion, Format, TransactionChecksum};
 pub use revoke::{RawRevoke, Revoke};
 pub use superblock::{
-    Compat, Incompat, JournalSuperblock, MAX_USERS, MIN_LOG_BLOCKS, RawJournalSuperblock, RoCompat, Version,
+    Compat, Incompat, JournalSuperblock, MAX_USERS, MIN_LOG_BLOCKS, RawJournalSuperblock, RoCompat,
+    Version,
 };

@@ -24,9 +24,14 @@ const SEQUENCE_FSCK: u32 = 0xe24d_4d50;
 const SEQUENCE_END: u32 = SEQUENCE_FSCK;
 
 /// The block as it is on the volume; blocks of more than 1 KiB have nothing after it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
+)]
 #[repr(C)]
-#[expect(missing_docs, reason = "the fields are the kernel documentation's, by its names")]
+#[expect(
+    missing_docs,
+    reason = "the fields are the kernel documentation's, by its names"
+)]
 pub struct RawMmp {
     pub mmp_magic: U32,
     pub mmp_seq: U32,
@@ -79,13 +84,17 @@ impl Mmp {
     /// volume has `metadata_csum`.
     pub fn decode(block: &[u8], sb: &Superblock, at: Place) -> Result<Self, Corrupt> {
         let Ok((raw, _)) = RawMmp::read_from_prefix(block) else {
-            return Err(
-                at.corrupt(CorruptKind::Truncated { need: MMP_SIZE as u64, have: block.len() as u64 })
-            );
+            return Err(at.corrupt(CorruptKind::Truncated {
+                need: MMP_SIZE as u64,
+                have: block.len() as u64,
+            }));
         };
         if raw.mmp_magic.get() != MMP_MAGIC {
             let found = raw.mmp_magic.get();
-            return Err(at.corrupt(CorruptKind::Magic { found, expected: MMP_MAGIC }));
+            return Err(at.corrupt(CorruptKind::Magic {
+                found,
+                expected: MMP_MAGIC,
+            }));
         }
         if let Some(seed) = sb.metadata_seed() {
             verify(raw.mmp_checksum.get(), compute_checksum(&raw, seed), at)?;
@@ -147,7 +156,11 @@ impl Mmp {
         let sequence = sequence % SEQUENCE_END;
         // The number must differ from the stored one: a node that waits for a change would
         // otherwise wait on.
-        raw.mmp_seq.set(if sequence == raw.mmp_seq.get() { next(sequence) } else { sequence });
+        raw.mmp_seq.set(if sequence == raw.mmp_seq.get() {
+            next(sequence)
+        } else {
+            sequence
+        });
         raw.mmp_time.set(now);
         Self { raw }
     }

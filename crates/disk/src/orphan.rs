@@ -26,9 +26,14 @@ use crate::superblock::Superblock;
 pub const ORPHAN_MAGIC: u32 = 0x0b10_ca04;
 
 /// The end of a block of the orphan file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
+)]
 #[repr(C)]
-#[expect(missing_docs, reason = "the fields are the kernel documentation's, by its names")]
+#[expect(
+    missing_docs,
+    reason = "the fields are the kernel documentation's, by its names"
+)]
 pub struct RawOrphanTail {
     pub ob_magic: U32,
     pub ob_checksum: U32,
@@ -47,9 +52,18 @@ pub struct OrphanBlock {
 impl OrphanBlock {
     /// Returns a block without orphans.
     pub fn empty(sb: &Superblock) -> Self {
-        let slots = usize::try_from(sb.block_size()).unwrap_or(0).saturating_sub(TAIL) / size_of::<U32>();
-        let tail = RawOrphanTail { ob_magic: ORPHAN_MAGIC.into(), ob_checksum: U32::ZERO };
-        Self { slots: vec![U32::ZERO; slots], tail }
+        let slots = usize::try_from(sb.block_size())
+            .unwrap_or(0)
+            .saturating_sub(TAIL)
+            / size_of::<U32>();
+        let tail = RawOrphanTail {
+            ob_magic: ORPHAN_MAGIC.into(),
+            ob_checksum: U32::ZERO,
+        };
+        Self {
+            slots: vec![U32::ZERO; slots],
+            tail,
+        }
     }
 
     /// Validates a block of the orphan file, which is block `number` of the volume. `inode` is the
@@ -66,19 +80,33 @@ impl OrphanBlock {
         at: Place,
     ) -> Result<Self, Corrupt> {
         let at = at.block(number);
-        let truncated = CorruptKind::Truncated { need: sb.block_size().into(), have: block.len() as u64 };
+        let truncated = CorruptKind::Truncated {
+            need: sb.block_size().into(),
+            have: block.len() as u64,
+        };
         let size = usize::try_from(sb.block_size()).map_err(|_| at.corrupt(truncated))?;
         let block = block.get(..size).ok_or(at.corrupt(truncated))?;
-        let (body, tail) = RawOrphanTail::read_from_suffix(block).map_err(|_| at.corrupt(truncated))?;
+        let (body, tail) =
+            RawOrphanTail::read_from_suffix(block).map_err(|_| at.corrupt(truncated))?;
         if tail.ob_magic.get() != ORPHAN_MAGIC {
             let found = tail.ob_magic.get();
-            return Err(at.corrupt(CorruptKind::Magic { found, expected: ORPHAN_MAGIC }));
+            return Err(at.corrupt(CorruptKind::Magic {
+                found,
+                expected: ORPHAN_MAGIC,
+            }));
         }
         if sb.metadata_seed().is_some() {
-            verify(tail.ob_checksum.get(), compute_checksum(body, number, inode), at)?;
+            verify(
+                tail.ob_checksum.get(),
+                compute_checksum(body, number, inode),
+                at,
+            )?;
         }
         let slots = <[U32]>::ref_from_bytes(body).map_err(|_| at.corrupt(truncated))?;
-        Ok(Self { slots: slots.to_vec(), tail })
+        Ok(Self {
+            slots: slots.to_vec(),
+            tail,
+        })
     }
 
     /// Returns the bytes of the block, with a computed checksum if the volume has checksums.
@@ -86,7 +114,8 @@ impl OrphanBlock {
         let mut block = self.slots.as_bytes().to_vec();
         let mut tail = self.tail;
         if sb.metadata_seed().is_some() {
-            tail.ob_checksum.set(compute_checksum(&block, number, inode));
+            tail.ob_checksum
+                .set(compute_checksum(&block, number, inode));
         }
         block.extend_from_slice(tail.as_bytes());
         block
@@ -101,7 +130,10 @@ impl OrphanBlock {
         match self.inodes().find(impossible) {
             None => Ok(()),
             Some(ino) => {
-                let kind = CorruptKind::InodeOutOfRange { field: "orphan entry", ino: ino.into() };
+                let kind = CorruptKind::InodeOutOfRange {
+                    field: "orphan entry",
+                    ino: ino.into(),
+                };
                 Err(at.corrupt(kind))
             }
         }
@@ -109,7 +141,10 @@ impl OrphanBlock {
 
     /// Iterates over the orphans of this block.
     pub fn inodes(&self) -> impl Iterator<Item = u32> {
-        self.slots.iter().map(|slot| slot.get()).filter(|ino| *ino != 0)
+        self.slots
+            .iter()
+            .map(|slot| slot.get())
+            .filter(|ino| *ino != 0)
     }
 
     /// Removes all orphans.
@@ -126,5 +161,9 @@ impl OrphanBlock {
 /// Returns the checksum of the slots. It covers the file's seed and the block's number, because
 /// only its place identifies a block.
 fn compute_checksum(slots: &[u8], number: u64, inode: ChecksumSeed) -> u32 {
-    inode.start().update(&number.to_le_bytes()).update(slots).finish()
+    inode
+        .start()
+        .update(&number.to_le_bytes())
+        .update(slots)
+        .finish()
 }

@@ -108,7 +108,9 @@ struct RawLeafHead {
     dqdh_pad2: U32,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
+)]
 #[repr(C)]
 struct RawEntry {
     dqb_id: U32,
@@ -164,7 +166,10 @@ impl Info {
     pub fn decode(block: &[u8], kind: Kind, at: Place) -> Result<Self, Corrupt> {
         let (raw, _) = RawInfo::read_from_prefix(block).map_err(|_| truncated(block, at))?;
         if raw.dqh_magic.get() != kind.magic() {
-            return Err(at.corrupt(CorruptKind::Magic { found: raw.dqh_magic.get(), expected: kind.magic() }));
+            return Err(at.corrupt(CorruptKind::Magic {
+                found: raw.dqh_magic.get(),
+                expected: kind.magic(),
+            }));
         }
         if raw.dqh_version.get() != VERSION {
             return Err(field("dqh_version", raw.dqh_version, at));
@@ -210,7 +215,10 @@ impl Info {
         match block {
             0 => Ok(None),
             block if block > ROOT && block < self.blocks => Ok(Some(block)),
-            block => Err(at.corrupt(CorruptKind::BlockOutOfRange { field: name, block: block.into() })),
+            block => Err(at.corrupt(CorruptKind::BlockOutOfRange {
+                field: name,
+                block: block.into(),
+            })),
         }
     }
 }
@@ -220,7 +228,13 @@ impl Info {
 ///
 /// # Errors
 /// A block that is not in the file.
-pub fn reference(block: &[u8], level: u32, id: u32, info: &Info, at: Place) -> Result<Option<u32>, Corrupt> {
+pub fn reference(
+    block: &[u8],
+    level: u32,
+    id: u32,
+    info: &Info,
+    at: Place,
+) -> Result<Option<u32>, Corrupt> {
     let slots = slots(block, at)?;
     info.check("tree reference", slots[slot(level, id)].get(), at)
 }
@@ -229,7 +243,13 @@ pub fn reference(block: &[u8], level: u32, id: u32, info: &Info, at: Place) -> R
 ///
 /// # Errors
 /// A block that is too short.
-pub fn set_reference(block: &mut [u8], level: u32, id: u32, next: u32, at: Place) -> Result<(), Corrupt> {
+pub fn set_reference(
+    block: &mut [u8],
+    level: u32,
+    id: u32,
+    next: u32,
+    at: Place,
+) -> Result<(), Corrupt> {
     let short = truncated(block, at);
     let (slots, _) = <[U32; BLOCK_SIZE / 4]>::mut_from_prefix(block).map_err(|_| short)?;
     slots[slot(level, id)].set(next);
@@ -237,7 +257,9 @@ pub fn set_reference(block: &mut [u8], level: u32, id: u32, next: u32, at: Place
 }
 
 fn slots(block: &[u8], at: Place) -> Result<&[U32; BLOCK_SIZE / 4], Corrupt> {
-    Ok(<[U32; BLOCK_SIZE / 4]>::ref_from_prefix(block).map_err(|_| truncated(block, at))?.0)
+    Ok(<[U32; BLOCK_SIZE / 4]>::ref_from_prefix(block)
+        .map_err(|_| truncated(block, at))?
+        .0)
 }
 
 /// Returns the index of the reference to follow among the 256 of a block.
@@ -250,11 +272,17 @@ fn slot(level: u32, id: u32) -> usize {
 /// # Errors
 /// A block that is not in the file.
 pub fn next_free(block: &[u8], info: &Info, at: Place) -> Result<Option<u32>, Corrupt> {
-    info.check("dqdh_next_free", leaf_head(block, at)?.dqdh_next_free.get(), at)
+    info.check(
+        "dqdh_next_free",
+        leaf_head(block, at)?.dqdh_next_free.get(),
+        at,
+    )
 }
 
 fn leaf_head(block: &[u8], at: Place) -> Result<RawLeafHead, Corrupt> {
-    Ok(RawLeafHead::read_from_prefix(block).map_err(|_| truncated(block, at))?.0)
+    Ok(RawLeafHead::read_from_prefix(block)
+        .map_err(|_| truncated(block, at))?
+        .0)
 }
 
 /// The leaves of the tree.
@@ -287,7 +315,9 @@ pub mod leaf {
     /// A leaf that has no room, or more entries than it should.
     pub fn put(block: &mut [u8], entry: &Entry, info: &Info, at: Place) -> Result<Put, Corrupt> {
         let mut head = leaf_head(block, at)?;
-        let free = entries(block, at)?.find(|(_, bytes)| is_free(bytes)).map(|(offset, _)| offset);
+        let free = entries(block, at)?
+            .find(|(_, bytes)| is_free(bytes))
+            .map(|(offset, _)| offset);
         let used = usize::from(head.dqdh_entries.get());
         let Some(offset) = free.filter(|_| used < LEAF_ENTRIES) else {
             return Err(field("dqdh_entries", U32::from(used as u32), at));
@@ -301,7 +331,8 @@ pub mod leaf {
             full = Some(next.unwrap_or(0));
             (head.dqdh_next_free, head.dqdh_prev_free) = (U32::ZERO, U32::ZERO);
         }
-        head.write_to_prefix(block).map_err(|_| at.corrupt(CorruptKind::Order { what: "entries" }))?;
+        head.write_to_prefix(block)
+            .map_err(|_| at.corrupt(CorruptKind::Order { what: "entries" }))?;
         Ok(Put { offset, full })
     }
 
@@ -312,11 +343,14 @@ pub mod leaf {
     pub fn become_first(block: &mut [u8], at: Place) -> Result<(), Corrupt> {
         let mut head = leaf_head(block, at)?;
         head.dqdh_prev_free = U32::ZERO;
-        head.write_to_prefix(block).map_err(|_| at.corrupt(CorruptKind::Order { what: "entries" }))
+        head.write_to_prefix(block)
+            .map_err(|_| at.corrupt(CorruptKind::Order { what: "entries" }))
     }
 
     fn entries(block: &[u8], at: Place) -> Result<impl Iterator<Item = (usize, &[u8])>, Corrupt> {
-        let body = block.get(LEAF_HEAD..BLOCK_SIZE).ok_or_else(|| truncated(block, at))?;
+        let body = block
+            .get(LEAF_HEAD..BLOCK_SIZE)
+            .ok_or_else(|| truncated(block, at))?;
         let offsets = (LEAF_HEAD..).step_by(ENTRY_SIZE);
         Ok(offsets.zip(body.chunks_exact(ENTRY_SIZE)))
     }
@@ -346,13 +380,27 @@ impl Resource {
         self.hard != 0 || self.soft != 0
     }
 
-    fn decode(used: U64, limits: [U64; 2], until: U64, unit: u64, at: Place) -> Result<Self, Corrupt> {
+    fn decode(
+        used: U64,
+        limits: [U64; 2],
+        until: U64,
+        unit: u64,
+        at: Place,
+    ) -> Result<Self, Corrupt> {
         let limit = |limit: U64| {
             let bytes = limit.get().checked_mul(unit);
-            bytes.ok_or(at.corrupt(CorruptKind::Field { field: "limit of a quota", value: limit.get() }))
+            bytes.ok_or(at.corrupt(CorruptKind::Field {
+                field: "limit of a quota",
+                value: limit.get(),
+            }))
         };
         let [hard, soft] = limits;
-        Ok(Self { used: used.get(), hard: limit(hard)?, soft: limit(soft)?, until: until.get() })
+        Ok(Self {
+            used: used.get(),
+            hard: limit(hard)?,
+            soft: limit(soft)?,
+            until: until.get(),
+        })
     }
 }
 
@@ -387,8 +435,16 @@ impl Entry {
             space: Resource::decode(raw.dqb_curspace, space, raw.dqb_btime, SPACE_UNIT, at)?,
             inodes: Resource::decode(raw.dqb_curinodes, inodes, raw.dqb_itime, 1, at)?,
         };
-        let nothing = Resource { until: Self::NOTHING, ..Resource::default() };
-        if entry == (Self { inodes: nothing, ..Self::default() }) {
+        let nothing = Resource {
+            until: Self::NOTHING,
+            ..Resource::default()
+        };
+        if entry
+            == (Self {
+                inodes: nothing,
+                ..Self::default()
+            })
+        {
             entry.inodes.until = 0;
         }
         Ok(entry)
@@ -399,7 +455,11 @@ impl Entry {
     /// # Errors
     /// A place that is too short.
     pub fn encode(&self, place: &mut [u8], at: Place) -> Result<(), Corrupt> {
-        let until = if *self == Self::default() { Self::NOTHING } else { self.inodes.until };
+        let until = if *self == Self::default() {
+            Self::NOTHING
+        } else {
+            self.inodes.until
+        };
         let raw = RawEntry {
             dqb_id: self.id.into(),
             dqb_pad: U32::ZERO,
@@ -417,11 +477,17 @@ impl Entry {
 }
 
 fn truncated(block: &[u8], at: Place) -> Corrupt {
-    at.corrupt(CorruptKind::Truncated { need: BLOCK_SIZE as u64, have: block.len() as u64 })
+    at.corrupt(CorruptKind::Truncated {
+        need: BLOCK_SIZE as u64,
+        have: block.len() as u64,
+    })
 }
 
 fn field(field: &'static str, value: U32, at: Place) -> Corrupt {
-    at.corrupt(CorruptKind::Field { field, value: value.get().into() })
+    at.corrupt(CorruptKind::Field {
+        field,
+        value: value.get().into(),
+    })
 }
 
 #[cfg(test)]
@@ -451,8 +517,14 @@ mod tests {
         let blocks = real();
         let info = Info::decode(&blocks[0], Kind::User, AT).unwrap();
         let week = 7 * 24 * 60 * 60;
-        let want =
-            Info { space_grace: week, inode_grace: week, blocks: 6, free_block: 0, free_leaf: 5, flags: 0 };
+        let want = Info {
+            space_grace: week,
+            inode_grace: week,
+            blocks: 6,
+            free_block: 0,
+            free_leaf: 5,
+            flags: 0,
+        };
         assert_eq!(info, want);
         let way = |id| {
             (0..DEPTH).try_fold(ROOT, |block, level| {
@@ -463,7 +535,10 @@ mod tests {
         assert_eq!((way(1), way(1 << 24)), (None, None));
         let offset = leaf::find(&blocks[5], 0, AT).unwrap().unwrap();
         let entry = Entry::decode(&blocks[5], offset, AT).unwrap();
-        assert_eq!((offset, entry.id, entry.space.used, entry.inodes.used), (16, 0, 13 << 10, 2));
+        assert_eq!(
+            (offset, entry.id, entry.space.used, entry.inodes.used),
+            (16, 0, 13 << 10, 2)
+        );
         assert!(!entry.space.is_limited() && !entry.inodes.is_limited());
         assert_eq!(leaf::find(&blocks[5], 1, AT).unwrap(), None);
     }
@@ -485,10 +560,22 @@ mod tests {
     fn the_header_says_what_it_is_of() {
         let mut block = real()[0];
         let kind = Info::decode(&block, Kind::Group, AT).unwrap_err().kind;
-        assert_eq!(kind, CorruptKind::Magic { found: 0xd9c0_1f11, expected: 0xd9c0_1927 });
+        assert_eq!(
+            kind,
+            CorruptKind::Magic {
+                found: 0xd9c0_1f11,
+                expected: 0xd9c0_1927
+            }
+        );
         block[0x1c] = 6;
         let kind = Info::decode(&block, Kind::User, AT).unwrap_err().kind;
-        assert_eq!(kind, CorruptKind::BlockOutOfRange { field: "dqi_free_entry", block: 6 });
+        assert_eq!(
+            kind,
+            CorruptKind::BlockOutOfRange {
+                field: "dqi_free_entry",
+                block: 6
+            }
+        );
         block[4] = 0;
         assert!(Info::decode(&block, Kind::User, AT).is_err());
         assert!(Info::decode(&block[..31], Kind::User, AT).is_err());
@@ -499,14 +586,29 @@ mod tests {
         let mut blocks = real();
         let info = Info::decode(&blocks[0], Kind::User, AT).unwrap();
         for id in 1..LEAF_ENTRIES as u32 {
-            let space = Resource { used: 1 << 40, hard: 5 << 10, soft: 3 << 10, until: 7 };
-            let entry = Entry { id: id << 20, space, inodes: Resource::default() };
+            let space = Resource {
+                used: 1 << 40,
+                hard: 5 << 10,
+                soft: 3 << 10,
+                until: 7,
+            };
+            let entry = Entry {
+                id: id << 20,
+                space,
+                inodes: Resource::default(),
+            };
             let put = leaf::put(&mut blocks[5], &entry, &info, AT).unwrap();
             assert_eq!(put.full, (id == 13).then_some(0));
-            assert_eq!(leaf::find(&blocks[5], id << 20, AT).unwrap(), Some(put.offset));
+            assert_eq!(
+                leaf::find(&blocks[5], id << 20, AT).unwrap(),
+                Some(put.offset)
+            );
             assert_eq!(Entry::decode(&blocks[5], put.offset, AT).unwrap(), entry);
         }
-        let one_more = Entry { id: 99, ..Entry::default() };
+        let one_more = Entry {
+            id: 99,
+            ..Entry::default()
+        };
         assert!(leaf::put(&mut blocks[5], &one_more, &info, AT).is_err());
     }
 
@@ -526,7 +628,13 @@ mod tests {
         for hostile in [1, 6, u32::MAX] {
             set_reference(&mut tree, 0, 0, hostile, AT).unwrap();
             let kind = reference(&tree, 0, 0, &info, AT).unwrap_err().kind;
-            assert_eq!(kind, CorruptKind::BlockOutOfRange { field: "tree reference", block: hostile.into() });
+            assert_eq!(
+                kind,
+                CorruptKind::BlockOutOfRange {
+                    field: "tree reference",
+                    block: hostile.into()
+                }
+            );
         }
         let hostile = [0xff; BLOCK_SIZE];
         assert!(Info::decode(&hostile, Kind::User, AT).is_err());

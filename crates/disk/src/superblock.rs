@@ -44,9 +44,14 @@ const CHECKSUM_OFFSET: usize = 0x3fc;
 const CHECKSUM_TYPE_CRC32C: u8 = 1;
 
 /// The superblock as it stands on the volume.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
+)]
 #[repr(C)]
-#[expect(missing_docs, reason = "the fields are the kernel documentation's, by its names")]
+#[expect(
+    missing_docs,
+    reason = "the fields are the kernel documentation's, by its names"
+)]
 pub struct RawSuperblock {
     pub s_inodes_count: U32,
     pub s_blocks_count_lo: U32,
@@ -167,7 +172,10 @@ impl RawSuperblock {
     /// from no ext2/3/4 volume.
     pub fn read(bytes: &[u8], at: Place) -> Result<Self, Corrupt> {
         let Ok((raw, _)) = Self::read_from_prefix(bytes) else {
-            return Err(at.corrupt(CorruptKind::Truncated { need: 1024, have: bytes.len() as u64 }));
+            return Err(at.corrupt(CorruptKind::Truncated {
+                need: 1024,
+                have: bytes.len() as u64,
+            }));
         };
         raw.check_magic(at)?;
         Ok(raw)
@@ -176,7 +184,10 @@ impl RawSuperblock {
     fn check_magic(&self, at: Place) -> Result<(), Corrupt> {
         match self.s_magic.get() {
             MAGIC => Ok(()),
-            found => Err(at.corrupt(CorruptKind::Magic { found: found.into(), expected: MAGIC.into() })),
+            found => Err(at.corrupt(CorruptKind::Magic {
+                found: found.into(),
+                expected: MAGIC.into(),
+            })),
         }
     }
 
@@ -192,7 +203,8 @@ impl RawSuperblock {
     /// Gives the volume the journal in inode `ino`, whose map and size the superblock keeps a copy
     /// of.
     pub fn set_journal(&mut self, ino: u32, backup: &JournalBackup) {
-        self.s_feature_compat.set(self.s_feature_compat.get() | Compat::HAS_JOURNAL.bits());
+        self.s_feature_compat
+            .set(self.s_feature_compat.get() | Compat::HAS_JOURNAL.bits());
         self.s_journal_inum.set(ino);
         (self.s_journal_dev, self.s_journal_uuid) = (U32::ZERO, [0; 16]);
         self.s_jnl_backup_type = 1;
@@ -204,8 +216,10 @@ impl RawSuperblock {
 
     /// Takes the journal from the volume, with the note that it has to be replayed.
     pub fn clear_journal(&mut self) {
-        self.s_feature_compat.set(self.s_feature_compat.get() & !Compat::HAS_JOURNAL.bits());
-        self.s_feature_incompat.set(self.s_feature_incompat.get() & !Incompat::RECOVER.bits());
+        self.s_feature_compat
+            .set(self.s_feature_compat.get() & !Compat::HAS_JOURNAL.bits());
+        self.s_feature_incompat
+            .set(self.s_feature_incompat.get() & !Incompat::RECOVER.bits());
         self.s_journal_inum.set(0);
         self.s_jnl_blocks = [U32::ZERO; 17];
     }
@@ -295,7 +309,10 @@ impl DefaultMountOptions {
             _ => None,
         };
         let named = |names: &'static [(Self, &'static str)]| {
-            names.iter().filter(move |(bit, _)| self.contains(*bit)).map(|(_, name)| *name)
+            names
+                .iter()
+                .filter(move |(bit, _)| self.contains(*bit))
+                .map(|(_, name)| *name)
         };
         named(&[
             (Self::DEBUG, "debug"),
@@ -413,7 +430,12 @@ impl Superblock {
         raw.check_magic(at)?;
         let features = raw.features();
         if features.metadata_csum() {
-            check(raw.s_checksum_type == CHECKSUM_TYPE_CRC32C, "s_checksum_type", raw.s_checksum_type, at)?;
+            check(
+                raw.s_checksum_type == CHECKSUM_TYPE_CRC32C,
+                "s_checksum_type",
+                raw.s_checksum_type,
+                at,
+            )?;
             verify(raw.s_checksum.get(), raw.compute_checksum(), at)?;
         }
         let seed = if features.incompat.contains(Incompat::CSUM_SEED) {
@@ -422,7 +444,12 @@ impl Superblock {
             ChecksumSeed::of_uuid(&raw.s_uuid)
         };
         let geometry = Geometry::of_superblock(&raw, at)?;
-        let sb = Self { raw, geometry, seed, short_ids: false };
+        let sb = Self {
+            raw,
+            geometry,
+            seed,
+            short_ids: false,
+        };
         sb.check_inodes(at)?;
         Ok(sb)
     }
@@ -452,11 +479,22 @@ impl Superblock {
             return Ok(());
         }
         let first = self.first_ino();
-        check(first >= OLD_FIRST_INO && first <= self.inodes_count(), "s_first_ino", first, at)?;
-        match self.journal_inode().filter(|ino| *ino > self.inodes_count()) {
+        check(
+            first >= OLD_FIRST_INO && first <= self.inodes_count(),
+            "s_first_ino",
+            first,
+            at,
+        )?;
+        match self
+            .journal_inode()
+            .filter(|ino| *ino > self.inodes_count())
+        {
             Some(ino) => {
                 let field = "s_journal_inum";
-                Err(at.corrupt(CorruptKind::InodeOutOfRange { field, ino: ino.into() }))
+                Err(at.corrupt(CorruptKind::InodeOutOfRange {
+                    field,
+                    ino: ino.into(),
+                }))
             }
             None => Ok(()),
         }
@@ -514,7 +552,11 @@ impl Superblock {
     /// Returns the volume's seed if its metadata has crc32c checksums (`metadata_csum`), else
     /// `None`.
     pub const fn metadata_seed(&self) -> Option<ChecksumSeed> {
-        if self.features().metadata_csum() { Some(self.seed) } else { None }
+        if self.features().metadata_csum() {
+            Some(self.seed)
+        } else {
+            None
+        }
     }
 
     /// Returns the size in bytes of a block: a power of two from 1024 to 65536.
@@ -552,7 +594,10 @@ impl Superblock {
     /// Returns the number of free blocks when the superblock was last written. This is a hint: it
     /// may be wrong, and even exceed the number of blocks.
     pub const fn free_blocks(&self) -> u64 {
-        self.join_64bit(self.raw.s_free_blocks_count_lo, self.raw.s_free_blocks_count_hi)
+        self.join_64bit(
+            self.raw.s_free_blocks_count_lo,
+            self.raw.s_free_blocks_count_hi,
+        )
     }
 
     /// Returns the number of free inodes when the superblock was last written. This is a hint, like
@@ -569,13 +614,21 @@ impl Superblock {
 
     /// Joins the two halves of a counter; the high half means something only on `64bit` volumes.
     const fn join_64bit(&self, lo: U32, hi: U32) -> u64 {
-        let hi = if self.features().incompat.contains(Incompat::BIT64) { hi.get() } else { 0 };
+        let hi = if self.features().incompat.contains(Incompat::BIT64) {
+            hi.get()
+        } else {
+            0
+        };
         join(lo.get(), hi)
     }
 
     /// Returns the first inode that is not reserved; 11 at least.
     pub const fn first_ino(&self) -> u32 {
-        if self.raw.s_rev_level.get() == 0 { OLD_FIRST_INO } else { self.raw.s_first_ino.get() }
+        if self.raw.s_rev_level.get() == 0 {
+            OLD_FIRST_INO
+        } else {
+            self.raw.s_first_ino.get()
+        }
     }
 
     /// Returns how many inodes at the beginning of `group` are reserved. If groups are small,
@@ -652,7 +705,10 @@ impl Superblock {
     pub const fn reserved_ids(&self) -> (u32, u32) {
         let raw = &self.raw;
         let uid = join16(raw.s_def_resuid.get(), raw.s_def_resuid_hi.get());
-        (uid, join16(raw.s_def_resgid.get(), raw.s_def_resgid_hi.get()))
+        (
+            uid,
+            join16(raw.s_def_resgid.get(), raw.s_def_resgid_hi.get()),
+        )
     }
 
     /// Returns when the volume was created, in seconds since 1970. This and the other times have 40
@@ -757,7 +813,10 @@ impl Superblock {
         let [blocks @ .., size_hi, size_lo] = &self.raw.s_jnl_blocks;
         let mut map = [0; 60];
         map.copy_from_slice(blocks.as_bytes());
-        Some(JournalBackup { map, size: join(size_lo.get(), size_hi.get()) })
+        Some(JournalBackup {
+            map,
+            size: join(size_lo.get(), size_hi.get()),
+        })
     }
 
     /// Returns the first inode of the list of orphans. Only the walk of the list checks it.
@@ -767,7 +826,8 @@ impl Superblock {
 
     /// Returns the inode of the orphan file, if the volume has one.
     pub fn orphan_file_inode(&self) -> Option<u32> {
-        nonzero(self.raw.s_orphan_file_inum).filter(|_| self.features().compat.contains(Compat::ORPHAN_FILE))
+        nonzero(self.raw.s_orphan_file_inum)
+            .filter(|_| self.features().compat.contains(Compat::ORPHAN_FILE))
     }
 
     /// Returns the inode of the quota file of a kind, if the volume has one.
@@ -785,7 +845,9 @@ impl Superblock {
     pub fn is_hidden(&self, ino: u32) -> bool {
         let is_own = || {
             [self.journal_inode(), self.orphan_file_inode()].contains(&Some(ino))
-                || quota::Kind::ALL.iter().any(|kind| self.quota_inode(*kind) == Some(ino))
+                || quota::Kind::ALL
+                    .iter()
+                    .any(|kind| self.quota_inode(*kind) == Some(ino))
         };
         ino != ROOT_INO && (ino < self.first_ino() || is_own())
     }
@@ -834,12 +896,18 @@ impl Superblock {
     /// Returns two sizes of the fields past the first 128 bytes: the one that every inode has, and
     /// the one that new inodes should have.
     pub const fn extra_isize(&self) -> (u16, u16) {
-        (self.raw.s_min_extra_isize.get(), self.raw.s_want_extra_isize.get())
+        (
+            self.raw.s_min_extra_isize.get(),
+            self.raw.s_want_extra_isize.get(),
+        )
     }
 
     /// Returns RAID stride and stripe width in blocks; zeros if not set.
     pub const fn raid(&self) -> (u16, u32) {
-        (self.raw.s_raid_stride.get(), self.raw.s_raid_stripe_width.get())
+        (
+            self.raw.s_raid_stride.get(),
+            self.raw.s_raid_stripe_width.get(),
+        )
     }
 
     /// Returns the number of blocks kept after the descriptor table for the volume to grow.
@@ -849,8 +917,20 @@ impl Superblock {
 }
 
 /// Refuses `value` of `field` unless `ok`.
-pub(crate) fn check(ok: bool, field: &'static str, value: impl Into<u64>, at: Place) -> Result<(), Corrupt> {
-    if ok { Ok(()) } else { Err(at.corrupt(CorruptKind::Field { field, value: value.into() })) }
+pub(crate) fn check(
+    ok: bool,
+    field: &'static str,
+    value: impl Into<u64>,
+    at: Place,
+) -> Result<(), Corrupt> {
+    if ok {
+        Ok(())
+    } else {
+        Err(at.corrupt(CorruptKind::Field {
+            field,
+            value: value.into(),
+        }))
+    }
 }
 
 /// Returns the 64-bit number of two halves.
@@ -881,5 +961,9 @@ pub(crate) fn until_zero(bytes: &[u8]) -> &[u8] {
 
 /// Returns the size of inode records, which revision 0 does not store.
 pub(crate) const fn inode_size_of(raw: &RawSuperblock) -> u16 {
-    if raw.s_rev_level.get() == 0 { OLD_INODE_SIZE } else { raw.s_inode_size.get() }
+    if raw.s_rev_level.get() == 0 {
+        OLD_INODE_SIZE
+    } else {
+        raw.s_inode_size.get()
+    }
 }

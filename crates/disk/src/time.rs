@@ -24,9 +24,15 @@ pub struct Timestamp {
 
 impl Timestamp {
     /// The first time that an inode can hold: 1901-12-13 20:45:52.
-    pub const MIN: Self = Self { seconds: -0x8000_0000, nanos: 0 };
+    pub const MIN: Self = Self {
+        seconds: -0x8000_0000,
+        nanos: 0,
+    };
     /// The last time that an inode can hold: 2446-05-10 22:38:55, if it has the extra bits.
-    pub const MAX: Self = Self { seconds: 0x3_7fff_ffff, nanos: 0 };
+    pub const MAX: Self = Self {
+        seconds: 0x3_7fff_ffff,
+        nanos: 0,
+    };
 
     /// Returns the time in an inode's field and its extra bits; `extra` is `None` for inodes
     /// without these.
@@ -37,7 +43,10 @@ impl Timestamp {
         let low = i64::from(seconds.cast_signed());
         let extra = extra.unwrap_or(0);
         let epochs = i64::from(extra & EPOCH_MASK);
-        Self { seconds: low + (epochs << 32), nanos: (extra >> 2).min(NANOS - 1) }
+        Self {
+            seconds: low + (epochs << 32),
+            nanos: (extra >> 2).min(NANOS - 1),
+        }
     }
 
     /// Returns the field and the extra bits for this time, or for the nearest time that an inode
@@ -90,26 +99,60 @@ mod tests {
     #[test]
     fn documented_table() {
         for (extra, field, seconds) in TABLE {
-            let time = Timestamp { seconds, nanos: 999_999_999 };
+            let time = Timestamp {
+                seconds,
+                nanos: 999_999_999,
+            };
             let extra = extra | 999_999_999 << 2;
             assert_eq!(Timestamp::decode(field, Some(extra)), time);
             let is_end = [Timestamp::MIN.seconds, Timestamp::MAX.seconds].contains(&seconds);
-            assert_eq!(time.encode(), (field, if is_end { extra & EPOCH_MASK } else { extra }));
+            assert_eq!(
+                time.encode(),
+                (field, if is_end { extra & EPOCH_MASK } else { extra })
+            );
         }
     }
 
     #[test]
     fn without_extra_bits() {
-        assert_eq!(Timestamp::decode(0x8000_0000, None).seconds, i64::from(i32::MIN));
-        assert_eq!(Timestamp { seconds: -5, nanos: 3 }.encode_short(), (-5i32).cast_unsigned());
-        assert_eq!(Timestamp { seconds: 1 << 40, nanos: 3 }.encode_short(), 0x7fff_ffff);
+        assert_eq!(
+            Timestamp::decode(0x8000_0000, None).seconds,
+            i64::from(i32::MIN)
+        );
+        assert_eq!(
+            Timestamp {
+                seconds: -5,
+                nanos: 3
+            }
+            .encode_short(),
+            (-5i32).cast_unsigned()
+        );
+        assert_eq!(
+            Timestamp {
+                seconds: 1 << 40,
+                nanos: 3
+            }
+            .encode_short(),
+            0x7fff_ffff
+        );
     }
 
     #[test]
     fn out_of_range_is_clamped() {
         assert_eq!(Timestamp::decode(0, Some(!0)).nanos, 999_999_999);
-        assert_eq!(Timestamp { seconds: i64::MIN, nanos: 0 }.encode(), (0x8000_0000, 0));
-        let (field, extra) = Timestamp { seconds: i64::MAX, nanos: 0 }.encode();
+        assert_eq!(
+            Timestamp {
+                seconds: i64::MIN,
+                nanos: 0
+            }
+            .encode(),
+            (0x8000_0000, 0)
+        );
+        let (field, extra) = Timestamp {
+            seconds: i64::MAX,
+            nanos: 0,
+        }
+        .encode();
         assert_eq!(Timestamp::decode(field, Some(extra)), Timestamp::MAX);
     }
 }

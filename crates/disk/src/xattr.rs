@@ -41,16 +41,26 @@ pub const REFCOUNT_MAX: u32 = 1024;
 
 /// `struct ext4_xattr_ibody_header`, as it stands on the disk.
 #[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
-#[expect(missing_docs, reason = "the fields carry the names of the format's documentation")]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
+)]
+#[expect(
+    missing_docs,
+    reason = "the fields carry the names of the format's documentation"
+)]
 pub struct RawXattrIbodyHeader {
     pub h_magic: U32,
 }
 
 /// `struct ext4_xattr_header`, as it stands on the disk.
 #[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
-#[expect(missing_docs, reason = "the fields carry the names of the format's documentation")]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
+)]
+#[expect(
+    missing_docs,
+    reason = "the fields carry the names of the format's documentation"
+)]
 pub struct RawXattrHeader {
     pub h_magic: U32,
     pub h_refcount: U32,
@@ -62,8 +72,13 @@ pub struct RawXattrHeader {
 
 /// `struct ext4_xattr_entry` up to its name, as it stands on the disk.
 #[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
-#[expect(missing_docs, reason = "the fields carry the names of the format's documentation")]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
+)]
+#[expect(
+    missing_docs,
+    reason = "the fields carry the names of the format's documentation"
+)]
 pub struct RawXattrEntry {
     pub e_name_len: u8,
     pub e_name_index: u8,
@@ -198,7 +213,9 @@ impl<'a> Attrs<'a> {
     /// Any broken rule of the format.
     pub fn in_inode(space: &'a [u8], place: Place) -> Result<Option<Self>, Corrupt> {
         let attrs = Self::unchecked(space);
-        attrs.as_ref().map_or(Ok(()), |attrs| attrs.check(place, IBODY_HEADER_SIZE, |_, _, _| ()))?;
+        attrs.as_ref().map_or(Ok(()), |attrs| {
+            attrs.check(place, IBODY_HEADER_SIZE, |_, _, _| ())
+        })?;
         Ok(attrs)
     }
 
@@ -216,7 +233,12 @@ impl<'a> Attrs<'a> {
     /// Any broken rule of the format.
     pub fn in_block(block: &'a [u8], place: Place) -> Result<(Header, Self), Corrupt> {
         let header = block_header(block, place)?;
-        let field = |field, value| place.corrupt(CorruptKind::Field { field, value: u64::from(value) });
+        let field = |field, value| {
+            place.corrupt(CorruptKind::Field {
+                field,
+                value: u64::from(value),
+            })
+        };
         if header.h_blocks.get() != 1 {
             return Err(field("h_blocks", header.h_blocks.get()));
         }
@@ -224,19 +246,32 @@ impl<'a> Attrs<'a> {
         if refcount == 0 || refcount > REFCOUNT_MAX {
             return Err(field("h_refcount", refcount));
         }
-        let attrs = Self { base: block, first: HEADER_SIZE };
+        let attrs = Self {
+            base: block,
+            first: HEADER_SIZE,
+        };
         attrs.check(place, 0, |_, _, _| ())?;
-        Ok((Header { refcount, hash: header.h_hash.get() }, attrs))
+        Ok((
+            Header {
+                refcount,
+                hash: header.h_hash.get(),
+            },
+            attrs,
+        ))
     }
 
     /// Returns the attributes in stored order.
     pub fn iter(&self) -> Iter<'a> {
-        Iter { base: self.base, at: self.first }
+        Iter {
+            base: self.base,
+            at: self.first,
+        }
     }
 
     /// Returns the attribute with that name.
     pub fn get(&self, index: NameIndex, name: &[u8]) -> Option<Attr<'a>> {
-        self.iter().find(|attr| attr.index == index && attr.name == name)
+        self.iter()
+            .find(|attr| attr.index == index && attr.name == name)
     }
 
     /// Checks that entries ascend by prefix, then by length of name, then by name. Linux keeps the
@@ -251,7 +286,9 @@ impl<'a> Attrs<'a> {
         if self.iter().map(key).is_sorted_by(|a, b| a < b) {
             return Ok(());
         }
-        Err(place.corrupt(CorruptKind::Order { what: "attribute entries" }))
+        Err(place.corrupt(CorruptKind::Order {
+            what: "attribute entries",
+        }))
     }
 
     /// Returns the number of bytes between the entries' end and the lowest value.
@@ -294,7 +331,9 @@ impl<'a> Attrs<'a> {
         if values.is_sorted_by(|a, b| a.1 <= b.0) {
             return Ok(());
         }
-        Err(place.corrupt(CorruptKind::Order { what: "attribute values" }))
+        Err(place.corrupt(CorruptKind::Order {
+            what: "attribute values",
+        }))
     }
 
     /// Checks that every value is after the entries' end. Calls `each` with where a value begins
@@ -308,7 +347,8 @@ impl<'a> Attrs<'a> {
     ) -> Result<(), Corrupt> {
         let mut at = self.first;
         while let Some((raw, _)) = raw_entry(self.base, at) {
-            if let Some((start, len)) = value_range(raw, self.base.len(), entries_end, place.byte(lead + at))?
+            if let Some((start, len)) =
+                value_range(raw, self.base.len(), entries_end, place.byte(lead + at))?
             {
                 each(start, start + len);
             }
@@ -335,7 +375,11 @@ impl<'a> Attrs<'a> {
                 };
                 place.byte(lead + at).corrupt(kind)
             };
-            let Some(rest) = self.base.get(at..).filter(|rest| rest.len() >= TERMINATOR_SIZE) else {
+            let Some(rest) = self
+                .base
+                .get(at..)
+                .filter(|rest| rest.len() >= TERMINATOR_SIZE)
+            else {
                 return Err(truncated(at + TERMINATOR_SIZE));
             };
             if rest[..TERMINATOR_SIZE] == [0; TERMINATOR_SIZE] {
@@ -344,15 +388,22 @@ impl<'a> Attrs<'a> {
             let (raw, behind) =
                 RawXattrEntry::ref_from_prefix(rest).map_err(|_| truncated(at + ENTRY_SIZE))?;
             let name_len = usize::from(raw.e_name_len);
-            let name = behind.get(..name_len).ok_or_else(|| truncated(at + entry_len(raw)))?;
+            let name = behind
+                .get(..name_len)
+                .ok_or_else(|| truncated(at + entry_len(raw)))?;
             let index = NameIndex(raw.e_name_index);
             if index.is_whole_name() && name_len > 0 {
-                let kind = CorruptKind::Field { field: "e_name_len", value: name_len as u64 };
+                let kind = CorruptKind::Field {
+                    field: "e_name_len",
+                    value: name_len as u64,
+                };
                 return Err(place.byte(lead + at).corrupt(kind));
             }
             if name.contains(&0) {
                 let what = "an attribute's name holds a NUL";
-                return Err(place.byte(lead + at).corrupt(CorruptKind::Mismatch { what }));
+                return Err(place
+                    .byte(lead + at)
+                    .corrupt(CorruptKind::Mismatch { what }));
             }
             each(at, index, name);
             at += entry_len(raw);
@@ -368,7 +419,12 @@ fn value_range(
     entries_end: usize,
     place: Place,
 ) -> Result<Option<(usize, usize)>, Corrupt> {
-    let field = |field, value| Err(place.corrupt(CorruptKind::Field { field, value: u64::from(value) }));
+    let field = |field, value| {
+        Err(place.corrupt(CorruptKind::Field {
+            field,
+            value: u64::from(value),
+        }))
+    };
     let size = raw.e_value_size.get();
     if size > VALUE_SIZE_MAX {
         return field("e_value_size", size);
@@ -444,7 +500,12 @@ pub fn encode_in_inode(attrs: &[Attr<'_>], space: &mut [u8]) -> Result<(), usize
     }
     space.fill(0);
     let (header, base) = space.split_at_mut(IBODY_HEADER_SIZE);
-    header.copy_from_slice(RawXattrIbodyHeader { h_magic: MAGIC.into() }.as_bytes());
+    header.copy_from_slice(
+        RawXattrIbodyHeader {
+            h_magic: MAGIC.into(),
+        }
+        .as_bytes(),
+    );
     encode_entries(attrs, base, 0);
     Ok(())
 }
@@ -495,7 +556,10 @@ fn encode_entries(attrs: &[Attr<'_>], base: &mut [u8], first: usize) {
             Value::Here(value) => {
                 low -= value.len().next_multiple_of(4);
                 base[low..low + value.len()].copy_from_slice(value);
-                (0, u32::try_from(value.len()).expect("a value that fits in a block"))
+                (
+                    0,
+                    u32::try_from(value.len()).expect("a value that fits in a block"),
+                )
             }
             Value::EaInode { ino, size } => (ino, size),
         };
@@ -504,7 +568,9 @@ fn encode_entries(attrs: &[Attr<'_>], base: &mut [u8], first: usize) {
             e_name_len: u8::try_from(attr.name.len()).expect("a name of at most 255 bytes"),
             e_name_index: attr.index.0,
             // OK: a value that takes space starts inside a block, before its 65536th byte.
-            e_value_offs: u16::try_from(if here { low } else { 0 }).expect("an offset in a block").into(),
+            e_value_offs: u16::try_from(if here { low } else { 0 })
+                .expect("an offset in a block")
+                .into(),
             e_value_inum: ino.into(),
             e_value_size: size.into(),
             e_hash: attr.hash.into(),
@@ -544,11 +610,17 @@ pub fn stored_hash(block: &[u8]) -> u32 {
 
 fn block_header(block: &[u8], place: Place) -> Result<&RawXattrHeader, Corrupt> {
     let (header, _) = RawXattrHeader::ref_from_prefix(block).map_err(|_| {
-        place.corrupt(CorruptKind::Truncated { need: HEADER_SIZE as u64, have: block.len() as u64 })
+        place.corrupt(CorruptKind::Truncated {
+            need: HEADER_SIZE as u64,
+            have: block.len() as u64,
+        })
     })?;
     let found = header.h_magic.get();
     if found != MAGIC {
-        return Err(place.corrupt(CorruptKind::Magic { found, expected: MAGIC }));
+        return Err(place.corrupt(CorruptKind::Magic {
+            found,
+            expected: MAGIC,
+        }));
     }
     Ok(header)
 }
@@ -564,7 +636,11 @@ pub fn verify_checksum(
     place: Place,
 ) -> Result<(), Corrupt> {
     let stored = block_header(block, place)?.h_checksum.get();
-    checksum::verify(stored, compute_checksum(block, number, volume_seed), place.byte(CHECKSUM_OFFSET))
+    checksum::verify(
+        stored,
+        compute_checksum(block, number, volume_seed),
+        place.byte(CHECKSUM_OFFSET),
+    )
 }
 
 /// Computes the checksum of the attribute block `number` and stores it.
@@ -580,7 +656,13 @@ pub fn store_checksum(block: &mut [u8], number: u64, volume_seed: ChecksumSeed) 
 /// checksum field zero.
 fn compute_checksum(block: &[u8], number: u64, volume_seed: ChecksumSeed) -> u32 {
     let (before, rest) = block.split_at(CHECKSUM_OFFSET);
-    volume_seed.start().update(&number.to_le_bytes()).update(before).zeros(4).update(&rest[4..]).finish()
+    volume_seed
+        .start()
+        .update(&number.to_le_bytes())
+        .update(before)
+        .zeros(4)
+        .update(&rest[4..])
+        .finish()
 }
 
 #[cfg(test)]
@@ -593,17 +675,32 @@ mod tests {
 
     fn attr<'a>(index: NameIndex, name: &'a [u8], value: &'a [u8]) -> Attr<'a> {
         let hash = hash::entry(name, hash::Contents::Value(value));
-        Attr { index, name, value: Value::Here(value), hash }
+        Attr {
+            index,
+            name,
+            value: Value::Here(value),
+            hash,
+        }
     }
 
     fn in_block(attrs: &[Attr<'_>]) -> Vec<u8> {
         let mut block = vec![0xAA; 1024];
-        encode_in_block(&Header { refcount: 1, hash: 0 }, attrs, &mut block).unwrap();
+        encode_in_block(
+            &Header {
+                refcount: 1,
+                hash: 0,
+            },
+            attrs,
+            &mut block,
+        )
+        .unwrap();
         block
     }
 
     fn broken(block: &[u8]) -> (CorruptKind, Option<u32>) {
-        let corrupt = Attrs::in_block(block, PLACE).map(|_| ()).expect_err("a broken block");
+        let corrupt = Attrs::in_block(block, PLACE)
+            .map(|_| ())
+            .expect_err("a broken block");
         (corrupt.kind, corrupt.place.offset)
     }
 
@@ -614,15 +711,28 @@ mod tests {
             ("user.", Some((NameIndex::USER, ""))),
             ("user", None),
             ("security.selinux", Some((NameIndex::SECURITY, "selinux"))),
-            ("system.posix_acl_access", Some((NameIndex::POSIX_ACL_ACCESS, ""))),
-            ("system.posix_acl_default", Some((NameIndex::POSIX_ACL_DEFAULT, ""))),
-            ("system.posix_acl_accessory", Some((NameIndex::SYSTEM, "posix_acl_accessory"))),
+            (
+                "system.posix_acl_access",
+                Some((NameIndex::POSIX_ACL_ACCESS, "")),
+            ),
+            (
+                "system.posix_acl_default",
+                Some((NameIndex::POSIX_ACL_DEFAULT, "")),
+            ),
+            (
+                "system.posix_acl_accessory",
+                Some((NameIndex::SYSTEM, "posix_acl_accessory")),
+            ),
             ("system.data", Some((NameIndex::SYSTEM, "data"))),
             ("other.name", None),
         ];
         for (name, want) in cases {
             let split = NameIndex::split(name.as_bytes());
-            assert_eq!(split, want.map(|(index, rest)| (index, rest.as_bytes())), "{name}");
+            assert_eq!(
+                split,
+                want.map(|(index, rest)| (index, rest.as_bytes())),
+                "{name}"
+            );
             if let Some((index, rest)) = split {
                 assert_eq!([index.prefix().unwrap(), rest].concat(), name.as_bytes());
             }
@@ -638,32 +748,71 @@ mod tests {
         encode_in_inode(&[], &mut space).unwrap();
         let attrs = Attrs::in_inode(&space, PLACE).unwrap().unwrap();
         assert_eq!((attrs.iter().count(), attrs.free_bytes()), (0, 88));
-        assert_eq!(encode_in_inode(&[attr(NameIndex::USER, b"n", &[1; 80])], &mut space), Err(108));
+        assert_eq!(
+            encode_in_inode(&[attr(NameIndex::USER, b"n", &[1; 80])], &mut space),
+            Err(108)
+        );
     }
 
     #[test]
     fn every_broken_rule_has_its_kind() {
-        let good =
-            in_block(&[attr(NameIndex::USER, b"abcd", &[1; 8]), attr(NameIndex::USER, b"efgh", &[2; 8])]);
+        let good = in_block(&[
+            attr(NameIndex::USER, b"abcd", &[1; 8]),
+            attr(NameIndex::USER, b"efgh", &[2; 8]),
+        ]);
         let with = |at: usize, bytes: &[u8]| {
             let mut block = good.clone();
             block[at..at + bytes.len()].copy_from_slice(bytes);
             broken(&block)
         };
         let field = |field, value| CorruptKind::Field { field, value };
-        assert_eq!(with(0, &[1]).0, CorruptKind::Magic { found: 0xEA02_0001, expected: MAGIC });
+        assert_eq!(
+            with(0, &[1]).0,
+            CorruptKind::Magic {
+                found: 0xEA02_0001,
+                expected: MAGIC
+            }
+        );
         assert_eq!(with(4, &[0]), (field("h_refcount", 0), None));
         assert_eq!(with(4, &[1, 4]), (field("h_refcount", 1025), None));
         assert_eq!(with(8, &[2]), (field("h_blocks", 2), None));
         assert_eq!(with(34, &[70, 0]), (field("e_value_offs", 70), Some(32)));
-        assert_eq!(with(54, &[0xF9, 3]), (field("e_value_offs", 1017), Some(52)));
-        assert_eq!(with(54, &[0xF6, 3]), (CorruptKind::Order { what: "attribute values" }, None));
-        assert_eq!(with(40, &[0, 0, 0, 2]), (field("e_value_size", 1 << 25), Some(32)));
-        assert_eq!(with(48, &[0]).0, CorruptKind::Mismatch { what: "an attribute's name holds a NUL" });
+        assert_eq!(
+            with(54, &[0xF9, 3]),
+            (field("e_value_offs", 1017), Some(52))
+        );
+        assert_eq!(
+            with(54, &[0xF6, 3]),
+            (
+                CorruptKind::Order {
+                    what: "attribute values"
+                },
+                None
+            )
+        );
+        assert_eq!(
+            with(40, &[0, 0, 0, 2]),
+            (field("e_value_size", 1 << 25), Some(32))
+        );
+        assert_eq!(
+            with(48, &[0]).0,
+            CorruptKind::Mismatch {
+                what: "an attribute's name holds a NUL"
+            }
+        );
         assert_eq!(with(33, &[2]), (field("e_name_len", 4), Some(32)));
-        assert_eq!(broken(&good[..31]).0, CorruptKind::Truncated { need: 32, have: 31 });
-        assert_eq!(broken(&good[..70]).0, CorruptKind::Truncated { need: 72, have: 70 });
-        assert_eq!(broken(&good[..74]).0, CorruptKind::Truncated { need: 76, have: 74 });
+        assert_eq!(
+            broken(&good[..31]).0,
+            CorruptKind::Truncated { need: 32, have: 31 }
+        );
+        assert_eq!(
+            broken(&good[..70]).0,
+            CorruptKind::Truncated { need: 72, have: 70 }
+        );
+        assert_eq!(
+            broken(&good[..74]).0,
+            CorruptKind::Truncated { need: 76, have: 74 }
+        );
     }
 
     #[test]
@@ -675,12 +824,18 @@ mod tests {
             attr(NameIndex::TRUSTED, b"a", b""),
         ];
         let block = in_block(&sorted);
-        Attrs::in_block(&block, PLACE).unwrap().1.check_order(PLACE).unwrap();
+        Attrs::in_block(&block, PLACE)
+            .unwrap()
+            .1
+            .check_order(PLACE)
+            .unwrap();
         let block = in_block(&[sorted[1], sorted[0]]);
         let (_, attrs) = Attrs::in_block(&block, PLACE).unwrap();
         assert_eq!(
             attrs.check_order(PLACE).unwrap_err().kind,
-            CorruptKind::Order { what: "attribute entries" }
+            CorruptKind::Order {
+                what: "attribute entries"
+            }
         );
         assert!(attrs.get(NameIndex::USER, b"z").is_some());
     }
@@ -695,7 +850,10 @@ mod tests {
         for bit in 0..block.len() * 8 {
             let mut flipped = block.clone();
             flipped[bit / 8] ^= 1 << (bit % 8);
-            assert!(verify_checksum(&flipped, 77, seed, PLACE).is_err(), "bit {bit}");
+            assert!(
+                verify_checksum(&flipped, 77, seed, PLACE).is_err(),
+                "bit {bit}"
+            );
         }
     }
 
@@ -703,16 +861,45 @@ mod tests {
     fn hashes_accept_both_kinds_of_char() {
         let (name, value) = ("größe".as_bytes(), b"12345");
         let unsigned = attr(NameIndex::USER, name, value);
-        let signed = Attr { hash: hash::entry_signed(name, hash::Contents::Value(value)), ..unsigned };
+        let signed = Attr {
+            hash: hash::entry_signed(name, hash::Contents::Value(value)),
+            ..unsigned
+        };
         assert_ne!(signed.hash, unsigned.hash);
-        for attr in [unsigned, signed, Attr { hash: 0, ..unsigned }] {
+        for attr in [
+            unsigned,
+            signed,
+            Attr {
+                hash: 0,
+                ..unsigned
+            },
+        ] {
             hash::verify_entry(&attr, None, PLACE).unwrap();
         }
-        assert!(hash::verify_entry(&Attr { hash: 1, ..unsigned }, None, PLACE).is_err());
-        let remote = Attr { value: Value::EaInode { ino: 30, size: 5 }, ..unsigned };
+        assert!(
+            hash::verify_entry(
+                &Attr {
+                    hash: 1,
+                    ..unsigned
+                },
+                None,
+                PLACE
+            )
+            .is_err()
+        );
+        let remote = Attr {
+            value: Value::EaInode { ino: 30, size: 5 },
+            ..unsigned
+        };
         hash::verify_entry(&remote, None, PLACE).unwrap();
         assert!(hash::verify_entry(&remote, Some(5), PLACE).is_err());
-        let block = in_block(&[unsigned, Attr { hash: 0, ..unsigned }]);
+        let block = in_block(&[
+            unsigned,
+            Attr {
+                hash: 0,
+                ..unsigned
+            },
+        ]);
         assert_eq!(hash::block(&Attrs::in_block(&block, PLACE).unwrap().1), 0);
     }
 
@@ -729,7 +916,14 @@ mod tests {
 
     fn borrow(list: &[Owned]) -> Vec<Attr<'_>> {
         let value = |value, remote| {
-            if remote { Value::EaInode { ino: 40, size: 70_000 } } else { Value::Here(value) }
+            if remote {
+                Value::EaInode {
+                    ino: 40,
+                    size: 70_000,
+                }
+            } else {
+                Value::Here(value)
+            }
         };
         list.iter()
             .map(|(index, name, bytes, remote)| Attr {
@@ -799,7 +993,10 @@ mod tests {
             assert!(attrs.free_bytes() < bytes.len());
             let _ = (hash::block(&attrs), attrs.check_order(PLACE));
             for attr in attrs.iter() {
-                assert_eq!(attrs.get(attr.index, attr.name).map(|found| found.name), Some(attr.name));
+                assert_eq!(
+                    attrs.get(attr.index, attr.name).map(|found| found.name),
+                    Some(attr.name)
+                );
                 let _ = hash::verify_entry(&attr, Some(1), PLACE);
             }
         }

@@ -159,13 +159,24 @@ pub struct InUse {
 
 impl fmt::Display for InUse {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { checking, host, device, seconds_ago } = self;
+        let Self {
+            checking,
+            host,
+            device,
+            seconds_ago,
+        } = self;
         let (user, hint) = match checking {
-            true => ("e2fsck is at work on it", "; if that has died, tune2fs -f -E clear_mmp takes it away"),
+            true => (
+                "e2fsck is at work on it",
+                "; if that has died, tune2fs -f -E clear_mmp takes it away",
+            ),
             false => ("it is in use", ""),
         };
         let s = if *seconds_ago == 1 { "" } else { "s" };
-        write!(f, "{user} on host {host}, as {device}, which wrote so {seconds_ago} second{s} ago{hint}")
+        write!(
+            f,
+            "{user} on host {host}, as {device}, which wrote so {seconds_ago} second{s} ago{hint}"
+        )
     }
 }
 
@@ -202,7 +213,10 @@ impl Error {
         let kind = match self {
             Self::Corrupt(corrupt) => return Some(*corrupt),
             Self::Io(extern4_block::Error::BlockOutOfRange { block, .. }) => {
-                CorruptKind::BlockOutOfRange { field: "a block number", block: *block }
+                CorruptKind::BlockOutOfRange {
+                    field: "a block number",
+                    block: *block,
+                }
             }
             Self::Stale { why, .. } => CorruptKind::Mismatch { what: why },
             _ => return None,
@@ -230,11 +244,18 @@ impl Error {
             },
             Self::Stale { ino, .. } => {
                 let place = u32::try_from(ino).map_or(place, |ino| place.ino(ino));
-                place.corrupt(CorruptKind::Mismatch { what: "no such inode is in use" }).into()
+                place
+                    .corrupt(CorruptKind::Mismatch {
+                        what: "no such inode is in use",
+                    })
+                    .into()
             }
-            Self::Io(extern4_block::Error::BlockOutOfRange { block, .. }) => {
-                place.corrupt(CorruptKind::BlockOutOfRange { field: "its map", block }).into()
-            }
+            Self::Io(extern4_block::Error::BlockOutOfRange { block, .. }) => place
+                .corrupt(CorruptKind::BlockOutOfRange {
+                    field: "its map",
+                    block,
+                })
+                .into(),
             other => other,
         }
     }
@@ -275,19 +296,47 @@ mod tests {
 
     #[test]
     fn each_error_has_its_number_and_keeps_its_cause() {
-        let corrupt = Place::new(Structure::Inode).ino(12).corrupt(CorruptKind::Loop { what: "it" });
+        let corrupt = Place::new(Structure::Inode)
+            .ino(12)
+            .corrupt(CorruptKind::Loop { what: "it" });
         let cases = [
             (Error::Corrupt(corrupt), Errno::EUCLEAN),
-            (extern4_block::Error::UnexpectedEnd { offset: 0, missing: 1 }.into(), Errno::EIO),
-            (extern4_block::Error::BlockOutOfRange { block: 9, block_count: 8 }.into(), Errno::EUCLEAN),
+            (
+                extern4_block::Error::UnexpectedEnd {
+                    offset: 0,
+                    missing: 1,
+                }
+                .into(),
+                Errno::EIO,
+            ),
+            (
+                extern4_block::Error::BlockOutOfRange {
+                    block: 9,
+                    block_count: 8,
+                }
+                .into(),
+                Errno::EUCLEAN,
+            ),
             (Error::Encrypted { ino: 12 }, Errno::ENOKEY),
             (Error::NoPolicy { ino: 12 }, Errno::ENODATA),
             (Error::BadPolicy { ino: 12 }, Errno::EINVAL),
-            (Error::Stale { ino: 99, why: "is not in use" }, Errno::ESTALE),
+            (
+                Error::Stale {
+                    ino: 99,
+                    why: "is not in use",
+                },
+                Errno::ESTALE,
+            ),
             (Unsupported::JournalDevice.into(), Errno::EOPNOTSUPP),
             (extern4_jbd2::Error::Corrupt(corrupt).into(), Errno::EUCLEAN),
-            (extern4_jbd2::Error::Damaged("it".into()).into(), Errno::EROFS),
-            (extern4_jbd2::Error::Aborted("it".into()).into(), Errno::EROFS),
+            (
+                extern4_jbd2::Error::Damaged("it".into()).into(),
+                Errno::EROFS,
+            ),
+            (
+                extern4_jbd2::Error::Aborted("it".into()).into(),
+                Errno::EROFS,
+            ),
         ];
         for (error, errno) in cases {
             let text = error.to_string();
@@ -295,6 +344,10 @@ mod tests {
             assert_eq!(vfs.errno(), errno);
             assert_eq!(vfs.cause().map(ToString::to_string), Some(text));
         }
-        assert!(extern4_vfs::Error::from(Error::from(Errno::ENODATA)).cause().is_none());
+        assert!(
+            extern4_vfs::Error::from(Error::from(Errno::ENODATA))
+                .cause()
+                .is_none()
+        );
     }
 }

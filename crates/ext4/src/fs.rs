@@ -93,7 +93,8 @@ impl Ext4 {
         // memory.
         if writer.has_ended_changes() && !self.is_closed.load(Relaxed) {
             return Err(Error::Damaged(
-                "damage has been found on the volume, and its setting for errors ends changes then".into(),
+                "damage has been found on the volume, and its setting for errors ends changes then"
+                    .into(),
             ));
         }
         Ok(writer)
@@ -107,7 +108,10 @@ impl Ext4 {
 
     /// Returns the current superblock.
     pub fn current_superblock(&self) -> Superblock {
-        self.writer.get().map_or_else(|| self.superblock().clone(), |writer| writer.superblock().clone())
+        self.writer.get().map_or_else(
+            || self.superblock().clone(),
+            |writer| writer.superblock().clone(),
+        )
     }
 
     /// Returns the current label.

@@ -9,7 +9,10 @@ use extern4_disk::time::Timestamp;
 use extern4_vfs::Timespec;
 
 pub(crate) fn timestamp(time: Timespec) -> Timestamp {
-    Timestamp { seconds: time.sec, nanos: time.nsec }
+    Timestamp {
+        seconds: time.sec,
+        nanos: time.nsec,
+    }
 }
 
 /// Returns the current time in seconds since 1970, as `i_dtime` and the superblock store it.
@@ -24,5 +27,8 @@ pub(crate) fn seconds(time: i64) -> u32 {
 }
 
 pub(crate) fn timespec(time: Timestamp) -> Timespec {
-    Timespec { sec: time.seconds, nsec: time.nanos }
+    Timespec {
+        sec: time.seconds,
+        nsec: time.nanos,
+    }
 }

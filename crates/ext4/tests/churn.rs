@@ -34,7 +34,9 @@ const MAX_KEPT: usize = 8 << 20;
 fn work(session: &Session, slot: usize, files: usize, names: usize) {
     for file in 0..files {
         let path = format!("/{}", slot * names + file % names);
-        session.mknod(&path, NewKind::Regular, 0o644).expect("a file");
+        session
+            .mknod(&path, NewKind::Regular, 0o644)
+            .expect("a file");
         session.unlink(&path).expect("it is removed");
     }
 }
@@ -46,7 +48,8 @@ fn superblocks() -> Vec<(&'static str, Arc<SuperBlock>)> {
     if SPEC.can_run() {
         let bytes = std::fs::read(&SPEC.build().path).expect("the image is read");
         let device = Arc::new(MemoryDevice::new(bytes));
-        let fs = Ext4::open_for_writing(device as _, &OpenOptions::default()).expect("the volume opens");
+        let fs =
+            Ext4::open_for_writing(device as _, &OpenOptions::default()).expect("the volume opens");
         all.push(("ext4", new(Arc::new(fs) as _)));
     }
     all
@@ -96,8 +99,10 @@ fn drop_retired(sb: &Arc<SuperBlock>) {
 /// One test, since all threads of the process are counted.
 #[test]
 fn memory_does_not_grow_with_threads() {
-    let threads =
-        std::env::var("EXTERN4_THREADS").ok().and_then(|threads| threads.parse().ok()).unwrap_or(400);
+    let threads = std::env::var("EXTERN4_THREADS")
+        .ok()
+        .and_then(|threads| threads.parse().ok())
+        .unwrap_or(400);
     for (name, sb) in superblocks() {
         start_and_end(&sb, AT_ONCE);
         drop_retired(&sb);
@@ -112,8 +117,14 @@ fn memory_does_not_grow_with_threads() {
         drop_retired(&sb);
         let left = live_bytes().saturating_sub(before);
         println!("{name}: {left} bytes after drop_caches");
-        assert!(many <= one + 100 * AT_REST, "{name}: one thread {one} bytes, 100 that rest {many}");
-        assert!(grown < MAX_BYTES, "{name}: {threads} threads have left {grown} bytes");
+        assert!(
+            many <= one + 100 * AT_REST,
+            "{name}: one thread {one} bytes, 100 that rest {many}"
+        );
+        assert!(
+            grown < MAX_BYTES,
+            "{name}: {threads} threads have left {grown} bytes"
+        );
         assert!(left < MAX_KEPT, "{name}: {left} bytes after drop_caches");
     }
 }

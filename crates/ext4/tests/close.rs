@@ -11,7 +11,11 @@ use extern4_vfs::*;
 #[global_allocator]
 static ALLOCATOR: CountingLive = CountingLive;
 
-const SPEC: ImageSpec = ImageSpec::new("close", 64 << 20, &["-t", "ext4", "-b", "4096", "-N", "32768"]);
+const SPEC: ImageSpec = ImageSpec::new(
+    "close",
+    64 << 20,
+    &["-t", "ext4", "-b", "4096", "-N", "32768"],
+);
 const DIRECTORIES: usize = 100;
 const FILES: usize = 200;
 /// Bytes that a file and its name take in memory, at least.
@@ -43,8 +47,9 @@ fn a_dropped_volume_leaves_no_memory_behind() {
     let image = std::fs::read(&SPEC.build().path).expect("the image is read");
     let device = Arc::new(MemoryDevice::new(image));
     // It also leaves freed objects for the rounds below.
-    let writer =
-        session(&device, |device| Ext4::open_for_writing(device, &OpenOptions::default()).expect("it opens"));
+    let writer = session(&device, |device| {
+        Ext4::open_for_writing(device, &OpenOptions::default()).expect("it opens")
+    });
     for_each_file(|path| {
         let made = match path.ends_with('d') {
             true => writer.mkdir(path, 0o755),
@@ -52,20 +57,29 @@ fn a_dropped_volume_leaves_no_memory_behind() {
         };
         made.expect("it is made");
     });
-    writer.namespace().root().superblock().sync().expect("it is durable");
+    writer
+        .namespace()
+        .root()
+        .superblock()
+        .sync()
+        .expect("it is durable");
     drop(writer);
 
     for _ in 0..2 {
         let before = live_bytes();
-        let reader =
-            session(&device, |device| Ext4::open(device, &OpenOptions::default()).expect("it opens"));
+        let reader = session(&device, |device| {
+            Ext4::open(device, &OpenOptions::default()).expect("it opens")
+        });
         let mut inodes = 0;
         for_each_file(|path| {
             reader.stat(path, LookupFlags::FOLLOW).expect("it is there");
             inodes += 1;
         });
         let held = live_bytes() - before;
-        assert!(held > inodes * FILE_BYTES, "{held} bytes for {inodes} files");
+        assert!(
+            held > inodes * FILE_BYTES,
+            "{held} bytes for {inodes} files"
+        );
         drop(reader);
         let left = live_bytes().saturating_sub(before);
         println!("{inodes} files took {held} bytes and left {left}");

@@ -65,7 +65,11 @@ impl SharedBlock {
     /// revocation of its older copies.
     fn journal<R>(&self, edit: impl FnOnce() -> R) -> R {
         let _change = self.change.lock().unwrap();
-        assert_eq!(self.freed.load(Ordering::Relaxed), 0, "journal access to a block that is free");
+        assert_eq!(
+            self.freed.load(Ordering::Relaxed),
+            0,
+            "journal access to a block that is free"
+        );
         self.is_part.store(1, Ordering::Relaxed);
         edit()
     }
@@ -110,7 +114,11 @@ impl SharedBlock {
             return self.left(self.sharers.put());
         }
         self.sharers.set(self.sharers.snapshot(), 1);
-        let left = if self.sharers.try_close() { Put::Last } else { self.journal(|| self.sharers.put()) };
+        let left = if self.sharers.try_close() {
+            Put::Last
+        } else {
+            self.journal(|| self.sharers.put())
+        };
         self.left(left);
     }
 
@@ -139,12 +147,20 @@ impl SharedBlock {
 /// freed and revoked.
 #[test]
 fn xattr_reuse_vs_release_last() {
-    let setups: [fn() -> SharedBlock; 3] =
-        [|| SharedBlock::of_one(true), || SharedBlock::of_one(false), SharedBlock::of_one_in_transaction];
+    let setups: [fn() -> SharedBlock; 3] = [
+        || SharedBlock::of_one(true),
+        || SharedBlock::of_one(false),
+        SharedBlock::of_one_in_transaction,
+    ];
     for setup in setups {
-        race_for(setup, SharedBlock::reuse, SharedBlock::release, |block, joined, ()| {
-            block.check(joined.into(), joined);
-        });
+        race_for(
+            setup,
+            SharedBlock::reuse,
+            SharedBlock::release,
+            |block, joined, ()| {
+                block.check(joined.into(), joined);
+            },
+        );
     }
 }
 
@@ -154,7 +170,8 @@ fn xattr_reuse_vs_two_releases() {
     explore(|| {
         let block = Arc::new(SharedBlock::of_one(true));
         assert!(block.reuse());
-        let others = [block.clone(), block.clone()].map(|block| thread::spawn(move || block.release()));
+        let others =
+            [block.clone(), block.clone()].map(|block| thread::spawn(move || block.release()));
         let joined = block.reuse();
         others.into_iter().for_each(|other| other.join().unwrap());
         block.check(joined.into(), true);
@@ -165,7 +182,10 @@ fn xattr_reuse_vs_two_releases() {
 /// the block if the last owner has left it meanwhile.
 #[test]
 fn xattr_reuse_in_vain_vs_release_last() {
-    for setup in [|| SharedBlock::of_one(true), SharedBlock::of_one_in_transaction] {
+    for setup in [
+        || SharedBlock::of_one(true),
+        SharedBlock::of_one_in_transaction,
+    ] {
         race_for(
             setup,
             |block| block.reuse_for(WANTED + 1),
@@ -232,7 +252,10 @@ fn xattr_reuse_vs_change_in_place() {
         },
         |block, joined, changed| {
             let contents = block.contents.load(Ordering::Relaxed);
-            assert!(joined.is_none_or(|seen| seen == contents), "changed under an inode that had joined");
+            assert!(
+                joined.is_none_or(|seen| seen == contents),
+                "changed under an inode that had joined"
+            );
             assert_eq!(contents == WANTED + 1, changed);
             assert!(changed || joined.is_some(), "closed to its only owner");
             assert_eq!(block.sharers.count(), Some(1 + u32::from(joined.is_some())));
@@ -259,7 +282,13 @@ fn xattr_release_vs_another_life() {
             }
         },
         SharedBlock::release,
-        |block, (), ()| assert_eq!(block.cache.candidates(OTHER).count(), 0, "a free block can be found"),
+        |block, (), ()| {
+            assert_eq!(
+                block.cache.candidates(OTHER).count(),
+                0,
+                "a free block can be found"
+            )
+        },
     );
 }
 
@@ -291,7 +320,10 @@ fn xattr_full_vs_release() {
         |block, joined, ()| {
             let count = 1 + u32::from(joined);
             assert_eq!(block.sharers.count(), Some(count));
-            assert!(offers(&block.cache, BLOCK), "marked full by a thread that did not join");
+            assert!(
+                offers(&block.cache, BLOCK),
+                "marked full by a thread that did not join"
+            );
         },
     );
 }
@@ -304,9 +336,18 @@ fn xattr_create_dup() {
         |cache| cache.insert(HASH, BLOCK),
         |cache| cache.insert(HASH, BLOCK),
         |cache, mine, theirs| {
-            assert!([mine, theirs].contains(&Inserted::Yes) && mine != theirs, "{mine:?} {theirs:?}");
-            assert_eq!((cache.candidates(HASH).count(), cache.stats().entries), (1, 1));
-            assert!(cache.remove(HASH, BLOCK) && !offers(cache, BLOCK), "there was another");
+            assert!(
+                [mine, theirs].contains(&Inserted::Yes) && mine != theirs,
+                "{mine:?} {theirs:?}"
+            );
+            assert_eq!(
+                (cache.candidates(HASH).count(), cache.stats().entries),
+                (1, 1)
+            );
+            assert!(
+                cache.remove(HASH, BLOCK) && !offers(cache, BLOCK),
+                "there was another"
+            );
         },
     );
 }
@@ -324,7 +365,11 @@ fn xattr_flag_lost_update() {
         marked,
         // Not offered if it is marked full before that.
         |cache| {
-            cache.candidates(HASH).find(|found| found.number() == BLOCK).map(|found| found.touch()).is_some()
+            cache
+                .candidates(HASH)
+                .find(|found| found.number() == BLOCK)
+                .map(|found| found.touch())
+                .is_some()
         },
         |cache| cache.set_full(HASH, BLOCK, true),
         |cache, touched, ()| {
@@ -351,7 +396,9 @@ fn xattr_evict_vs_find_next() {
         },
         |cache| {
             let found: Vec<_> = cache.candidates(HASH).collect();
-            let are_whole = found.iter().all(|found| [1, 2, 4].contains(&found.number()));
+            let are_whole = found
+                .iter()
+                .all(|found| [1, 2, 4].contains(&found.number()));
             assert!(are_whole && found.len() <= 2, "{found:?}");
             found.iter().for_each(|found| found.touch());
         },

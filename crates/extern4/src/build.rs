@@ -52,9 +52,9 @@ pub use extern4_build::{
 };
 pub use extern4_mkfs::{Config, Error as MakeError, JournalSize, Options, random_uuid};
 pub use extern4_tree::{
-    Contents, Data, DirectorySource, Entries, Entry, Error as SourceError, FileSource, Filter, IdMap,
-    IdRange, Identity, ImageConfig, Kind, Manifest, OciSource, Opened, Pattern, Piece, Platform, ReadAt,
-    Rule, Sink, Source, TarSource, Time, Unwanted, split_reference,
+    Contents, Data, DirectorySource, Entries, Entry, Error as SourceError, FileSource, Filter,
+    IdMap, IdRange, Identity, ImageConfig, Kind, Manifest, OciSource, Opened, Pattern, Piece,
+    Platform, ReadAt, Rule, Sink, Source, TarSource, Time, Unwanted, split_reference,
 };
 pub use tree_walk::{TreeFile, TreeReader, TreeWalk, Unreadable};
 pub use update::{Change, Existing, Update, UpdateError, UpdateOptions, UpdateStep, UpdateSummary};
@@ -97,7 +97,8 @@ pub fn source(
 /// Returns whether a file or device looks like a whole volume: it has the superblock of one.
 pub fn is_volume(path: impl AsRef<Path>) -> bool {
     let path = path.as_ref();
-    let is_readable = |found: std::fs::Metadata| found.is_file() || found.file_type().is_block_device();
+    let is_readable =
+        |found: std::fs::Metadata| found.is_file() || found.file_type().is_block_device();
     // A FIFO would wait for its writer.
     if !std::fs::metadata(path).is_ok_and(is_readable) {
         return false;

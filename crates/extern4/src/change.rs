@@ -17,7 +17,8 @@ use std::path::Path;
 use extern4_vfs as vfs;
 use vfs::attr::permission_bits;
 use vfs::{
-    Acl, AclKind, Attributes, FileFlags, LookupFlags, NewKind, OpenHow, RenameFlags, SetTime, XattrFlags,
+    Acl, AclKind, Attributes, FileFlags, LookupFlags, NewKind, OpenHow, RenameFlags, SetTime,
+    XattrFlags,
 };
 
 use crate::error::{Error, ErrorKind, Result};
@@ -44,29 +45,56 @@ impl Session {
     /// }
     /// ```
     pub fn create(&self, path: impl AsRef<Path>) -> Result<File> {
-        self.open_with(path, File::options().read(true).write(true).create(true).truncate(true))
+        self.open_with(
+            path,
+            File::options()
+                .read(true)
+                .write(true)
+                .create(true)
+                .truncate(true),
+        )
     }
 
     /// Creates a file with the mode 0666 less the umask, and opens it for reading and writing.
     /// Fails with `EEXIST` if there is one.
     pub fn create_new(&self, path: impl AsRef<Path>) -> Result<File> {
-        self.open_with(path, File::options().read(true).write(true).create_new(true))
+        self.open_with(
+            path,
+            File::options().read(true).write(true).create_new(true),
+        )
     }
 
     /// Opens a file with options, as [`OpenOptions`] explains.
     pub fn open_with(&self, path: impl AsRef<Path>, options: &OpenOptions) -> Result<File> {
         let path = path.as_ref();
-        let invalid = |why| Error::new(ErrorKind::Os(vfs::Errno::EINVAL), "open").at(path).because(why);
-        let (flags, mode) = (options.flags().map_err(invalid)?, permission_bits(options.mode));
-        let how = OpenHow { flags, mode, resolve: self.resolve() };
-        let open = self.vfs().open(bytes(path), how).map_err(|e| Error::vfs("open", path, e))?;
+        let invalid = |why| {
+            Error::new(ErrorKind::Os(vfs::Errno::EINVAL), "open")
+                .at(path)
+                .because(why)
+        };
+        let (flags, mode) = (
+            options.flags().map_err(invalid)?,
+            permission_bits(options.mode),
+        );
+        let how = OpenHow {
+            flags,
+            mode,
+            resolve: self.resolve(),
+        };
+        let open = self
+            .vfs()
+            .open(bytes(path), how)
+            .map_err(|e| Error::vfs("open", path, e))?;
         Ok(File::new(open))
     }
 
     /// Writes `contents` to a file, in place of all that it has. Creates the file if it does not
     /// exist. [`write_file`](Self::write_file) replaces contents in one step, even over a crash.
     pub fn write(&self, path: impl AsRef<Path>, contents: impl AsRef<[u8]>) -> Result<()> {
-        let file = self.open_with(path, File::options().write(true).create(true).truncate(true))?;
+        let file = self.open_with(
+            path,
+            File::options().write(true).create(true).truncate(true),
+        )?;
         file.write_all_at(contents.as_ref(), 0)
     }
 
@@ -78,7 +106,9 @@ impl Session {
     /// Makes a directory with a mode, less the umask.
     pub fn create_dir_with(&self, path: impl AsRef<Path>, mode: u32) -> Result<()> {
         let mode = permission_bits(mode);
-        self.run("make the directory", path.as_ref(), |path| self.vfs().mkdir(path, mode).map(drop))
+        self.run("make the directory", path.as_ref(), |path| {
+            self.vfs().mkdir(path, mode).map(drop)
+        })
     }
 
     /// Makes a directory and all missing directories above it.
@@ -87,7 +117,11 @@ impl Session {
         match self.create_dir(path) {
             Err(error) if error.errno() == vfs::Errno::ENOENT => {}
             Err(error) if error.errno() == vfs::Errno::EEXIST => {
-                return if self.metadata(path).is_ok_and(|it| it.is_dir()) { Ok(()) } else { Err(error) };
+                return if self.metadata(path).is_ok_and(|it| it.is_dir()) {
+                    Ok(())
+                } else {
+                    Err(error)
+                };
             }
             done => return done,
         }
@@ -103,19 +137,25 @@ impl Session {
     /// Makes a symbolic link to `target`, which need not exist.
     pub fn symlink(&self, target: impl AsRef<OsStr>, link: impl AsRef<Path>) -> Result<()> {
         let target = target.as_ref().as_bytes();
-        self.run("make the link", link.as_ref(), |path| self.vfs().symlink(target, path).map(drop))
+        self.run("make the link", link.as_ref(), |path| {
+            self.vfs().symlink(target, path).map(drop)
+        })
     }
 
     /// Makes a device node, pipe or socket with a mode, less the umask.
     pub fn make_node(&self, path: impl AsRef<Path>, kind: NewKind<'_>, mode: u32) -> Result<()> {
         let mode = permission_bits(mode);
-        self.run("make", path.as_ref(), |path| self.vfs().mknod(path, kind, mode).map(drop))
+        self.run("make", path.as_ref(), |path| {
+            self.vfs().mknod(path, kind, mode).map(drop)
+        })
     }
 
     /// Gives a file one more name. For a symbolic link, the link itself gets the name.
     pub fn hard_link(&self, file: impl AsRef<Path>, link: impl AsRef<Path>) -> Result<()> {
         let file = bytes(file.as_ref());
-        self.run("link", link.as_ref(), |path| self.vfs().link(file, LookupFlags::NOFOLLOW, path))
+        self.run("link", link.as_ref(), |path| {
+            self.vfs().link(file, LookupFlags::NOFOLLOW, path)
+        })
     }
 
     /// Gives a file one more name, as [`hard_link`](Self::hard_link) does. The new name is a path
@@ -128,7 +168,10 @@ impl Session {
         link: impl AsRef<Path>,
     ) -> Result<()> {
         let file = bytes(file.as_ref());
-        let link_to = |path: &[u8]| self.vfs().link_to(file, LookupFlags::NOFOLLOW, to.vfs(), path);
+        let link_to = |path: &[u8]| {
+            self.vfs()
+                .link_to(file, LookupFlags::NOFOLLOW, to.vfs(), path)
+        };
         self.run("link", link.as_ref(), link_to)
     }
 
@@ -145,7 +188,9 @@ impl Session {
         flags: RenameFlags,
     ) -> Result<()> {
         let to = bytes(to.as_ref());
-        self.run("rename", from.as_ref(), |path| self.vfs().rename(path, to, flags))
+        self.run("rename", from.as_ref(), |path| {
+            self.vfs().rename(path, to, flags)
+        })
     }
 
     /// Removes a name of a file that is not a directory.
@@ -155,7 +200,9 @@ impl Session {
 
     /// Removes an empty directory.
     pub fn remove_dir(&self, path: impl AsRef<Path>) -> Result<()> {
-        self.run("remove the directory", path.as_ref(), |path| self.vfs().rmdir(path))
+        self.run("remove the directory", path.as_ref(), |path| {
+            self.vfs().rmdir(path)
+        })
     }
 
     /// Removes a directory with everything below it, however deep. Symbolic links are removed, not
@@ -188,8 +235,16 @@ impl Session {
         self.chown_how(path.as_ref(), uid, gid, LookupFlags::NOFOLLOW)
     }
 
-    fn chown_how(&self, path: &Path, uid: Option<u32>, gid: Option<u32>, how: LookupFlags) -> Result<()> {
-        self.run("change the owner of", path, |path| self.vfs().chown(path, uid, gid, how))
+    fn chown_how(
+        &self,
+        path: &Path,
+        uid: Option<u32>,
+        gid: Option<u32>,
+        how: LookupFlags,
+    ) -> Result<()> {
+        self.run("change the owner of", path, |path| {
+            self.vfs().chown(path, uid, gid, how)
+        })
     }
 
     /// Sets the access time and the modification time, symbolic links followed.
@@ -215,7 +270,11 @@ impl Session {
         accessed: impl Into<SetTime>,
         modified: impl Into<SetTime>,
     ) -> Result<()> {
-        self.set_times_how(path.as_ref(), (accessed.into(), modified.into()), LookupFlags::FOLLOW)
+        self.set_times_how(
+            path.as_ref(),
+            (accessed.into(), modified.into()),
+            LookupFlags::FOLLOW,
+        )
     }
 
     /// Sets the access time and the modification time of `path` itself, even if it is a symbolic
@@ -226,11 +285,22 @@ impl Session {
         accessed: impl Into<SetTime>,
         modified: impl Into<SetTime>,
     ) -> Result<()> {
-        self.set_times_how(path.as_ref(), (accessed.into(), modified.into()), LookupFlags::NOFOLLOW)
+        self.set_times_how(
+            path.as_ref(),
+            (accessed.into(), modified.into()),
+            LookupFlags::NOFOLLOW,
+        )
     }
 
-    fn set_times_how(&self, path: &Path, times: (SetTime, SetTime), how: LookupFlags) -> Result<()> {
-        self.run("set the times of", path, |path| self.vfs().utimens(path, times.0, times.1, how))
+    fn set_times_how(
+        &self,
+        path: &Path,
+        times: (SetTime, SetTime),
+        how: LookupFlags,
+    ) -> Result<()> {
+        self.run("set the times of", path, |path| {
+            self.vfs().utimens(path, times.0, times.1, how)
+        })
     }
 
     /// Sets owner, group, mode and times in one step, of a symbolic link itself. Either all given
@@ -260,7 +330,9 @@ impl Session {
 
     /// Makes a regular file `size` bytes long.
     pub fn truncate(&self, path: impl AsRef<Path>, size: u64) -> Result<()> {
-        self.run("truncate", path.as_ref(), |path| self.vfs().truncate(path, size, LookupFlags::FOLLOW))
+        self.run("truncate", path.as_ref(), |path| {
+            self.vfs().truncate(path, size, LookupFlags::FOLLOW)
+        })
     }
 
     /// Sets the inode flags, as `chattr` does.
@@ -275,7 +347,8 @@ impl Session {
     pub fn set_project(&self, path: impl AsRef<Path>, project: u32) -> Result<()> {
         let flags = self.symlink_metadata(path.as_ref())?.flags();
         self.run("change the project of", path.as_ref(), |path| {
-            self.vfs().set_flags_and_project(path, flags, Some(project), LookupFlags::NOFOLLOW)
+            self.vfs()
+                .set_flags_and_project(path, flags, Some(project), LookupFlags::NOFOLLOW)
         })
     }
 
@@ -287,7 +360,13 @@ impl Session {
         value: &[u8],
         flags: XattrFlags,
     ) -> Result<()> {
-        self.set_xattr_how(path.as_ref(), name.as_ref(), value, flags, LookupFlags::FOLLOW)
+        self.set_xattr_how(
+            path.as_ref(),
+            name.as_ref(),
+            value,
+            flags,
+            LookupFlags::FOLLOW,
+        )
     }
 
     /// Sets an extended attribute of `path` itself, even if it is a symbolic link.
@@ -298,7 +377,13 @@ impl Session {
         value: &[u8],
         flags: XattrFlags,
     ) -> Result<()> {
-        self.set_xattr_how(path.as_ref(), name.as_ref(), value, flags, LookupFlags::NOFOLLOW)
+        self.set_xattr_how(
+            path.as_ref(),
+            name.as_ref(),
+            value,
+            flags,
+            LookupFlags::NOFOLLOW,
+        )
     }
 
     fn set_xattr_how(
@@ -309,7 +394,10 @@ impl Session {
         flags: XattrFlags,
         how: LookupFlags,
     ) -> Result<()> {
-        let set = |path: &[u8]| self.vfs().set_xattr(path, name.as_bytes(), value, flags, how);
+        let set = |path: &[u8]| {
+            self.vfs()
+                .set_xattr(path, name.as_bytes(), value, flags, how)
+        };
         self.run("set an attribute of", path, set)
     }
 
@@ -325,7 +413,9 @@ impl Session {
 
     fn remove_xattr_how(&self, path: &Path, name: &OsStr, how: LookupFlags) -> Result<()> {
         let name = name.as_bytes();
-        self.run("remove an attribute of", path, |path| self.vfs().remove_xattr(path, name, how))
+        self.run("remove an attribute of", path, |path| {
+            self.vfs().remove_xattr(path, name, how)
+        })
     }
 
     /// Sets or removes an ACL. An access ACL also sets the permission bits.

@@ -112,7 +112,9 @@ pub fn copy_tree(
             let mut summary = CopySummary::default();
             let refused = failure::Failure::from(Refusal::NoVolume);
             let failure = refused.report(from.path(), to.path());
-            failure.into_iter().for_each(|failure| summary.fail(failure, observer));
+            failure
+                .into_iter()
+                .for_each(|failure| summary.fail(failure, observer));
             summary
         }
     };

@@ -91,7 +91,13 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { owners: true, times: true, flags: true, xattrs: true, threads: 0 }
+        Self {
+            owners: true,
+            times: true,
+            flags: true,
+            xattrs: true,
+            threads: 0,
+        }
     }
 }
 
@@ -107,11 +113,17 @@ pub struct Both<T> {
 impl<T> Both<T> {
     /// Returns references to both.
     pub fn as_ref(&self) -> Both<&T> {
-        Both { old: &self.old, new: &self.new }
+        Both {
+            old: &self.old,
+            new: &self.new,
+        }
     }
 
     /// Calls `each` with both, the old one first.
     pub fn map<U>(self, mut each: impl FnMut(T) -> U) -> Both<U> {
-        Both { old: each(self.old), new: each(self.new) }
+        Both {
+            old: each(self.old),
+            new: each(self.new),
+        }
     }
 }

@@ -128,7 +128,17 @@ impl Listing {
     ) -> Self {
         let session = Arc::new(session.at(directory.location()));
         let batch = DirBatch::new();
-        Self { session, directory, path, depth, with_metadata, batch, taken: 0, cookie: 0, done: false }
+        Self {
+            session,
+            directory,
+            path,
+            depth,
+            with_metadata,
+            batch,
+            taken: 0,
+            cookie: 0,
+            done: false,
+        }
     }
 
     fn next(&mut self) -> Option<Result<DirEntry>> {
@@ -162,7 +172,8 @@ impl Listing {
 
     fn fetch(&mut self) -> Result<()> {
         let listed = if self.with_metadata {
-            self.directory.read_dir_plus(self.cookie, BATCH, &mut self.batch)
+            self.directory
+                .read_dir_plus(self.cookie, BATCH, &mut self.batch)
         } else {
             self.directory.read_dir(self.cookie, BATCH, &mut self.batch)
         };
@@ -204,7 +215,9 @@ impl ReadDir {
 
 impl fmt::Debug for ReadDir {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ReadDir").field("path", &self.0.path).finish_non_exhaustive()
+        f.debug_struct("ReadDir")
+            .field("path", &self.0.path)
+            .finish_non_exhaustive()
     }
 }
 
@@ -262,7 +275,10 @@ impl Walk {
     }
 
     fn first(&mut self, path: PathBuf, how: LookupFlags) -> Result<DirEntry> {
-        let attr = self.session.stat(bytes(&path), how).map_err(|e| Error::vfs("stat", &path, e))?;
+        let attr = self
+            .session
+            .stat(bytes(&path), how)
+            .map_err(|e| Error::vfs("stat", &path, e))?;
         Ok(DirEntry {
             parent: Arc::clone(&self.session),
             name_len: bytes(&path).len(),
@@ -277,16 +293,25 @@ impl Walk {
     fn descend(&mut self, into: Pending) -> Result<()> {
         if !self.entered.insert(into.ino) {
             let twice = "the directory has more than one name, or is inside itself";
-            return Err(Error::new(ErrorKind::Corrupt, "enter").at(&into.path).because(twice));
+            return Err(Error::new(ErrorKind::Corrupt, "enter")
+                .at(&into.path)
+                .because(twice));
         }
         let path = bytes(&into.path);
         let name = &path[path.len() - into.name_len..];
         let open = || -> vfs::Result<OpenFile> {
             let location = into.parent.locate(name, LookupFlags::NOFOLLOW)?;
-            into.parent.open_location(location, OpenFlags::READ | OpenFlags::DIRECTORY, path)
+            into.parent
+                .open_location(location, OpenFlags::READ | OpenFlags::DIRECTORY, path)
         };
         let directory = open().map_err(|e| Error::vfs("open", &into.path, e))?;
-        self.stack.push(Listing::new(&into.parent, directory, into.path, into.depth + 1, self.with_metadata));
+        self.stack.push(Listing::new(
+            &into.parent,
+            directory,
+            into.path,
+            into.depth + 1,
+            self.with_metadata,
+        ));
         Ok(())
     }
 
@@ -307,13 +332,18 @@ impl Walk {
                 ino: entry.ino,
             });
         }
-        Ok(DirEntry { kind: Some(kind), ..entry })
+        Ok(DirEntry {
+            kind: Some(kind),
+            ..entry
+        })
     }
 }
 
 impl fmt::Debug for Walk {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Walk").field("depth", &self.stack.len()).finish_non_exhaustive()
+        f.debug_struct("Walk")
+            .field("depth", &self.stack.len())
+            .finish_non_exhaustive()
     }
 }
 

@@ -38,7 +38,9 @@ pub enum ErrorKind {
 impl ErrorKind {
     /// Returns the kind for an error number of the system, and [`Io`](Self::Io) without one.
     pub(crate) fn system(errno: Option<i32>) -> Self {
-        let errno = errno.and_then(|errno| u16::try_from(errno).ok()).map(Errno::from_raw);
+        let errno = errno
+            .and_then(|errno| u16::try_from(errno).ok())
+            .map(Errno::from_raw);
         errno.map_or(Self::Io, Self::Os)
     }
 }
@@ -73,7 +75,12 @@ pub struct Error {
 
 impl Error {
     pub(crate) fn new(kind: ErrorKind, action: &'static str) -> Self {
-        Self { kind, action, path: None, cause: None }
+        Self {
+            kind,
+            action,
+            path: None,
+            cause: None,
+        }
     }
 
     pub(crate) fn at(mut self, path: &Path) -> Self {
@@ -81,7 +88,10 @@ impl Error {
         self
     }
 
-    pub(crate) fn because(mut self, cause: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+    pub(crate) fn because(
+        mut self,
+        cause: impl Into<Box<dyn std::error::Error + Send + Sync>>,
+    ) -> Self {
         self.cause = Some(cause.into());
         self
     }
@@ -93,14 +103,20 @@ impl Error {
 
     /// Returns the error for a failed VFS operation.
     pub(crate) fn from_vfs(action: &'static str, error: extern4_vfs::Error) -> Self {
-        let of_ext4 = error.cause().and_then(|cause| cause.downcast_ref::<extern4_ext4::Error>());
+        let of_ext4 = error
+            .cause()
+            .and_then(|cause| cause.downcast_ref::<extern4_ext4::Error>());
         let kind = match (error.errno(), of_ext4.map(ErrorKind::from)) {
             (Errno::EUCLEAN, _) | (_, Some(ErrorKind::Corrupt)) => ErrorKind::Corrupt,
             (errno, _) => ErrorKind::Os(errno),
         };
         let new = Self::new(kind, action);
         // For a bare error number, the kind says everything.
-        if error.cause().is_some() { new.because(error) } else { new }
+        if error.cause().is_some() {
+            new.because(error)
+        } else {
+            new
+        }
     }
 
     /// Returns the kind of failure.
@@ -170,23 +186,66 @@ mod tests {
     /// From the file system to the library, whichever way the error takes.
     #[test]
     fn damage_keeps_its_kind() {
-        let corrupt = Place::new(Structure::Inode).ino(12).corrupt(CorruptKind::Loop { what: "it" });
-        let outside = block::Error::BlockOutOfRange { block: 9, block_count: 8 };
-        let damage: [ext4::Error; 3] = [corrupt.into(), outside.into(), ext4::Error::Damaged("it is".into())];
+        let corrupt = Place::new(Structure::Inode)
+            .ino(12)
+            .corrupt(CorruptKind::Loop { what: "it" });
+        let outside = block::Error::BlockOutOfRange {
+            block: 9,
+            block_count: 8,
+        };
+        let damage: [ext4::Error; 3] = [
+            corrupt.into(),
+            outside.into(),
+            ext4::Error::Damaged("it is".into()),
+        ];
         for error in damage {
             assert_eq!(ErrorKind::from(&error), ErrorKind::Corrupt, "{error:?}");
             let found = Error::vfs("read", Path::new("/f"), error.clone().into());
-            assert_eq!((found.kind(), found.errno()), (ErrorKind::Corrupt, Errno::EUCLEAN), "{error:?}");
+            assert_eq!(
+                (found.kind(), found.errno()),
+                (ErrorKind::Corrupt, Errno::EUCLEAN),
+                "{error:?}"
+            );
             let as_io = std::io::Error::from(found);
-            let inner = as_io.get_ref().and_then(|inner| inner.downcast_ref::<Error>());
-            assert_eq!(inner.map(Error::kind), Some(ErrorKind::Corrupt), "{error:?}");
+            let inner = as_io
+                .get_ref()
+                .and_then(|inner| inner.downcast_ref::<Error>());
+            assert_eq!(
+                inner.map(Error::kind),
+                Some(ErrorKind::Corrupt),
+                "{error:?}"
+            );
         }
         let others: [(ext4::Error, ErrorKind, Errno); 5] = [
-            (ext4::Error::NotExt("it is"), ErrorKind::NotExt, Errno::EINVAL),
-            (Unsupported::JournalDevice.into(), ErrorKind::Unsupported, Errno::EOPNOTSUPP),
-            (block::Error::UnexpectedEnd { offset: 0, missing: 1 }.into(), ErrorKind::Io, Errno::EIO),
-            (ext4::Error::Stopped("it".into()), ErrorKind::Os(Errno::EROFS), Errno::EROFS),
-            (Errno::ENOSPC.into(), ErrorKind::Os(Errno::ENOSPC), Errno::ENOSPC),
+            (
+                ext4::Error::NotExt("it is"),
+                ErrorKind::NotExt,
+                Errno::EINVAL,
+            ),
+            (
+                Unsupported::JournalDevice.into(),
+                ErrorKind::Unsupported,
+                Errno::EOPNOTSUPP,
+            ),
+            (
+                block::Error::UnexpectedEnd {
+                    offset: 0,
+                    missing: 1,
+                }
+                .into(),
+                ErrorKind::Io,
+                Errno::EIO,
+            ),
+            (
+                ext4::Error::Stopped("it".into()),
+                ErrorKind::Os(Errno::EROFS),
+                Errno::EROFS,
+            ),
+            (
+                Errno::ENOSPC.into(),
+                ErrorKind::Os(Errno::ENOSPC),
+                Errno::ENOSPC,
+            ),
         ];
         for (error, kind, errno) in others {
             assert_eq!(ErrorKind::from(&error), kind, "{error:?}");

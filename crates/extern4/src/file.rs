@@ -47,7 +47,9 @@ impl File {
 
     /// Reads at `offset` without moving the position. A read is short only at the end of the file.
     pub fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize> {
-        self.open.read_at(buf, offset).map_err(|e| self.failed("read", e))
+        self.open
+            .read_at(buf, offset)
+            .map_err(|e| self.failed("read", e))
     }
 
     /// Fills `buf` with the bytes at `offset`, without moving the position.
@@ -60,12 +62,16 @@ impl File {
             return Ok(());
         }
         let why = format!("the file ends {} bytes too early", wanted - len);
-        Err(Error::new(ErrorKind::UnexpectedEof, "read").at(&self.path()).because(why))
+        Err(Error::new(ErrorKind::UnexpectedEof, "read")
+            .at(&self.path())
+            .because(why))
     }
 
     /// Writes at `offset` without moving the position. A write is short only if the volume is full.
     pub fn write_at(&self, data: &[u8], offset: u64) -> Result<usize> {
-        self.open.write_at(data, offset).map_err(|e| self.failed("write", e))
+        self.open
+            .write_at(data, offset)
+            .map_err(|e| self.failed("write", e))
     }
 
     /// Writes all of `data` at `offset`.
@@ -81,12 +87,16 @@ impl File {
 
     /// Makes the file `size` bytes long. Bytes that this adds read as zeroes.
     pub fn set_len(&self, size: u64) -> Result<()> {
-        self.open.set_len(size).map_err(|e| self.failed("truncate", e))
+        self.open
+            .set_len(size)
+            .map_err(|e| self.failed("truncate", e))
     }
 
     /// Changes the blocks allocated to the file (`fallocate(2)`).
     pub fn allocate(&self, mode: FallocateMode, offset: u64, len: u64) -> Result<()> {
-        self.open.fallocate(mode, offset, len).map_err(|e| self.failed("allocate", e))
+        self.open
+            .fallocate(mode, offset, len)
+            .map_err(|e| self.failed("allocate", e))
     }
 
     /// Makes contents and attributes durable (`fsync(2)`).
@@ -162,7 +172,11 @@ impl Write for &File {
         let position = self.open.position();
         let written = self.write_at(data, position)?;
         let appends = self.open.flags().contains(OpenFlags::APPEND);
-        self.open.set_position(if appends { self.open.size() } else { position + written as u64 });
+        self.open.set_position(if appends {
+            self.open.size()
+        } else {
+            position + written as u64
+        });
         Ok(written)
     }
 

@@ -27,7 +27,10 @@ pub(crate) fn set_flags(directory: &Session, name: &Path, flags: FileFlags) -> R
     if directory.symlink_metadata(name)?.flags() == flags {
         return Ok(());
     }
-    Err(Error::new(ErrorKind::Os(Errno::EOPNOTSUPP), "keep all flags"))
+    Err(Error::new(
+        ErrorKind::Os(Errno::EOPNOTSUPP),
+        "keep all flags",
+    ))
 }
 
 /// Has an empty directory compare names with or without regard to case, as `wanted` says.
@@ -48,13 +51,17 @@ pub(crate) fn set_casefold(directory: &Session, name: &Path, wanted: FileFlags) 
 /// # Errors
 /// A volume without the feature `project`, or a failure of the change.
 pub(crate) fn set_project(directory: &Session, name: &Path, project: u32) -> Result<()> {
-    directory.set_project(name, project).map_err(lacking("project"))
+    directory
+        .set_project(name, project)
+        .map_err(lacking("project"))
 }
 
 /// Returns what adds the name of a feature to an error that its lack explains.
 fn lacking(feature: &'static str) -> impl FnOnce(Error) -> Error {
     move |error| match error.errno() {
-        Errno::EOPNOTSUPP => error.because(format!("Operation not supported without the feature {feature}")),
+        Errno::EOPNOTSUPP => error.because(format!(
+            "Operation not supported without the feature {feature}"
+        )),
         _ => error,
     }
 }

@@ -69,10 +69,10 @@ pub use extern4_mkfs as mkfs;
 pub use extern4_vfs as vfs;
 pub use extern4_vfs::lookup::PATH_MAX;
 pub use extern4_vfs::{
-    Access, Acl, AclEntry, AclError, AclKind, AclTag, Atime, Attributes, CacheStats, Caps, Cred, Errno,
-    FallocateMode, FileFlags, FileType, LookupFlags, Namespace, NewKind, OpenFileInfo, OpenFileStats,
-    OpenFlags, Rdev, RenameFlags, SetTime, Shutdown, Span, SpanKind, StatFs, Timespec, XattrFlags,
-    XattrNamespace,
+    Access, Acl, AclEntry, AclError, AclKind, AclTag, Atime, Attributes, CacheStats, Caps, Cred,
+    Errno, FallocateMode, FileFlags, FileType, LookupFlags, Namespace, NewKind, OpenFileInfo,
+    OpenFileStats, OpenFlags, Rdev, RenameFlags, SetTime, Shutdown, Span, SpanKind, StatFs,
+    Timespec, XattrFlags, XattrNamespace,
 };
 pub use file::File;
 pub use memory_pressure::PressureWatch;

@@ -37,14 +37,20 @@ impl Volume {
     /// volume has.
     pub fn create_new(path: impl AsRef<Path>, bytes: u64) -> Result<Self> {
         let path = path.as_ref();
-        let system = |e: io::Error| Error::new(ErrorKind::system(e.raw_os_error()), "make").at(path);
+        let system =
+            |e: io::Error| Error::new(ErrorKind::system(e.raw_os_error()), "make").at(path);
         let options = Options::unique().map_err(system)?;
         let plan = Plan::new(&options, &Config::default(), bytes);
         let plan = plan.map_err(|e| Error::new(ErrorKind::Invalid, "make").at(path).because(e))?;
-        let file = File::options().write(true).create_new(true).open(path).map_err(system)?;
+        let file = File::options()
+            .write(true)
+            .create_new(true)
+            .open(path)
+            .map_err(system)?;
         let made = file.set_len(plan.size_bytes()).map_err(system);
-        let made =
-            made.and_then(|()| write(&plan, path)).and_then(|()| Self::options().write(true).open(path));
+        let made = made
+            .and_then(|()| write(&plan, path))
+            .and_then(|()| Self::options().write(true).open(path));
         if made.is_err() {
             // The first error is the one that the caller has to know.
             let _ = fs::remove_file(path);
@@ -55,7 +61,11 @@ impl Volume {
 
 /// Writes the volume to a new file, which reads as zeroes.
 fn write(plan: &Plan, path: &Path) -> Result<()> {
-    let writable = FileOptions { write: true, ..FileOptions::default() };
+    let writable = FileOptions {
+        write: true,
+        ..FileOptions::default()
+    };
     let device = FileDevice::open_with(path, &writable).map_err(|e| not_opened(path, e))?;
-    plan.write_on_zeroes(&device).map_err(|e| Error::new(ErrorKind::Io, "make").at(path).because(e))
+    plan.write_on_zeroes(&device)
+        .map_err(|e| Error::new(ErrorKind::Io, "make").at(path).because(e))
 }

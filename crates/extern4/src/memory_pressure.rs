@@ -42,7 +42,11 @@ impl PressureWatch {
         let stopped = Arc::clone(&stop);
         let budget = Arc::clone(budget);
         let watch = move || watch(sources, &stopped, &budget);
-        let thread = Some(thread::Builder::new().name("extern4-memory".to_owned()).spawn(watch)?);
+        let thread = Some(
+            thread::Builder::new()
+                .name("extern4-memory".to_owned())
+                .spawn(watch)?,
+        );
         Ok(Self { stop, thread })
     }
 }
@@ -75,18 +79,26 @@ enum Kind {
 impl Source {
     fn stalls(mut file: File) -> io::Result<Self> {
         file.write_all(TRIGGER)?;
-        Ok(Self { file, kind: Kind::Stalls })
+        Ok(Self {
+            file,
+            kind: Kind::Stalls,
+        })
     }
 
     fn limits(file: File) -> io::Result<Self> {
-        let mut source = Self { file, kind: Kind::Limits { hits: 0 } };
+        let mut source = Self {
+            file,
+            kind: Kind::Limits { hits: 0 },
+        };
         source.is_report()?;
         Ok(source)
     }
 
     /// Returns whether an event of the file reports pressure, and arms the file for the next one.
     fn is_report(&mut self) -> io::Result<bool> {
-        let Kind::Limits { hits } = &mut self.kind else { return Ok(true) };
+        let Kind::Limits { hits } = &mut self.kind else {
+            return Ok(true);
+        };
         let mut text = String::new();
         self.file.rewind()?;
         self.file.read_to_string(&mut text)?;
@@ -110,25 +122,39 @@ fn limit_hits(events: &str) -> u64 {
 fn sources() -> io::Result<Vec<Source>> {
     let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     // Version 2 has one line, with an empty list of controllers.
-    let group = groups.lines().find_map(|line| line.strip_prefix("0::")).unwrap_or("/");
-    let files =
-        |name: &str| ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"].map(|root| format!("{root}{group}/{name}"));
-    let trigger = |path: &String| Source::stalls(OpenOptions::new().read(true).write(true).open(path)?);
-    let stalls: Vec<_> =
-        files("memory.pressure").into_iter().chain(["/proc/pressure/memory".to_owned()]).collect();
+    let group = groups
+        .lines()
+        .find_map(|line| line.strip_prefix("0::"))
+        .unwrap_or("/");
+    let files = |name: &str| {
+        ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"].map(|root| format!("{root}{group}/{name}"))
+    };
+    let trigger =
+        |path: &String| Source::stalls(OpenOptions::new().read(true).write(true).open(path)?);
+    let stalls: Vec<_> = files("memory.pressure")
+        .into_iter()
+        .chain(["/proc/pressure/memory".to_owned()])
+        .collect();
     let stalls = stalls.iter().map(trigger).reduce(Result::or);
-    let limits =
-        files("memory.events").into_iter().find_map(|path| Source::limits(File::open(path).ok()?).ok());
+    let limits = files("memory.events")
+        .into_iter()
+        .find_map(|path| Source::limits(File::open(path).ok()?).ok());
     match (stalls, limits) {
         (Some(Err(error)), None) => Err(error),
-        (stalls, limits) => Ok(stalls.and_then(Result::ok).into_iter().chain(limits).collect()),
+        (stalls, limits) => Ok(stalls
+            .and_then(Result::ok)
+            .into_iter()
+            .chain(limits)
+            .collect()),
     }
 }
 
 /// Evicts a part of the caches at each report, until `stop` can be read.
 fn watch(mut sources: Vec<Source>, stop: &OwnedFd, budget: &CacheBudget) {
     loop {
-        let Ok(events) = wait(&sources, stop) else { return };
+        let Ok(events) = wait(&sources, stop) else {
+            return;
+        };
         let mut events = events.into_iter();
         let mut is_short = false;
         sources.retain_mut(|source| {
@@ -155,7 +181,11 @@ fn watch(mut sources: Vec<Source>, stop: &OwnedFd, budget: &CacheBudget) {
 /// Waits for an event of a source, and returns the events of each. Fails when `stop` can be read.
 fn wait(sources: &[Source], stop: &OwnedFd) -> io::Result<Vec<PollFlags>> {
     let mut files = vec![PollFd::new(stop, PollFlags::IN)];
-    files.extend(sources.iter().map(|source| PollFd::from_borrowed_fd(source.file.as_fd(), PollFlags::PRI)));
+    files.extend(
+        sources
+            .iter()
+            .map(|source| PollFd::from_borrowed_fd(source.file.as_fd(), PollFlags::PRI)),
+    );
     loop {
         match poll(&mut files, None) {
             Err(Errno::INTR) => {}
@@ -210,7 +240,10 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let kernel = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (file, _) = listener.accept().unwrap();
-        let source = Source { file: File::from(OwnedFd::from(file)), kind: Kind::Stalls };
+        let source = Source {
+            file: File::from(OwnedFd::from(file)),
+            kind: Kind::Stalls,
+        };
         let watch = PressureWatch::over(vec![source], &budget).unwrap();
         assert!(requests.try_recv().is_err());
         rustix::net::send(&kernel, b"!", rustix::net::SendFlags::OOB).unwrap();

@@ -35,7 +35,10 @@ impl Metadata {
     }
 
     /// Returns the size in bytes.
-    #[expect(clippy::len_without_is_empty, reason = "the name std::fs::Metadata uses")]
+    #[expect(
+        clippy::len_without_is_empty,
+        reason = "the name std::fs::Metadata uses"
+    )]
     pub fn len(&self) -> u64 {
         self.0.size
     }
@@ -135,6 +138,10 @@ impl Metadata {
 /// Returns `time` as the standard library's type.
 pub fn system_time(time: Timespec) -> SystemTime {
     let whole = Duration::from_secs(time.sec.unsigned_abs());
-    let base = if time.sec < 0 { SystemTime::UNIX_EPOCH - whole } else { SystemTime::UNIX_EPOCH + whole };
+    let base = if time.sec < 0 {
+        SystemTime::UNIX_EPOCH - whole
+    } else {
+        SystemTime::UNIX_EPOCH + whole
+    };
     base + Duration::from_nanos(u64::from(time.nsec))
 }

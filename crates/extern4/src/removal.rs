@@ -31,7 +31,14 @@ pub(crate) fn remove(session: &Session, path: &Path) -> Result<()> {
             let path = level.path.join(&name);
             let next = step(level.inside.clone(), name.into(), path)?;
             levels.extend(next);
-        } else if let Some(Level { above, name, path, inside, .. }) = levels.pop() {
+        } else if let Some(Level {
+            above,
+            name,
+            path,
+            inside,
+            ..
+        }) = levels.pop()
+        {
             drop(inside);
             above.remove_dir(name).map_err(|error| error.at(&path))?;
         }
@@ -46,7 +53,16 @@ fn step(above: Session, name: PathBuf, path: PathBuf) -> Result<Option<Level>> {
         return above.remove_file(&name).map(|()| None).map_err(named);
     }
     let inside = above.at(&name).map_err(named)?;
-    let names = inside.read_dir(".").map_err(named)?.map(|entry| Ok(entry?.file_name().to_owned()));
+    let names = inside
+        .read_dir(".")
+        .map_err(named)?
+        .map(|entry| Ok(entry?.file_name().to_owned()));
     let names = names.collect::<Result<Vec<_>>>().map_err(named)?;
-    Ok(Some(Level { above, name, path, inside, names }))
+    Ok(Some(Level {
+        above,
+        name,
+        path,
+        inside,
+        names,
+    }))
 }

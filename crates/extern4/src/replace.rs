@@ -39,7 +39,8 @@ impl Session {
     pub fn write_file(&self, path: impl AsRef<Path>, contents: impl AsRef<[u8]>) -> Result<()> {
         let path = path.as_ref();
         self.replace_file(path, |file| {
-            file.write_all_at(contents.as_ref(), 0).map_err(|error| error.at(path))
+            file.write_all_at(contents.as_ref(), 0)
+                .map_err(|error| error.at(path))
         })
     }
 
@@ -55,22 +56,33 @@ impl Session {
         let is_there = match self.metadata(path) {
             Ok(old) if old.is_file() => true,
             Ok(old) => {
-                let errno = if old.is_dir() { Errno::EISDIR } else { Errno::EINVAL };
+                let errno = if old.is_dir() {
+                    Errno::EISDIR
+                } else {
+                    Errno::EINVAL
+                };
                 return Err(Error::new(ErrorKind::Os(errno), "write").at(path).into());
             }
             Err(error) if error.errno() == Errno::ENOENT => false,
             Err(error) => return Err(error.into()),
         };
-        if self.symlink_metadata(path).is_ok_and(|found| found.is_symlink()) {
+        if self
+            .symlink_metadata(path)
+            .is_ok_and(|found| found.is_symlink())
+        {
             return self.replace_file(path.with_file_name(self.read_link(path)?), write);
         }
-        let name = path.file_name().ok_or_else(|| Error::new(ErrorKind::Invalid, "write").at(path))?;
+        let name = path
+            .file_name()
+            .ok_or_else(|| Error::new(ErrorKind::Invalid, "write").at(path))?;
         // Until the new file has the old one's rights, no other user may read it.
-        let (file, beside) = self.create_temporary(path, name, if is_there { 0o600 } else { 0o666 })?;
+        let (file, beside) =
+            self.create_temporary(path, name, if is_there { 0o600 } else { 0o666 })?;
         let written = (|| {
             write(&file)?;
             if is_there {
-                self.keep_attributes(path, &beside).map_err(|error| error.at(path))?;
+                self.keep_attributes(path, &beside)
+                    .map_err(|error| error.at(path))?;
             }
             file.sync_all().map_err(|error| error.at(path))?;
             Ok(self.rename(&beside, path).map_err(|error| error.at(path))?)
@@ -82,7 +94,12 @@ impl Session {
     }
 
     /// Creates a file under a name that no other program uses, in the directory of `path`.
-    pub(crate) fn create_temporary(&self, path: &Path, name: &OsStr, mode: u32) -> Result<(File, PathBuf)> {
+    pub(crate) fn create_temporary(
+        &self,
+        path: &Path,
+        name: &OsStr,
+        mode: u32,
+    ) -> Result<(File, PathBuf)> {
         let mut options = File::options();
         options.read(true).write(true).create_new(true).mode(mode);
         self.with_temporary_name(path, name, |beside| self.open_with(beside, &options))
@@ -104,7 +121,11 @@ impl Session {
             match make(&beside) {
                 Err(error) if error.errno() == Errno::EEXIST => {}
                 // The caller does not know the temporary name.
-                made => return made.map(|made| (made, beside)).map_err(|error| error.at(path)),
+                made => {
+                    return made
+                        .map(|made| (made, beside))
+                        .map_err(|error| error.at(path));
+                }
             }
         }
         Err(Error::new(ErrorKind::Os(Errno::EEXIST), "write").at(path))
@@ -121,7 +142,9 @@ impl Session {
         let (old, new) = (old.as_ref(), new.as_ref());
         let found = self.metadata(old)?;
         // Only a privileged session may give files away. For others, the new file is their own.
-        let given = self.lchown(new, Some(found.uid()), Some(found.gid())).is_ok();
+        let given = self
+            .lchown(new, Some(found.uid()), Some(found.gid()))
+            .is_ok();
         self.keep_xattrs(old, new)?;
         let acl = self.acl(old, AclKind::Access)?;
         // The directory may have given the new file an ACL, whose mask the mode would set.
@@ -145,7 +168,11 @@ impl Session {
             return 0;
         }
         // Without the group's execute bit, set-group-id has another meaning.
-        if old.mode() & GROUP_EXECUTES != 0 { SET_UID | SET_GID } else { SET_UID }
+        if old.mode() & GROUP_EXECUTES != 0 {
+            SET_UID | SET_GID
+        } else {
+            SET_UID
+        }
     }
 
     fn keep_xattrs(&self, old: &Path, new: &Path) -> Result<()> {
@@ -156,7 +183,9 @@ impl Session {
             {
                 continue;
             }
-            let Some(value) = self.getxattr(old, &name)? else { continue };
+            let Some(value) = self.getxattr(old, &name)? else {
+                continue;
+            };
             match self.lsetxattr(new, &name, &value, XattrFlags::empty()) {
                 Err(error) if error.errno() == Errno::EPERM => {}
                 set => set?,

@@ -53,7 +53,10 @@ pub struct Session {
 
 impl Session {
     pub(crate) fn new(vfs: vfs::Session) -> Self {
-        Self { vfs, resolve: LookupFlags::empty() }
+        Self {
+            vfs,
+            resolve: LookupFlags::empty(),
+        }
     }
 
     /// Returns the credentials of the caller.
@@ -69,7 +72,10 @@ impl Session {
         vfs = vfs.at(&location);
         // This checks that `path` is a directory that the caller may search.
         vfs.chdir(".").map_err(|e| Error::vfs("enter", path, e))?;
-        Ok(Self { vfs, resolve: self.resolve })
+        Ok(Self {
+            vfs,
+            resolve: self.resolve,
+        })
     }
 
     /// Descends along a path of any length until a call takes its rest, which has at most
@@ -80,11 +86,17 @@ impl Session {
     pub fn approach<'p>(&self, path: &'p Path) -> Result<(Cow<'_, Self>, &'p Path)> {
         let (mut session, mut rest) = (Cow::Borrowed(self), bytes(path));
         while let Some(start) = rest.get(..=PATH_MAX)
-            && let Some(end) = start.iter().rposition(|byte| *byte == b'/').filter(|end| *end > 0)
+            && let Some(end) = start
+                .iter()
+                .rposition(|byte| *byte == b'/')
+                .filter(|end| *end > 0)
         {
             session = Cow::Owned(session.at(OsStr::from_bytes(&rest[..end]))?);
             // A rest that begins with a slash would start at the root again.
-            let name = rest[end..].iter().position(|byte| *byte != b'/').unwrap_or(rest.len() - end);
+            let name = rest[end..]
+                .iter()
+                .position(|byte| *byte != b'/')
+                .unwrap_or(rest.len() - end);
             rest = &rest[end + name..];
         }
         Ok((session, Path::new(OsStr::from_bytes(rest))))
@@ -93,7 +105,10 @@ impl Session {
     /// Returns this session with another umask: the permission bits that a new file does not get.
     /// The first umask is 022.
     pub fn with_umask(&self, umask: u32) -> Self {
-        Self { vfs: self.vfs.with_umask(permission_bits(umask)), resolve: self.resolve }
+        Self {
+            vfs: self.vfs.with_umask(permission_bits(umask)),
+            resolve: self.resolve,
+        }
     }
 
     /// Returns the umask: the permission bits that a new file does not get.
@@ -104,7 +119,10 @@ impl Session {
     /// Returns this session with limits on path resolution: those of `openat2(2)`. The other flags
     /// have no effect here.
     pub fn with_resolve(&self, resolve: LookupFlags) -> Self {
-        Self { vfs: self.vfs.clone(), resolve }
+        Self {
+            vfs: self.vfs.clone(),
+            resolve,
+        }
     }
 
     pub(crate) fn vfs(&self) -> &vfs::Session {
@@ -120,7 +138,9 @@ impl Session {
     }
 
     fn locate(&self, action: &'static str, path: &Path, follow: bool) -> Result<vfs::Location> {
-        self.vfs.locate(bytes(path), self.how(follow)).map_err(|e| Error::vfs(action, path, e))
+        self.vfs
+            .locate(bytes(path), self.how(follow))
+            .map_err(|e| Error::vfs(action, path, e))
     }
 
     /// Returns the attributes of the file that `path` leads to, symbolic links followed.
@@ -165,7 +185,10 @@ impl Session {
         let path = path.as_ref();
         // An access check without bits looks up only the name, so a no builds no error with the
         // path in it.
-        match self.vfs.access(bytes(path), Access::empty(), self.how(true)) {
+        match self
+            .vfs
+            .access(bytes(path), Access::empty(), self.how(true))
+        {
             Ok(()) => Ok(true),
             Err(error) if error == Errno::ENOENT || error == Errno::ENOTDIR => Ok(false),
             Err(error) => Err(Error::vfs("stat", path, error)),
@@ -176,7 +199,9 @@ impl Session {
     /// not. Without bits, the call only checks that the file exists.
     pub fn access(&self, path: impl AsRef<Path>, access: Access) -> Result<()> {
         let path = path.as_ref();
-        self.vfs.access(bytes(path), access, self.how(true)).map_err(|e| Error::vfs("access", path, e))
+        self.vfs
+            .access(bytes(path), access, self.how(true))
+            .map_err(|e| Error::vfs("access", path, e))
     }
 
     /// Opens a regular file for reading.
@@ -186,8 +211,14 @@ impl Session {
     }
 
     fn open_vfs(&self, path: &Path, flags: OpenFlags) -> Result<vfs::OpenFile> {
-        let how = vfs::OpenHow { flags, mode: 0, resolve: self.resolve };
-        self.vfs.open(bytes(path), how).map_err(|e| Error::vfs("open", path, e))
+        let how = vfs::OpenHow {
+            flags,
+            mode: 0,
+            resolve: self.resolve,
+        };
+        self.vfs
+            .open(bytes(path), how)
+            .map_err(|e| Error::vfs("open", path, e))
     }
 
     /// Returns the whole contents of a file.
@@ -202,7 +233,11 @@ impl Session {
     pub fn read_to_string(&self, path: impl AsRef<Path>) -> Result<String> {
         let path = path.as_ref();
         let text = String::from_utf8(self.read(path)?);
-        text.map_err(|e| Error::new(ErrorKind::InvalidData, "read").at(path).because(e.utf8_error()))
+        text.map_err(|e| {
+            Error::new(ErrorKind::InvalidData, "read")
+                .at(path)
+                .because(e.utf8_error())
+        })
     }
 
     /// Lists a directory, without `.` and `..`, in the directory's own order.
@@ -225,22 +260,35 @@ impl Session {
     /// Returns the path with every symbolic link, `.` and `..` resolved, from the session's root.
     pub fn canonicalize(&self, path: impl AsRef<Path>) -> Result<PathBuf> {
         let location = self.locate("resolve", path.as_ref(), true)?;
-        Ok(PathBuf::from(OsString::from_vec(self.vfs.namespace().path_of(&location, self.vfs.root()))))
+        Ok(PathBuf::from(OsString::from_vec(
+            self.vfs.namespace().path_of(&location, self.vfs.root()),
+        )))
     }
 
     /// Returns the value of an extended attribute, symbolic links followed; `None` if the file has
     /// none of that name.
-    pub fn getxattr(&self, path: impl AsRef<Path>, name: impl AsRef<OsStr>) -> Result<Option<Vec<u8>>> {
+    pub fn getxattr(
+        &self,
+        path: impl AsRef<Path>,
+        name: impl AsRef<OsStr>,
+    ) -> Result<Option<Vec<u8>>> {
         self.xattr(path.as_ref(), name.as_ref(), true)
     }
 
     /// Returns the value of an extended attribute of `path` itself, even if it is a symbolic link.
-    pub fn lgetxattr(&self, path: impl AsRef<Path>, name: impl AsRef<OsStr>) -> Result<Option<Vec<u8>>> {
+    pub fn lgetxattr(
+        &self,
+        path: impl AsRef<Path>,
+        name: impl AsRef<OsStr>,
+    ) -> Result<Option<Vec<u8>>> {
         self.xattr(path.as_ref(), name.as_ref(), false)
     }
 
     fn xattr(&self, path: &Path, name: &OsStr, follow: bool) -> Result<Option<Vec<u8>>> {
-        match self.vfs.get_xattr(bytes(path), name.as_bytes(), self.how(follow)) {
+        match self
+            .vfs
+            .get_xattr(bytes(path), name.as_bytes(), self.how(follow))
+        {
             Ok(value) => Ok(Some(value)),
             Err(error) if error == Errno::ENODATA => Ok(None),
             Err(error) => Err(Error::vfs("read an extended attribute of", path, error)),
@@ -312,7 +360,9 @@ impl Session {
 
 impl fmt::Debug for Session {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Session").field("cred", self.cred()).finish_non_exhaustive()
+        f.debug_struct("Session")
+            .field("cred", self.cred())
+            .finish_non_exhaustive()
     }
 }
 

@@ -40,7 +40,13 @@ impl Source {
             // The library may open it later, from another working directory.
             *path = absolute;
         }
-        Self { options, device, image, journal, writable: Mutex::default() }
+        Self {
+            options,
+            device,
+            image,
+            journal,
+            writable: Mutex::default(),
+        }
     }
 
     /// Returns the path of the image, as far as this library has opened it.
@@ -69,7 +75,9 @@ impl Source {
         };
         if self.options.shared {
             let why = "it was opened to be read while another program writes to it";
-            return Err(at(Error::new(ErrorKind::Os(Errno::EROFS), "write to").because(why)));
+            return Err(at(
+                Error::new(ErrorKind::Os(Errno::EROFS), "write to").because(why)
+            ));
         }
         match self.reopen(volume) {
             Ok(files) => {
@@ -78,7 +86,10 @@ impl Source {
             }
             Err(error) => {
                 // That fails for a file which the volume has written to: it stays locked.
-                self.image.iter().chain(&self.journal).for_each(|file| file.lock_again());
+                self.image
+                    .iter()
+                    .chain(&self.journal)
+                    .for_each(|file| file.lock_again());
                 Err(at(error))
             }
         }
@@ -98,20 +109,28 @@ impl Source {
             (volume.ext4().superblock().journal(), &self.options.journal)
         {
             let for_writing = || self.options.clone().write(true).open_journal(path);
-            let file = Arc::new(self.journal.as_ref().map_or_else(for_writing, |file| writable(file))?);
+            let file = Arc::new(
+                self.journal
+                    .as_ref()
+                    .map_or_else(for_writing, |file| writable(file))?,
+            );
             options.journal_device = Some(Arc::clone(&file) as _);
             files.push(file);
         }
         let changed = volume.ext4().make_writable(Arc::clone(&device), &options);
         let ext4 = volume.ext4();
         for ino in changed.map_err(|error| explain(error, &device, None))? {
-            let read = volume.superblock().with_inode(ino.into(), |inode| ext4.reread(inode));
-            read.and_then(|read| read.map_err(Into::into)).map_err(|e| Error::from_vfs("read", e))?;
+            let read = volume
+                .superblock()
+                .with_inode(ino.into(), |inode| ext4.reread(inode));
+            read.and_then(|read| read.map_err(Into::into))
+                .map_err(|e| Error::from_vfs("read", e))?;
         }
         Ok(files)
     }
 }
 
 fn writable(file: &FileDevice) -> Result<FileDevice> {
-    file.open_for_writing().map_err(|error| not_opened(file.path(), error))
+    file.open_for_writing()
+        .map_err(|error| not_opened(file.path(), error))
 }

@@ -44,7 +44,9 @@ impl Volume {
     /// }
     /// ```
     pub fn transaction(&self) -> Result<Transaction<'_>> {
-        Ok(Transaction(self.ext4().transaction().map_err(|error| failed("begin a transaction on", error))?))
+        Ok(Transaction(self.ext4().transaction().map_err(|error| {
+            failed("begin a transaction on", error)
+        })?))
     }
 }
 

@@ -336,7 +336,9 @@ impl VolumeOptions {
         let end = start + device.size_bytes();
         let device = Arc::new(device);
         let image = Some(Arc::clone(&device));
-        let mut volume = self.open_whole(device, image, start).map_err(|e| e.at(path))?;
+        let mut volume = self
+            .open_whole(device, image, start)
+            .map_err(|e| e.at(path))?;
         volume.bytes = Some(start..end);
         // The journal may have newer contents than the image.
         volume.image_offset = Some(start).filter(|_| volume.ext4.is_raw_current());
@@ -349,14 +351,20 @@ impl VolumeOptions {
         let path = path.as_ref();
         let failed = |e| not_opened(path, e);
         let (write, shared, claimed) = (self.write, self.shared, self.claimed);
-        let mut options = FileOptions { write, shared, claimed, ..FileOptions::default() };
+        let mut options = FileOptions {
+            write,
+            shared,
+            claimed,
+            ..FileOptions::default()
+        };
         if self.partition.is_some() || self.offset_bytes > 0 {
             // This locks the window only: other programs may have other partitions of the disk
             // open.
             let disk = Arc::new(glance(path).map_err(failed)?);
             let window = self.window(&(disk as _)).map_err(|e| e.at(path))?;
             options.offset_bytes = window.start;
-            options.len_bytes = Some(window.end - window.start).filter(|_| self.partition.is_some());
+            options.len_bytes =
+                Some(window.end - window.start).filter(|_| self.partition.is_some());
         }
         let device = FileDevice::open_with(path, &options).map_err(failed)?;
         Ok((device, options.offset_bytes))
@@ -382,29 +390,49 @@ impl VolumeOptions {
         let explain = |error| explain(error, &device, self.partition.map(|_| start));
         let mut opened_journal = None;
         let ext4 = match (self.open_ext4(&device, &self.ext4), &self.journal) {
-            (Err(extern4_ext4::Error::Unsupported(Unsupported::ExternalJournal)), Some(journal)) => {
+            (
+                Err(extern4_ext4::Error::Unsupported(Unsupported::ExternalJournal)),
+                Some(journal),
+            ) => {
                 let opened = Arc::new(self.open_journal(journal)?);
                 opened_journal = Some(Arc::clone(&opened));
                 let journal_device = Some(opened as Arc<dyn BlockDevice>);
-                let options = extern4_ext4::OpenOptions { journal_device, ..self.ext4.clone() };
-                self.open_ext4(&device, &options).map_err(|error| of_journal(error, journal))
+                let options = extern4_ext4::OpenOptions {
+                    journal_device,
+                    ..self.ext4.clone()
+                };
+                self.open_ext4(&device, &options)
+                    .map_err(|error| of_journal(error, journal))
             }
             (opened, _) => opened,
         };
         let ext4 = Arc::new(ext4.map_err(explain)?);
         let fs = Arc::clone(&ext4) as Arc<dyn vfs::FileSystem>;
-        let mut options = SuperOptions { read_only: !self.write, ..SuperOptions::default() };
+        let mut options = SuperOptions {
+            read_only: !self.write,
+            ..SuperOptions::default()
+        };
         options.atime = self.atime.unwrap_or(options.atime);
         options.dir_atime = self.dir_atime.unwrap_or(options.dir_atime);
         options.budget = Arc::clone(&self.ext4.budget);
-        let superblock =
-            SuperBlock::new(fs, options).map_err(|e| Error::from_vfs("read the root directory of", e))?;
+        let superblock = SuperBlock::new(fs, options)
+            .map_err(|e| Error::from_vfs("read the root directory of", e))?;
         let source = Arc::new(Source::new(self, device, image, opened_journal));
-        Ok(Volume { ext4, namespace: Namespace::new(superblock), bytes: None, image_offset: None, source })
+        Ok(Volume {
+            ext4,
+            namespace: Namespace::new(superblock),
+            bytes: None,
+            image_offset: None,
+            source,
+        })
     }
 
     pub(crate) fn open_journal(&self, path: &Path) -> Result<FileDevice> {
-        let options = FileOptions { write: self.write, shared: self.shared, ..FileOptions::default() };
+        let options = FileOptions {
+            write: self.write,
+            shared: self.shared,
+            ..FileOptions::default()
+        };
         FileDevice::open_with(path, &options).map_err(|error| {
             let why = format!("its journal {}: {}", path.display(), error.reason());
             Error::new(not_opened(path, error).kind(), "open").because(why)
@@ -416,8 +444,15 @@ impl VolumeOptions {
         device: &Arc<dyn BlockDevice>,
         options: &extern4_ext4::OpenOptions,
     ) -> extern4_ext4::Result<Ext4> {
-        let open = if self.write { Ext4::open_for_writing } else { Ext4::open };
-        let options = extern4_ext4::OpenOptions { close_when_unused: true, ..options.clone() };
+        let open = if self.write {
+            Ext4::open_for_writing
+        } else {
+            Ext4::open
+        };
+        let options = extern4_ext4::OpenOptions {
+            close_when_unused: true,
+            ..options.clone()
+        };
         open(Arc::clone(device), &options)
     }
 
@@ -427,9 +462,13 @@ impl VolumeOptions {
         let start = self.offset_bytes;
         let len = disk.size_bytes().checked_sub(start);
         let len = len.ok_or_else(|| invalid(format!("offset {start} is behind its end")))?;
-        let Some(number) = self.partition else { return Ok(start..start + len) };
+        let Some(number) = self.partition else {
+            return Ok(start..start + len);
+        };
         let Some(table) = read_table(&*slice(Arc::clone(disk), start..start + len)?)? else {
-            return Err(invalid(format!("there is no partition {number}, for there is no partition table")));
+            return Err(invalid(format!(
+                "there is no partition {number}, for there is no partition table"
+            )));
         };
         let Some(found) = table.partition(number) else {
             return Err(invalid(missing(number, &table)));
@@ -442,9 +481,15 @@ impl VolumeOptions {
         }
         let start = first;
         if found.kind.is_extended() && !has_volume(&**disk, start) {
-            let logical = numbers(table.partitions.iter().filter(|partition| partition.number > 4));
-            let cause =
-                format!("partition {number} is an extended one, a frame for logical partitions: {logical}");
+            let logical = numbers(
+                table
+                    .partitions
+                    .iter()
+                    .filter(|partition| partition.number > 4),
+            );
+            let cause = format!(
+                "partition {number} is an extended one, a frame for logical partitions: {logical}"
+            );
             return Err(Error::new(ErrorKind::NotExt, "open").because(cause));
         }
         Ok(start..start.saturating_add(found.len_bytes).min(end))
@@ -468,13 +513,21 @@ fn missing(number: u32, table: &Table) -> String {
         None if table.partitions.is_empty() => {
             format!("there is no partition {number}, for the partition table is empty")
         }
-        None => format!("there is no partition {number}; there are: {}", numbers(&table.partitions)),
+        None => format!(
+            "there is no partition {number}; there are: {}",
+            numbers(&table.partitions)
+        ),
     }
 }
 
 /// Returns the message for a partition that ends behind a disk of `disk` bytes.
 fn cut_off(partition: &Partition, disk: u64) -> String {
-    let Partition { number, start_bytes, len_bytes, .. } = partition;
+    let Partition {
+        number,
+        start_bytes,
+        len_bytes,
+        ..
+    } = partition;
     format!(
         "partition {number} is cut off: it has {len_bytes} bytes from byte {start_bytes} on, but the image ends at byte {disk}"
     )
@@ -482,12 +535,24 @@ fn cut_off(partition: &Partition, disk: u64) -> String {
 
 /// Opens a disk to read its partition table, even if other programs have it open.
 fn glance(path: &Path) -> Result<FileDevice, extern4_block::Error> {
-    FileDevice::open_with(path, &FileOptions { shared: true, ..FileOptions::default() })
+    FileDevice::open_with(
+        path,
+        &FileOptions {
+            shared: true,
+            ..FileOptions::default()
+        },
+    )
 }
 
 fn slice(device: Arc<dyn BlockDevice>, window: Range<u64>) -> Result<Arc<dyn BlockDevice>> {
-    let slice = SliceDevice::new(device, window.start, window.end.saturating_sub(window.start));
-    Ok(Arc::new(slice.map_err(|e| Error::new(ErrorKind::Invalid, "open").because(e))?))
+    let slice = SliceDevice::new(
+        device,
+        window.start,
+        window.end.saturating_sub(window.start),
+    );
+    Ok(Arc::new(slice.map_err(|e| {
+        Error::new(ErrorKind::Invalid, "open").because(e)
+    })?))
 }
 
 /// Returns the error for a file that could not be opened, with the system's error number.
@@ -497,7 +562,9 @@ pub(crate) fn not_opened(path: &Path, error: block::Error) -> Error {
         block::Error::Busy { .. } => Some(i32::from(Errno::EBUSY.raw())),
         _ => None,
     };
-    Error::new(ErrorKind::system(errno), "open").at(path).because(error)
+    Error::new(ErrorKind::system(errno), "open")
+        .at(path)
+        .because(error)
 }
 
 fn read_table(device: &dyn BlockDevice) -> Result<Option<Table>> {
@@ -526,13 +593,19 @@ fn has_volume(device: &dyn BlockDevice, start: u64) -> bool {
     let is = |(offset, magic): &(u64, &[u8])| {
         let mut found = [0; 16];
         let found = &mut found[..magic.len()];
-        start.checked_add(*offset).is_some_and(|at| device.read_at(found, at).is_ok()) && found == *magic
+        start
+            .checked_add(*offset)
+            .is_some_and(|at| device.read_at(found, at).is_ok())
+            && found == *magic
     };
     MAGICS.iter().any(is)
 }
 
 fn numbers<'a>(partitions: impl IntoIterator<Item = &'a Partition>) -> String {
-    let numbers: Vec<String> = partitions.into_iter().map(|found| found.number.to_string()).collect();
+    let numbers: Vec<String> = partitions
+        .into_iter()
+        .map(|found| found.number.to_string())
+        .collect();
     numbers.join(", ")
 }
 
@@ -559,11 +632,15 @@ pub(crate) fn explain(
             Error::new(kind, "open").because(hint)
         }
         (Ok(Some(table)), Some(start)) if !table.partitions.is_empty() => {
-            let starts = table.partitions.iter().map(|inner| start.saturating_add(inner.start_bytes));
+            let starts = table
+                .partitions
+                .iter()
+                .map(|inner| start.saturating_add(inner.start_bytes));
             let starts: Vec<String> = starts.map(|start| start.to_string()).collect();
             let starts = starts.join(", ");
-            let hint =
-                format!("the partition has partitions of its own, which start at byte {starts} of the image");
+            let hint = format!(
+                "the partition has partitions of its own, which start at byte {starts} of the image"
+            );
             Error::new(kind, "open").because(hint)
         }
         (Err(damaged @ block::Error::PartitionTable { .. }), None) => {
@@ -575,7 +652,9 @@ pub(crate) fn explain(
 
 impl fmt::Debug for Volume {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Volume").field("label", &self.label()).finish_non_exhaustive()
+        f.debug_struct("Volume")
+            .field("label", &self.label())
+            .finish_non_exhaustive()
     }
 }
 
@@ -632,7 +711,9 @@ impl Volume {
 
     /// Makes every change durable.
     pub fn sync(&self) -> Result<()> {
-        self.superblock().sync().map_err(|e| Error::from_vfs("sync", e))
+        self.superblock()
+            .sync()
+            .map_err(|e| Error::from_vfs("sync", e))
     }
 
     /// Ends writing: writes every change to its place and marks the volume clean. No part of the
@@ -648,7 +729,10 @@ impl Volume {
             self.ext4.begin_sync();
         }
         self.superblock().drop_caches();
-        let closed = self.ext4.close().map_err(|e| Error::from_vfs("close", e.into()));
+        let closed = self
+            .ext4
+            .close()
+            .map_err(|e| Error::from_vfs("close", e.into()));
         // Other clones of the volume may keep the files open for longer.
         self.source.unlock();
         closed
@@ -691,7 +775,9 @@ impl Volume {
         if !read_only {
             self.source.make_writable(self)?;
         }
-        self.superblock().remount(read_only).map_err(|e| Error::from_vfs("remount", e))
+        self.superblock()
+            .remount(read_only)
+            .map_err(|e| Error::from_vfs("remount", e))
     }
 
     /// Ends all use of the volume, even while files are open. From now on, reading or writing a
@@ -700,7 +786,9 @@ impl Volume {
     /// durable first. The next program to open the volume recovers it. `EXT4_IOC_SHUTDOWN` does
     /// this on Linux.
     pub fn shut_down(&self, how: vfs::Shutdown) -> Result<()> {
-        self.superblock().shut_down(how).map_err(|e| Error::from_vfs("shut down", e))
+        self.superblock()
+            .shut_down(how)
+            .map_err(|e| Error::from_vfs("shut down", e))
     }
 
     pub(crate) fn superblock(&self) -> &Arc<SuperBlock> {
@@ -747,14 +835,21 @@ impl Volume {
     /// `EROFS` for a volume that is open for reading, and an error where structures of the volume
     /// depend on the old UUID.
     pub fn set_uuid(&self, uuid: [u8; 16]) -> Result<()> {
-        let tune = Tune { uuid: Some(uuid), ..Tune::default() };
-        self.ext4.tune(&tune).map_err(|e| Error::from_vfs("change the UUID of", e.into()))?;
+        let tune = Tune {
+            uuid: Some(uuid),
+            ..Tune::default()
+        };
+        self.ext4
+            .tune(&tune)
+            .map_err(|e| Error::from_vfs("change the UUID of", e.into()))?;
         self.sync()
     }
 
     /// Returns totals and free space.
     pub fn stat_fs(&self) -> Result<StatFs> {
-        self.ext4.stat().map_err(|e| Error::from_vfs("count the free space of", e.into()))
+        self.ext4
+            .stat()
+            .map_err(|e| Error::from_vfs("count the free space of", e.into()))
     }
 
     /// Returns the tree that sessions act in, for a program that serves the volume to others.

@@ -38,9 +38,18 @@ fn questions(session: &Session) -> Vec<Act<'_>> {
                 black_box(session.symlink_metadata(black_box(LINK)).unwrap());
             }),
         ),
-        ("access", Box::new(|| session.access(black_box(FILE), Access::READ).unwrap())),
-        ("exists", Box::new(|| assert!(session.exists(black_box(FILE)).unwrap()))),
-        ("exists, name not there", Box::new(|| assert!(!session.exists(black_box(ABSENT)).unwrap()))),
+        (
+            "access",
+            Box::new(|| session.access(black_box(FILE), Access::READ).unwrap()),
+        ),
+        (
+            "exists",
+            Box::new(|| assert!(session.exists(black_box(FILE)).unwrap())),
+        ),
+        (
+            "exists, name not there",
+            Box::new(|| assert!(!session.exists(black_box(ABSENT)).unwrap())),
+        ),
     ]
 }
 
@@ -61,7 +70,11 @@ fn a_warm_walk_on_ext4_leaves_no_trace_in_shared_memory() {
         assert_eq!(allocations::of_this_thread() - before, 0, "{name}");
         let (_, footprint) = record(ask);
         println!("{name:<28} {footprint}");
-        assert_eq!((footprint.total().rmws, footprint.full_fences()), (0, 0), "{name}: {footprint:?}");
+        assert_eq!(
+            (footprint.total().rmws, footprint.full_fences()),
+            (0, 0),
+            "{name}: {footprint:?}"
+        );
         // The thread's record of its pin, and its slot of the counter of walks.
         assert!(footprint.written().count() <= 2, "{name}: {footprint:?}");
         if let Some((_, locked)) = locked_instructions(ask) {
@@ -98,14 +111,22 @@ fn threads_that_read_one_file_share_no_line() {
     const READS: usize = 40;
     /// For this long after a change, the changed object does not count as unchanged.
     const MOMENT: Duration = Duration::from_millis(20);
-    let Some((_image, volume)) = empty_volume() else { return };
+    let Some((_image, volume)) = empty_volume() else {
+        return;
+    };
     let session = volume.superuser();
-    let files = [(); 2]
-        .map(|()| session.open_with("/file", File::options().read(true).write(true).create(true)).unwrap());
+    let files = [(); 2].map(|()| {
+        session
+            .open_with("/file", File::options().read(true).write(true).create(true))
+            .unwrap()
+    });
     files[0].write_at(&[7; 5000], 0).unwrap();
     let read = |who: usize| {
         let mut bytes = [0; 64];
-        assert_eq!((files[who].read_at(&mut bytes, 4090).unwrap(), bytes), (64, [7; 64]));
+        assert_eq!(
+            (files[who].read_at(&mut bytes, 4090).unwrap(), bytes),
+            (64, [7; 64])
+        );
     };
     let meet = || {
         let [one, other] = side_by_side(|| read(0), || read(1));
@@ -127,13 +148,20 @@ fn threads_that_read_one_file_share_no_line() {
 #[test]
 fn a_reader_shares_no_line_with_a_change_of_attributes() {
     let options = &mut Volume::options();
-    let Some((_image, volume)) = empty_volume_with(options.write(true).atime(Atime::Never)) else { return };
+    let Some((_image, volume)) = empty_volume_with(options.write(true).atime(Atime::Never)) else {
+        return;
+    };
     let session = volume.superuser();
-    let file = session.open_with("/file", File::options().read(true).write(true).create(true)).unwrap();
+    let file = session
+        .open_with("/file", File::options().read(true).write(true).create(true))
+        .unwrap();
     file.write_at(&[7; 5000], 0).unwrap();
     let read = || {
         let mut bytes = [0; 64];
-        assert_eq!((file.read_at(&mut bytes, 4090).unwrap(), bytes), (64, [7; 64]));
+        assert_eq!(
+            (file.read_at(&mut bytes, 4090).unwrap(), bytes),
+            (64, [7; 64])
+        );
     };
     (0..40).for_each(|_| read());
     let chmod = || session.set_permissions("/file", 0o600).unwrap();
@@ -141,7 +169,9 @@ fn a_reader_shares_no_line_with_a_change_of_attributes() {
     let (attribute, sets) = ("user.attribute", AtomicUsize::new(0));
     let setxattr = || {
         let len = 4 + 4 * (sets.fetch_add(1, Ordering::Relaxed) % 2);
-        session.setxattr("/file", attribute, &[1; 8][..len], XattrFlags::empty()).unwrap();
+        session
+            .setxattr("/file", attribute, &[1; 8][..len], XattrFlags::empty())
+            .unwrap();
     };
     let changes: [Act<'_>; 6] = [
         ("chmod", Box::new(chmod)),
@@ -149,7 +179,9 @@ fn a_reader_shares_no_line_with_a_change_of_attributes() {
         (
             "setxattr and removexattr",
             Box::new(|| {
-                session.setxattr("/file", "user.other", b"value", XattrFlags::CREATE).unwrap();
+                session
+                    .setxattr("/file", "user.other", b"value", XattrFlags::CREATE)
+                    .unwrap();
                 session.removexattr("/file", "user.other").unwrap();
             }),
         ),
@@ -167,7 +199,10 @@ fn a_reader_shares_no_line_with_a_change_of_attributes() {
                 session.remove_file("/other").unwrap();
             }),
         ),
-        ("write", Box::new(|| assert_eq!(file.write_at(&[7; 100], 100).unwrap(), 100))),
+        (
+            "write",
+            Box::new(|| assert_eq!(file.write_at(&[7; 100], 100).unwrap(), 100)),
+        ),
     ];
     for (name, change) in &changes {
         // In the second run, one thread reads changed attributes, but need not look at the inode
@@ -185,13 +220,23 @@ fn a_reader_shares_no_line_with_a_change_of_attributes() {
 /// file to itself, so they get many chances to come within one.
 #[test]
 fn threads_that_write_over_blocks_of_one_file_share_no_line() {
-    let Some((_image, volume)) = empty_volume() else { return };
+    let Some((_image, volume)) = empty_volume() else {
+        return;
+    };
     let session = volume.superuser();
-    let files = [(); 2]
-        .map(|()| session.open_with("/file", File::options().read(true).write(true).create(true)).unwrap());
+    let files = [(); 2].map(|()| {
+        session
+            .open_with("/file", File::options().read(true).write(true).create(true))
+            .unwrap()
+    });
     files[0].write_at(&[7; 4 * 4096], 0).unwrap();
     let write = |who: usize| {
-        assert_eq!(files[who].write_at(&[8; 4096], who as u64 * 2 * 4096).unwrap(), 4096);
+        assert_eq!(
+            files[who]
+                .write_at(&[8; 4096], who as u64 * 2 * 4096)
+                .unwrap(),
+            4096
+        );
     };
     let meet = || {
         let [one, other] = side_by_side(|| write(0), || write(1));
@@ -215,7 +260,11 @@ fn threads_that_write_over_blocks_of_one_file_share_no_line() {
 /// Makes and removes an empty file.
 fn come_and_go(session: &Session, dir: &str, name: u32) {
     let path = format!("{dir}/{name}");
-    drop(session.open_with(&path, File::options().write(true).create(true)).unwrap());
+    drop(
+        session
+            .open_with(&path, File::options().write(true).create(true))
+            .unwrap(),
+    );
     session.remove_file(&path).unwrap();
 }
 
@@ -248,13 +297,21 @@ fn share_at_most(most: usize, session: &Session, dirs: [&str; 2]) {
         });
         let [one, other] = side_by_side(one, other);
         let found = conflicts(&one, &other);
-        println!("a file made and removed      {one}, {} in conflict", found.len());
+        println!(
+            "a file made and removed      {one}, {} in conflict",
+            found.len()
+        );
         if found.len() <= most {
             return;
         }
         let places = |conflict: &Conflict| {
-            let sites = [&one, &other].map(|side| side.accesses(conflict.line).map(|access| access.site));
-            sites.into_iter().flatten().map(ToString::to_string).collect::<BTreeSet<_>>()
+            let sites =
+                [&one, &other].map(|side| side.accesses(conflict.line).map(|access| access.site));
+            sites
+                .into_iter()
+                .flatten()
+                .map(ToString::to_string)
+                .collect::<BTreeSet<_>>()
         };
         met = found.iter().map(places).collect::<Vec<_>>();
     }
@@ -265,9 +322,13 @@ fn share_at_most(most: usize, session: &Session, dirs: [&str; 2]) {
 /// are not reserved, and nothing else.
 #[test]
 fn threads_that_change_directories_of_their_own_share_one_counter() {
-    let Some((_image, volume)) = empty_volume() else { return };
+    let Some((_image, volume)) = empty_volume() else {
+        return;
+    };
     let session = volume.superuser();
-    ["/one", "/other"].iter().for_each(|dir| session.create_dir(dir).unwrap());
+    ["/one", "/other"]
+        .iter()
+        .for_each(|dir| session.create_dir(dir).unwrap());
     share_at_most(1, &session, ["/one", "/other"]);
 }
 
@@ -277,10 +338,18 @@ fn threads_that_change_directories_of_their_own_share_one_counter() {
 fn files_that_one_thread_makes_and_another_removes_take_no_new_memory() {
     const FILES: u64 = 4096;
     const ROUNDS: usize = 8;
-    let Some((_image, volume)) = empty_volume() else { return };
+    let Some((_image, volume)) = empty_volume() else {
+        return;
+    };
     let session = volume.superuser();
     let paths: Vec<_> = (0..FILES).map(|name| format!("/{name}")).collect();
-    let make = |path| drop(session.open_with(path, File::options().write(true).create(true)).unwrap());
+    let make = |path| {
+        drop(
+            session
+                .open_with(path, File::options().write(true).create(true))
+                .unwrap(),
+        )
+    };
     let remove = |path| session.remove_file(path).unwrap();
     let both = Barrier::new(2);
     std::thread::scope(|scope| {
@@ -317,7 +386,9 @@ fn files_that_one_thread_makes_and_another_removes_take_no_new_memory() {
 /// the count of its dentry, which each name in use has a part of.
 #[test]
 fn threads_that_change_one_directory_share_its_block_two_locks_and_two_counters() {
-    let Some((_image, volume)) = empty_volume() else { return };
+    let Some((_image, volume)) = empty_volume() else {
+        return;
+    };
     let session = volume.superuser();
     session.create_dir("/one").unwrap();
     share_at_most(5, &session.at("/one").unwrap(), [".", "."]);

@@ -49,12 +49,19 @@ fn a_drop_in_a_forked_child_writes_nothing_and_leaves_the_locks() {
     }
     let image = SPEC.build();
     let mut options = Volume::options();
-    options.write(true).lazytime(true).commit_interval(Duration::from_secs(1000));
+    options
+        .write(true)
+        .lazytime(true)
+        .commit_interval(Duration::from_secs(1000));
     let volume = options.open(&image.path).expect("it opens");
     let session = volume.superuser();
     session.write_file("/synced", "synced").expect("a file");
     volume.sync().expect("it is synced");
-    session.create("/file").expect("a file").write_all(b"kept").expect("it is written");
+    session
+        .create("/file")
+        .expect("a file")
+        .write_all(b"kept")
+        .expect("it is written");
     let open = session.create("/gone").expect("a file");
     session.remove_file("/gone").expect("it is removed");
     // The volume's mount-protection thread writes its own block every few seconds, so the test
@@ -64,15 +71,31 @@ fn a_drop_in_a_forked_child_writes_nothing_and_leaves_the_locks() {
     let before = superblock(0x30);
     let mut handles = Some((open, session, volume));
     in_child(|| drop(handles.take()));
-    assert_eq!(superblock(0x30), before, "the child has written the superblock");
-    let error = options.open(&image.path).map(drop).expect_err("it is the parent's");
+    assert_eq!(
+        superblock(0x30),
+        before,
+        "the child has written the superblock"
+    );
+    let error = options
+        .open(&image.path)
+        .map(drop)
+        .expect_err("it is the parent's");
     assert!(error.to_string().contains("has it open"), "{error}");
     let (open, session, volume) = handles.expect("the parent's own");
-    session.write_file("/later", "later").expect("it can be changed");
+    session
+        .write_file("/later", "later")
+        .expect("it can be changed");
     drop((session, open, volume));
     tools::e2fsck(&image.path).unwrap_or_else(|e| panic!("{e}"));
     let volume = Volume::open(&image.path).expect("it opens");
-    for (path, contents) in [("/synced", "synced"), ("/file", "kept"), ("/later", "later")] {
-        assert_eq!(volume.superuser().read(path).expect(path), contents.as_bytes());
+    for (path, contents) in [
+        ("/synced", "synced"),
+        ("/file", "kept"),
+        ("/later", "later"),
+    ] {
+        assert_eq!(
+            volume.superuser().read(path).expect(path),
+            contents.as_bytes()
+        );
     }
 }

@@ -18,7 +18,10 @@ pub(crate) fn wire_rdev(rdev: Rdev) -> u32 {
 
 /// Returns the device of a number in the protocol, the inverse of `wire_rdev`.
 pub(crate) fn rdev(wire: u32) -> Rdev {
-    Rdev { major: wire >> 8 & 0xfff, minor: wire & 0xff | wire >> 12 & 0xfff00 }
+    Rdev {
+        major: wire >> 8 & 0xfff,
+        minor: wire & 0xff | wire >> 12 & 0xfff00,
+    }
 }
 
 /// Returns the mode with the bits of the type.
@@ -28,7 +31,10 @@ fn mode(attr: &Attr) -> u16 {
 
 /// Returns a time. Seconds keep their sign in the protocol's unsigned field.
 pub(crate) fn timespec(sec: u64, nsec: u32) -> Timespec {
-    Timespec { sec: sec.cast_signed(), nsec }
+    Timespec {
+        sec: sec.cast_signed(),
+        nsec,
+    }
 }
 
 /// Returns the type for a listing, as `d_type` has it.
@@ -62,11 +68,17 @@ const BASIC_STATS: u32 = 0x7ff;
 /// `STATX_BTIME`.
 const BTIME: u32 = 0x800;
 /// `STATX_ATTR_IMMUTABLE` and so on, which are the inode flags of the same names.
-const ATTRIBUTES: FileFlags =
-    FileFlags::IMMUTABLE.union(FileFlags::APPEND).union(FileFlags::ENCRYPT).union(FileFlags::VERITY);
+const ATTRIBUTES: FileFlags = FileFlags::IMMUTABLE
+    .union(FileFlags::APPEND)
+    .union(FileFlags::ENCRYPT)
+    .union(FileFlags::VERITY);
 
 pub(crate) fn wire_statx(attr: &Attr) -> WireStatx {
-    let time = |time: Timespec| StatxTime { sec: time.sec, nsec: time.nsec, reserved: 0 };
+    let time = |time: Timespec| StatxTime {
+        sec: time.sec,
+        nsec: time.nsec,
+        reserved: 0,
+    };
     WireStatx {
         mask: BASIC_STATS | if attr.btime.is_some() { BTIME } else { 0 },
         blksize: attr.blksize,
@@ -109,8 +121,14 @@ mod tests {
 
     #[test]
     fn times_before_1970_survive() {
-        let time = Timespec { sec: -5, nsec: 250_000_000 };
-        let wire = wire_attr(&Attr { mtime: time, ..Attr::default() });
+        let time = Timespec {
+            sec: -5,
+            nsec: 250_000_000,
+        };
+        let wire = wire_attr(&Attr {
+            mtime: time,
+            ..Attr::default()
+        });
         assert_eq!(timespec(wire.mtime, wire.mtimensec), time);
     }
 }

@@ -30,7 +30,12 @@ impl Caller {
     /// Returns the caller that a request names. Root has every capability.
     pub(crate) fn of(header: &InHeader) -> Self {
         let InHeader { uid, gid, pid, .. } = *header;
-        Self { uid, gid, pid, caps: if uid == 0 { Caps::all() } else { Caps::empty() } }
+        Self {
+            uid,
+            gid,
+            pid,
+            caps: if uid == 0 { Caps::all() } else { Caps::empty() },
+        }
     }
 
     /// Returns the credentials to act with, where the kernel has checked the caller's.
@@ -62,13 +67,29 @@ impl Process {
         }
         // proc_pid_status(5): real, effective, saved, and the one that counts for files.
         let id = |name| field(name)?.split_whitespace().nth(3)?.parse().ok();
-        let groups = field("Groups:")?.split_whitespace().filter_map(|group| group.parse().ok()).collect();
+        let groups = field("Groups:")?
+            .split_whitespace()
+            .filter_map(|group| group.parse().ok())
+            .collect();
         let caps = u64::from_str_radix(field("CapEff:")?.trim(), 16).ok()?;
         let (uid, gid) = (id("Uid:")?, id("Gid:")?);
         // Root has every capability, as where a request names root.
-        let caps = if uid == 0 { Caps::all() } else { Caps::from_bits_truncate(caps) };
-        let caps = if shares_users(pid) { caps } else { Caps::empty() };
-        Some(Self { uid, gid, groups, caps })
+        let caps = if uid == 0 {
+            Caps::all()
+        } else {
+            Caps::from_bits_truncate(caps)
+        };
+        let caps = if shares_users(pid) {
+            caps
+        } else {
+            Caps::empty()
+        };
+        Some(Self {
+            uid,
+            gid,
+            groups,
+            caps,
+        })
     }
 }
 
@@ -78,6 +99,7 @@ fn shares_users(pid: u32) -> bool {
     let users = |pid: u32| std::fs::read_link(format!("/proc/{pid}/ns/user")).ok();
     let own = std::process::id();
     // A `/proc` of another PID namespace numbers processes differently.
-    let is_ours = std::fs::read_link("/proc/self").is_ok_and(|link| link.as_os_str() == &*own.to_string());
+    let is_ours =
+        std::fs::read_link("/proc/self").is_ok_and(|link| link.as_os_str() == &*own.to_string());
     is_ours && users(own).is_some_and(|own| users(pid) == Some(own))
 }

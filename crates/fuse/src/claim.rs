@@ -71,21 +71,37 @@ impl Claim {
         let claim = Self { context, device };
         // If the device is mounted already, the kernel returns that mount, and sends no request
         // through this file.
-        if claim.is_new()? { Ok(claim) } else { Err(Errno::BUSY.into()) }
+        if claim.is_new()? {
+            Ok(claim)
+        } else {
+            Err(Errno::BUSY.into())
+        }
     }
 
     /// Returns whether the kernel sends requests through this file: the first one comes at once.
     fn is_new(&self) -> io::Result<bool> {
         let mut asked = [PollFd::new(&self.device, PollFlags::IN)];
         poll(&mut asked, Some(&Timespec::default()))?;
-        Ok(!asked[0].revents().intersects(PollFlags::ERR | PollFlags::HUP))
+        Ok(!asked[0]
+            .revents()
+            .intersects(PollFlags::ERR | PollFlags::HUP))
     }
 
     /// Mounts it on directory `dir`; returns the file through which the kernel sends requests.
     pub fn attach(self, dir: &Path, options: &MountOptions) -> io::Result<(OwnedFd, Mounted)> {
         let dir = dir.canonicalize()?;
-        let mount = fsmount(&self.context, FsMountFlags::FSMOUNT_CLOEXEC, attributes(options))?;
-        move_mount(&mount, "", CWD, &dir, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?;
+        let mount = fsmount(
+            &self.context,
+            FsMountFlags::FSMOUNT_CLOEXEC,
+            attributes(options),
+        )?;
+        move_mount(
+            &mount,
+            "",
+            CWD,
+            &dir,
+            MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH,
+        )?;
         drop(mount);
         read_far_ahead(&dir);
         Ok((self.device, Mounted::new(dir, None)))
@@ -104,14 +120,20 @@ fn attributes(options: &MountOptions) -> MountAttrFlags {
         (MountFlags::NODIRATIME, Attr::MOUNT_ATTR_NODIRATIME),
         (MountFlags::NOSYMFOLLOW, Attr::MOUNT_ATTR_NOSYMFOLLOW),
     ];
-    wanted.into_iter().filter(|(flag, _)| options.flags.contains(*flag)).map(|(_, flag)| flag).collect()
+    wanted
+        .into_iter()
+        .filter(|(flag, _)| options.flags.contains(*flag))
+        .map(|(_, flag)| flag)
+        .collect()
 }
 
 /// Returns the name of a block device that the mount table shows. Devices of the device mapper have
 /// their mapper name, as in all mounts.
 pub fn source(path: &Path) -> PathBuf {
     let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
-    let number = path.file_name().filter(|name| name.to_string_lossy().starts_with("dm-"));
+    let number = path
+        .file_name()
+        .filter(|name| name.to_string_lossy().starts_with("dm-"));
     let named = number.and_then(|number| {
         std::fs::read_to_string(Path::new("/sys/block").join(number).join("dm/name")).ok()
     });

@@ -52,7 +52,9 @@ impl DerefMut for RequestSession<'_> {
 
 impl Drop for RequestSession<'_> {
     fn drop(&mut self) {
-        let Some((mut session, home)) = self.acting.take() else { return };
+        let Some((mut session, home)) = self.acting.take() else {
+            return;
+        };
         let at = session.replace_cwd(home);
         session.set_umask(0);
         self.credentials.idle.with(|idle| idle.set(Some(session)));
@@ -72,9 +74,18 @@ pub(crate) struct Credentials {
 
 impl Credentials {
     /// Creates the sessions of a server for the tree at the root of `namespace`.
-    pub(crate) fn new(namespace: &Arc<Namespace>, fakeroot: bool, protocol: &Arc<Protocol>) -> Self {
+    pub(crate) fn new(
+        namespace: &Arc<Namespace>,
+        fakeroot: bool,
+        protocol: &Arc<Protocol>,
+    ) -> Self {
         let base = Session::new(namespace, Cred::root()).with_umask(0);
-        Self { base, idle: Idle::new(), fakeroot, protocol: Arc::clone(protocol) }
+        Self {
+            base,
+            idle: Idle::new(),
+            fakeroot,
+            protocol: Arc::clone(protocol),
+        }
     }
 
     pub(crate) fn superblock(&self) -> &Arc<SuperBlock> {
@@ -91,12 +102,18 @@ impl Credentials {
     pub(crate) fn caller(&self, header: &InHeader) -> Caller {
         let caller = Caller::of(header);
         if self.fakeroot {
-            return Caller { caps: Caps::all(), ..caller };
+            return Caller {
+                caps: Caps::all(),
+                ..caller
+            };
         }
         // The kernel itself writes pages of mapped files back.
         let is_kernel = header.pid == 0 && header.opcode == Opcode::Write as u32;
         match self.protocol.has(Features::ALLOW_IDMAP) && !is_kernel {
-            true => Caller { caps: Caps::empty(), ..caller },
+            true => Caller {
+                caps: Caps::empty(),
+                ..caller
+            },
             false => caller,
         }
     }
@@ -105,18 +122,37 @@ impl Credentials {
     /// its ids. That takes longer than most requests, so a handler calls this only where it
     /// matters.
     pub(crate) fn identified(&self, caller: &Caller) -> Caller {
-        let process = self.protocol.has(Features::ALLOW_IDMAP).then(|| Process::of(caller.pid)).flatten();
-        let Some(Process { uid, gid, caps, .. }) = process else { return *caller };
+        let process = self
+            .protocol
+            .has(Features::ALLOW_IDMAP)
+            .then(|| Process::of(caller.pid))
+            .flatten();
+        let Some(Process { uid, gid, caps, .. }) = process else {
+            return *caller;
+        };
         let known = |id: u32, own: u32| if id == u32::MAX { own } else { id };
-        Caller { uid: known(caller.uid, uid), gid: known(caller.gid, gid), caps, ..*caller }
+        Caller {
+            uid: known(caller.uid, uid),
+            gid: known(caller.gid, gid),
+            caps,
+            ..*caller
+        }
     }
 
     /// Returns the caller with its own ids, even if the kernel has sent those to which the mount
     /// maps them.
     pub(crate) fn itself(&self, caller: &Caller) -> Caller {
         let maps = self.protocol.has(Features::ALLOW_IDMAP);
-        let unnamed = Caller { uid: u32::MAX, gid: u32::MAX, ..*caller };
-        if maps { self.identified(&unnamed) } else { *caller }
+        let unnamed = Caller {
+            uid: u32::MAX,
+            gid: u32::MAX,
+            ..*caller
+        };
+        if maps {
+            self.identified(&unnamed)
+        } else {
+            *caller
+        }
     }
 
     /// Returns a session that acts for the caller at `at`.
@@ -127,9 +163,14 @@ impl Credentials {
             let cred = session.cred();
             (cred.uid(), cred.gid(), cred.caps()) == (caller.uid, caller.gid, caps)
         };
-        let mut session = idle.filter(is_of_caller).unwrap_or_else(|| self.base.with_cred(caller.cred(&[])));
+        let mut session = idle
+            .filter(is_of_caller)
+            .unwrap_or_else(|| self.base.with_cred(caller.cred(&[])));
         let home = session.replace_cwd(at.clone());
-        RequestSession { credentials: self, acting: Some((session, home)) }
+        RequestSession {
+            credentials: self,
+            acting: Some((session, home)),
+        }
     }
 
     /// Returns a session that acts for the caller at `at`, without these capabilities.
@@ -148,16 +189,29 @@ impl Credentials {
         }
         let attr = at.attr();
         let is_mark = attr.mode & 0o2010 == 0o2000;
-        let caller = if is_mark { self.identified(caller) } else { *caller };
-        let process = (is_mark && attr.gid != caller.gid).then(|| Process::of(caller.pid)).flatten();
+        let caller = if is_mark {
+            self.identified(caller)
+        } else {
+            *caller
+        };
+        let process = (is_mark && attr.gid != caller.gid)
+            .then(|| Process::of(caller.pid))
+            .flatten();
         let cred = caller.cred(&process.map_or_else(Vec::new, |process| process.groups));
         let caps = cred.caps() - Caps::FSETID;
         self.base.with_cred(cred.with_caps(caps)).at(at)
     }
 
     /// Opens a file for the caller.
-    pub(crate) fn open(&self, caller: &Caller, location: Location, flags: OpenFlags) -> Result<Arc<Handle>> {
-        let file = self.session(caller, &location).open_location(location, flags, b"")?;
+    pub(crate) fn open(
+        &self,
+        caller: &Caller,
+        location: Location,
+        flags: OpenFlags,
+    ) -> Result<Arc<Handle>> {
+        let file = self
+            .session(caller, &location)
+            .open_location(location, flags, b"")?;
         Ok(Handle::new(caller, file))
     }
 
@@ -171,7 +225,11 @@ impl Credentials {
     /// Returns a session with no more rights than the request implies, for questions about rights.
     pub(crate) fn session_unchecked(&self, caller: &Caller, at: &Location) -> Session {
         let cred = Cred::new(caller.uid, caller.gid, &[]);
-        let cred = if self.fakeroot { cred.with_caps(Caps::all()) } else { cred };
+        let cred = if self.fakeroot {
+            cred.with_caps(Caps::all())
+        } else {
+            cred
+        };
         self.base.with_cred(cred).at(at)
     }
 }

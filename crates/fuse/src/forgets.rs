@@ -34,7 +34,10 @@ pub(crate) struct Forgets {
 
 impl Forgets {
     pub(crate) fn new() -> Self {
-        Self { reader: OnceLock::new(), handling: BiasedRwLock::new(()) }
+        Self {
+            reader: OnceLock::new(),
+            handling: BiasedRwLock::new(()),
+        }
     }
 
     /// Sets the function that reads FORGETs.

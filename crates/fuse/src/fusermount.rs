@@ -13,8 +13,8 @@ use std::process::{Command, Stdio};
 
 use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketFlags, SocketType, recvmsg,
-    socketpair,
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketFlags, SocketType,
+    recvmsg, socketpair,
 };
 
 use crate::mount::open_device;
@@ -24,7 +24,12 @@ const PROGRAM: &str = "fusermount3";
 
 /// Mounts on `dir` with these options; returns the device.
 pub(crate) fn mount(dir: &Path, options: &str) -> io::Result<OwnedFd> {
-    let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::empty(), None)?;
+    let (ours, theirs) = socketpair(
+        AddressFamily::UNIX,
+        SocketType::STREAM,
+        SocketFlags::empty(),
+        None,
+    )?;
     fcntl_setfd(&ours, FdFlags::CLOEXEC)?;
     let mut child = program()
         .args(["-o", options, "--"])
@@ -40,7 +45,9 @@ pub(crate) fn mount(dir: &Path, options: &str) -> io::Result<OwnedFd> {
         open_device()?;
     }
     // The program has printed the reason.
-    device.filter(|_| status.success()).ok_or_else(|| io::Error::other(format!("{PROGRAM} did not mount")))
+    device
+        .filter(|_| status.success())
+        .ok_or_else(|| io::Error::other(format!("{PROGRAM} did not mount")))
 }
 
 /// Takes the mount on `dir` away. With `lazy`, a mount that is in use goes away as soon as its last
@@ -82,7 +89,12 @@ fn receive(socket: &OwnedFd) -> io::Result<Option<OwnedFd>> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let mut byte = [0];
-    recvmsg(socket, &mut [IoSliceMut::new(&mut byte)], &mut control, RecvFlags::CMSG_CLOEXEC)?;
+    recvmsg(
+        socket,
+        &mut [IoSliceMut::new(&mut byte)],
+        &mut control,
+        RecvFlags::CMSG_CLOEXEC,
+    )?;
     let files = control.drain().find_map(|message| match message {
         RecvAncillaryMessage::ScmRights(mut files) => files.next(),
         _ => None,

@@ -29,7 +29,11 @@ pub(crate) struct Handle {
 impl Handle {
     /// Makes a handle for a file that `opener` has opened.
     pub(crate) fn new(opener: &Caller, file: OpenFile) -> Arc<Self> {
-        Arc::new(Self { file, opener: *opener, listing: Mutex::default() })
+        Arc::new(Self {
+            file,
+            opener: *opener,
+            listing: Mutex::default(),
+        })
     }
 }
 
@@ -55,7 +59,9 @@ struct Shard {
 
 impl Handles {
     pub(crate) fn new() -> Self {
-        Self { shards: (0..SHARDS).map(|_| Mutex::default()).collect() }
+        Self {
+            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+        }
     }
 
     /// Inserts an open file; returns its number, which is not zero.
@@ -80,14 +86,23 @@ impl Handles {
     /// Returns the open file of this number. `EBADF` if there is none.
     pub(crate) fn get(&self, fh: u64) -> Result<Arc<Handle>> {
         let (shard, index) = self.place(fh)?;
-        lock(shard).open.get(index).cloned().flatten().ok_or(Errno::EBADF.into())
+        lock(shard)
+            .open
+            .get(index)
+            .cloned()
+            .flatten()
+            .ok_or(Errno::EBADF.into())
     }
 
     /// Removes an open file. The file is closed when its last user drops it.
     pub(crate) fn remove(&self, fh: u64) -> Result<Arc<Handle>> {
         let (shard, index) = self.place(fh)?;
         let mut shard = lock(shard);
-        let handle = shard.open.get_mut(index).and_then(Option::take).ok_or(Errno::EBADF)?;
+        let handle = shard
+            .open
+            .get_mut(index)
+            .and_then(Option::take)
+            .ok_or(Errno::EBADF)?;
         shard.free.push(index);
         Ok(handle)
     }
@@ -101,7 +116,10 @@ impl Handles {
     }
 
     fn place(&self, fh: u64) -> Result<(&Mutex<Shard>, usize)> {
-        let fh = usize::try_from(fh).ok().and_then(|fh| fh.checked_sub(1)).ok_or(Errno::EBADF)?;
+        let fh = usize::try_from(fh)
+            .ok()
+            .and_then(|fh| fh.checked_sub(1))
+            .ok_or(Errno::EBADF)?;
         Ok((&self.shards[fh % SHARDS], fh / SHARDS))
     }
 }

@@ -32,12 +32,20 @@ pub(crate) fn bucket(nanoseconds: u64) -> usize {
 /// Returns the least duration, in nanoseconds, that falls into a bucket.
 fn lower_bound(bucket: usize) -> u64 {
     let (doubling, part) = (bucket as u64 / STEPS, bucket as u64 % STEPS);
-    if doubling == 0 { part } else { (STEPS + part) << (doubling - 1) }
+    if doubling == 0 {
+        part
+    } else {
+        (STEPS + part) << (doubling - 1)
+    }
 }
 
 /// Returns the longest duration that falls into a bucket; the last one has no end of its own.
 fn upper_bound(bucket: usize) -> u64 {
-    if bucket + 1 >= BUCKETS { u64::MAX } else { lower_bound(bucket + 1) - 1 }
+    if bucket + 1 >= BUCKETS {
+        u64::MAX
+    } else {
+        lower_bound(bucket + 1) - 1
+    }
 }
 
 /// Counts of durations.
@@ -50,15 +58,27 @@ pub struct Histogram {
 
 impl Default for Histogram {
     fn default() -> Self {
-        Self { buckets: vec![0; BUCKETS], total: 0, longest: 0 }
+        Self {
+            buckets: vec![0; BUCKETS],
+            total: 0,
+            longest: 0,
+        }
     }
 }
 
 impl Histogram {
     /// Builds a histogram from counts by bucket; buckets that do not exist count as the last.
     /// `total` and `longest` are in nanoseconds.
-    pub fn from_counts(counts: impl IntoIterator<Item = (usize, u64)>, total: u64, longest: u64) -> Self {
-        let mut histogram = Self { total, longest, ..Self::default() };
+    pub fn from_counts(
+        counts: impl IntoIterator<Item = (usize, u64)>,
+        total: u64,
+        longest: u64,
+    ) -> Self {
+        let mut histogram = Self {
+            total,
+            longest,
+            ..Self::default()
+        };
         for (bucket, count) in counts {
             let sum = &mut histogram.buckets[bucket.min(BUCKETS - 1)];
             *sum = sum.saturating_add(count);
@@ -68,12 +88,18 @@ impl Histogram {
 
     /// Returns the buckets that are not empty, in order, with their counts.
     pub fn counts(&self) -> impl Iterator<Item = (usize, u64)> {
-        self.buckets.iter().copied().enumerate().filter(|(_, count)| *count > 0)
+        self.buckets
+            .iter()
+            .copied()
+            .enumerate()
+            .filter(|(_, count)| *count > 0)
     }
 
     /// Returns the number of durations.
     pub fn count(&self) -> u64 {
-        self.buckets.iter().fold(0, |sum, count| sum.saturating_add(*count))
+        self.buckets
+            .iter()
+            .fold(0, |sum, count| sum.saturating_add(*count))
     }
 
     /// Returns the sum of all durations, in nanoseconds.
@@ -90,7 +116,9 @@ impl Histogram {
     /// less than a power of two.
     pub fn count_within(&self, limit: Duration) -> u64 {
         let limit = u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX);
-        let within = self.counts().filter(|(bucket, _)| upper_bound(*bucket) <= limit);
+        let within = self
+            .counts()
+            .filter(|(bucket, _)| upper_bound(*bucket) <= limit);
         within.fold(0, |sum, (_, count)| sum.saturating_add(count))
     }
 
@@ -121,11 +149,19 @@ impl Histogram {
     /// Returns the counts added since the histogram was `earlier`. The longest of these is known
     /// only to the precision of its bucket.
     pub fn since(&self, earlier: &Self) -> Self {
-        let counts = self.buckets.iter().zip(&earlier.buckets).map(|(now, then)| now.saturating_sub(*then));
+        let counts = self
+            .buckets
+            .iter()
+            .zip(&earlier.buckets)
+            .map(|(now, then)| now.saturating_sub(*then));
         let buckets: Vec<_> = counts.collect();
         let last = buckets.iter().rposition(|count| *count > 0);
         let longest = last.map_or(0, |bucket| upper_bound(bucket).min(self.longest));
-        Self { buckets, total: self.total.saturating_sub(earlier.total), longest }
+        Self {
+            buckets,
+            total: self.total.saturating_sub(earlier.total),
+            longest,
+        }
     }
 }
 
@@ -136,7 +172,11 @@ mod tests {
     fn of(durations: impl IntoIterator<Item = u64> + Clone) -> Histogram {
         let total = durations.clone().into_iter().sum();
         let longest = durations.clone().into_iter().max().unwrap_or(0);
-        Histogram::from_counts(durations.into_iter().map(|each| (bucket(each), 1)), total, longest)
+        Histogram::from_counts(
+            durations.into_iter().map(|each| (bucket(each), 1)),
+            total,
+            longest,
+        )
     }
 
     #[test]
@@ -145,9 +185,15 @@ mod tests {
             let (low, high) = (lower_bound(index), upper_bound(index));
             assert!(low <= high && lower_bound(index + 1) == high + 1, "{index}");
             assert_eq!((bucket(low), bucket(high)), (index, index));
-            assert!(high - low <= low / STEPS, "{index}: no wider than a quarter");
+            assert!(
+                high - low <= low / STEPS,
+                "{index}: no wider than a quarter"
+            );
         }
-        assert_eq!((bucket(1 << 37), bucket(u64::MAX)), (BUCKETS - 1, BUCKETS - 1));
+        assert_eq!(
+            (bucket(1 << 37), bucket(u64::MAX)),
+            (BUCKETS - 1, BUCKETS - 1)
+        );
     }
 
     #[test]
@@ -157,7 +203,10 @@ mod tests {
         assert_eq!(all.total(), 100_000 * 100_001 / 2);
         for (share, exact) in [(0.5, 50_000), (0.9, 90_000), (0.99, 99_000), (1.0, 100_000)] {
             let found = all.quantile(share).expect("there are some");
-            assert!(found >= exact && found - exact <= exact / STEPS, "{share}: {found}");
+            assert!(
+                found >= exact && found - exact <= exact / STEPS,
+                "{share}: {found}"
+            );
         }
         assert_eq!(all.quantile(1.0), Some(100_000));
         assert_eq!(of([]).quantile(0.5), None);
@@ -171,9 +220,16 @@ mod tests {
         after.add(&between);
         assert_eq!((after.count(), after.longest()), (5, 5_000_000));
         let since = after.since(&before);
-        assert_eq!(since.counts().collect::<Vec<_>>(), between.counts().collect::<Vec<_>>());
+        assert_eq!(
+            since.counts().collect::<Vec<_>>(),
+            between.counts().collect::<Vec<_>>()
+        );
         assert_eq!(since.total(), between.total());
-        assert!((90_000..=112_500).contains(&since.longest()), "{}", since.longest());
+        assert!(
+            (90_000..=112_500).contains(&since.longest()),
+            "{}",
+            since.longest()
+        );
         assert_eq!(before.since(&before), of([]));
     }
 
@@ -181,6 +237,9 @@ mod tests {
     fn counts_up_to_a_limit_add_up() {
         let all = of([10, 1023, 1024, 1 << 40]);
         let within = |nanoseconds| all.count_within(Duration::from_nanos(nanoseconds));
-        assert_eq!((within(1), within(1023), within(2047), within(u64::MAX)), (0, 2, 3, 4));
+        assert_eq!(
+            (within(1), within(1023), within(2047), within(u64::MAX)),
+            (0, 2, 3, 4)
+        );
     }
 }

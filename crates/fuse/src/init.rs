@@ -50,11 +50,22 @@ impl Server {
         if init.major != MAJOR {
             // A kernel with a later major version gets the version of the server, and sends INIT
             // once more in that one.
-            let answer = InitOut { major: MAJOR, minor: MINOR, ..InitOut::default() };
-            return if init.major > MAJOR { body.put(&answer) } else { Err(Errno::from_raw(EPROTO).into()) };
+            let answer = InitOut {
+                major: MAJOR,
+                minor: MINOR,
+                ..InitOut::default()
+            };
+            return if init.major > MAJOR {
+                body.put(&answer)
+            } else {
+                Err(Errno::from_raw(EPROTO).into())
+            };
         }
         if init.minor < MINOR_MIN {
-            self.log(&format!("the kernel's FUSE {}.{} is too old", init.major, init.minor));
+            self.log(&format!(
+                "the kernel's FUSE {}.{} is too old",
+                init.major, init.minor
+            ));
             return Err(Errno::from_raw(EPROTO).into());
         }
         let mut offered = Features::from_bits_truncate(u64::from(init.flags));
@@ -65,7 +76,10 @@ impl Server {
         let acl = self.credentials.superblock().traits().acl;
         let wanted = wanted(self.config(), acl, self.protocol.rings().is_some());
         let agreed = self.protocol.agree(offered & wanted);
-        let by_ring = self.protocol.rings().filter(|_| agreed.contains(Features::OVER_IO_URING));
+        let by_ring = self
+            .protocol
+            .rings()
+            .filter(|_| agreed.contains(Features::OVER_IO_URING));
         let data_bytes = by_ring.unwrap_or(MAX_DATA_BYTES);
         let [low, high] = [agreed.bits(), agreed.bits() >> 32].map(|half| half as u32);
         body.put(&InitOut {

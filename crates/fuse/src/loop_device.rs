@@ -62,7 +62,11 @@ pub fn attach(image: &Path, bytes: &Range<u64>, write: bool) -> io::Result<(File
     let open = |path: &Path| OpenOptions::new().read(true).write(write).open(path);
     let control = open(Path::new("/dev/loop-control"))?;
     let backing = open(image)?;
-    let flags = if write { AUTOCLEAR } else { AUTOCLEAR | READ_ONLY };
+    let flags = if write {
+        AUTOCLEAR
+    } else {
+        AUTOCLEAR | READ_ONLY
+    };
     for _ in 0..MAX_TRIES {
         // SAFETY: see `GetFree`.
         let number = unsafe { ioctl(&control, GetFree)? };
@@ -71,7 +75,10 @@ pub fn attach(image: &Path, bytes: &Range<u64>, write: bool) -> io::Result<(File
         // SAFETY: the kernel reads a `struct loop_config` through the pointer of this ioctl, and
         // `Config` is laid out as that.
         match unsafe {
-            ioctl(&device, Setter::<CONFIGURE, Config>::new(config(&backing, image, bytes, flags)))
+            ioctl(
+                &device,
+                Setter::<CONFIGURE, Config>::new(config(&backing, image, bytes, flags)),
+            )
         } {
             Ok(()) => {
                 if write {
@@ -105,7 +112,10 @@ unsafe impl Ioctl for GetFree {
         std::ptr::null_mut()
     }
 
-    unsafe fn output_from_ptr(number: IoctlOutput, _: *mut c_void) -> rustix::io::Result<IoctlOutput> {
+    unsafe fn output_from_ptr(
+        number: IoctlOutput,
+        _: *mut c_void,
+    ) -> rustix::io::Result<IoctlOutput> {
         Ok(number)
     }
 }

@@ -64,14 +64,22 @@ struct Kind {
 
 impl Meter {
     pub(crate) fn new() -> Self {
-        Self { own: PerThread::new(), all: Mutex::default(), shared: Counts::new() }
+        Self {
+            own: PerThread::new(),
+            all: Mutex::default(),
+            shared: Counts::new(),
+        }
     }
 
     /// Counts a request and its duration.
     #[inline]
     pub(crate) fn note(&self, opcode: Opcode, took: Duration, failed: bool) {
         let took = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
-        let noted = self.own.with(|own| own.get_or_init(|| self.enroll()).kind(opcode).note(took, failed));
+        let noted = self.own.with(|own| {
+            own.get_or_init(|| self.enroll())
+                .kind(opcode)
+                .note(took, failed)
+        });
         if noted.is_none() {
             self.shared.kind(opcode).note_shared(took, failed);
         }
@@ -90,7 +98,11 @@ impl Meter {
         let counts = || all.iter().map(Arc::as_ref).chain([&self.shared]);
         let sum = |index: usize| {
             let opcode = u32::try_from(index).ok().and_then(Opcode::from_raw)?;
-            let mut operation = Operation { name: name(opcode), errors: 0, times: Histogram::default() };
+            let mut operation = Operation {
+                name: name(opcode),
+                errors: 0,
+                times: Histogram::default(),
+            };
             for kind in counts().filter_map(|counts| counts.0[index].get()) {
                 operation.errors += kind.errors.load(Ordering::Relaxed);
                 operation.times.add(&kind.times());
@@ -114,13 +126,21 @@ impl Counts {
 impl Kind {
     fn new() -> Self {
         let zero = || AtomicU64::new(0);
-        Self { errors: zero(), total: zero(), longest: zero(), buckets: std::array::from_fn(|_| zero()) }
+        Self {
+            errors: zero(),
+            total: zero(),
+            longest: zero(),
+            buckets: std::array::from_fn(|_| zero()),
+        }
     }
 
     /// Counts a request. Only the thread that owns the counter may call this.
     fn note(&self, took: u64, failed: bool) {
         let add = |sum: &AtomicU64, count: u64| {
-            sum.store(sum.load(Ordering::Relaxed).wrapping_add(count), Ordering::Relaxed);
+            sum.store(
+                sum.load(Ordering::Relaxed).wrapping_add(count),
+                Ordering::Relaxed,
+            );
         };
         add(&self.buckets[bucket(took)], 1);
         add(&self.total, took);
@@ -137,12 +157,18 @@ impl Kind {
         self.total.fetch_add(took, Ordering::Relaxed);
         let longer = |longest: u64| (took > longest).then_some(took);
         // The update fails where another request was longer.
-        let _ = self.longest.fetch_update(Ordering::Relaxed, Ordering::Relaxed, longer);
+        let _ = self
+            .longest
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, longer);
         self.errors.fetch_add(u64::from(failed), Ordering::Relaxed);
     }
 
     fn times(&self) -> Histogram {
-        let counts = self.buckets.iter().map(|count| count.load(Ordering::Relaxed)).enumerate();
+        let counts = self
+            .buckets
+            .iter()
+            .map(|count| count.load(Ordering::Relaxed))
+            .enumerate();
         let total = self.total.load(Ordering::Relaxed);
         Histogram::from_counts(counts, total, self.longest.load(Ordering::Relaxed))
     }
@@ -182,12 +208,25 @@ mod tests {
             }
         });
         let sum = meter.sum();
-        let [lookup, forget] = &sum[..] else { panic!("two kinds: {sum:?}") };
+        let [lookup, forget] = &sum[..] else {
+            panic!("two kinds: {sum:?}")
+        };
         assert_eq!((&*lookup.name, &*forget.name), ("lookup", "batch_forget"));
         assert_eq!((lookup.times.count(), lookup.errors), (100_000, 10_000));
-        assert_eq!((lookup.times.total(), lookup.times.longest()), (100 * 500_500, 1000));
-        assert!(lookup.times.quantile(0.5).is_some_and(|half| (500..=625).contains(&half)));
-        assert_eq!((forget.times.count(), forget.times.longest()), (100, 99_000_000_000));
+        assert_eq!(
+            (lookup.times.total(), lookup.times.longest()),
+            (100 * 500_500, 1000)
+        );
+        assert!(
+            lookup
+                .times
+                .quantile(0.5)
+                .is_some_and(|half| (500..=625).contains(&half))
+        );
+        assert_eq!(
+            (forget.times.count(), forget.times.longest()),
+            (100, 99_000_000_000)
+        );
     }
 
     #[test]

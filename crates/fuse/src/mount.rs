@@ -90,13 +90,19 @@ pub fn mount(dir: &Path, options: &MountOptions) -> io::Result<(OwnedFd, Mounted
     let mut data = format!("fd={},rootmode=40000", device.as_raw_fd());
     let (uid, gid) = (geteuid().as_raw(), getegid().as_raw());
     write!(data, ",user_id={uid},group_id={gid}").expect("memory");
-    data.push_str(if options.unchecked { "" } else { ",default_permissions" });
+    data.push_str(if options.unchecked {
+        ""
+    } else {
+        ",default_permissions"
+    });
     data.push_str(if options.private { "" } else { ",allow_other" });
     write!(data, ",max_read={MAX_READ_BYTES}").expect("memory");
     // A mount can only be writable if its device is. A mount that is read-only may become writable
     // later.
     let attach = |(image, bytes): &(PathBuf, _)| match loop_device::attach(image, bytes, true) {
-        Err(_) if options.flags.contains(MountFlags::RDONLY) => loop_device::attach(image, bytes, false),
+        Err(_) if options.flags.contains(MountFlags::RDONLY) => {
+            loop_device::attach(image, bytes, false)
+        }
         attached => attached,
     };
     let not_blk = match options.blk.as_ref().map(attach) {
@@ -145,7 +151,10 @@ pub(crate) fn open_device() -> io::Result<OwnedFd> {
 
 /// Returns the device number of the mount on `dir`.
 fn device_on(dir: &Path) -> Option<String> {
-    device_of(&std::fs::read("/proc/self/mountinfo").unwrap_or_default(), dir)
+    device_of(
+        &std::fs::read("/proc/self/mountinfo").unwrap_or_default(),
+        dir,
+    )
 }
 
 /// Sets the kernel's read-ahead to as much as one request carries. By default it is an eighth of
@@ -156,7 +165,10 @@ pub(crate) fn read_far_ahead(dir: &Path) {
     // For the mount of a block device, a suffix distinguishes the name from the block device's own.
     for name in [format!("{device}-fuseblk"), device] {
         let path = format!("/sys/class/bdi/{name}/read_ahead_kb");
-        let Some(now) = std::fs::read_to_string(&path).ok().and_then(|kib| kib.trim().parse().ok()) else {
+        let Some(now) = std::fs::read_to_string(&path)
+            .ok()
+            .and_then(|kib| kib.trim().parse().ok())
+        else {
             continue;
         };
         if KIB > now {
@@ -194,8 +206,14 @@ fn owner_of(table: &[u8], dir: &Path) -> Option<u32> {
     let line = String::from_utf8_lossy(line_of(table, dir)?);
     let mut behind = line.split_once(" - ")?.1.split(' ');
     let (kind, options) = (behind.next()?, behind.nth(1)?);
-    let owner = options.split(',').find_map(|option| option.strip_prefix("user_id="))?;
-    if [TYPE, BLOCK_TYPE].contains(&kind) { owner.parse().ok() } else { None }
+    let owner = options
+        .split(',')
+        .find_map(|option| option.strip_prefix("user_id="))?;
+    if [TYPE, BLOCK_TYPE].contains(&kind) {
+        owner.parse().ok()
+    } else {
+        None
+    }
 }
 
 /// Returns a path as the mount table has it: space, tab, newline and backslash as three octal
@@ -222,7 +240,11 @@ pub fn remount(dir: &Path, options: &MountOptions) -> io::Result<()> {
     let dir = dir.canonicalize()?;
     rustix::fs::getxattr(&dir, DAEMON, &mut [0; 16]).map_err(|_| Errno::INVAL)?;
     rustix::mount::mount_remount(&dir, options.flags, "")?;
-    Ok(rustix::fs::fsync(rustix::fs::open(&dir, OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?)?)
+    Ok(rustix::fs::fsync(rustix::fs::open(
+        &dir,
+        OFlags::DIRECTORY | OFlags::CLOEXEC,
+        Mode::empty(),
+    )?)?)
 }
 
 /// Returns the options as words for `fusermount3`.
@@ -245,14 +267,22 @@ fn words(options: &MountOptions) -> String {
         (has(MountFlags::DIRSYNC), ",dirsync"),
         (options.allow_other && !options.private, ",allow_other"),
     ];
-    words.extend(more.into_iter().filter(|(wanted, _)| *wanted).map(|(_, word)| word));
+    words.extend(
+        more.into_iter()
+            .filter(|(wanted, _)| *wanted)
+            .map(|(_, word)| word),
+    );
     words
 }
 
 impl Mounted {
     pub(crate) fn new(dir: PathBuf, not_blk: Option<io::Error>) -> Self {
         let device = device_on(&dir);
-        Self { dir, device, not_blk }
+        Self {
+            dir,
+            device,
+            not_blk,
+        }
     }
 
     /// Returns whether the directory has another mount by now, or none. Without `/proc`, which
@@ -289,7 +319,11 @@ impl Mounted {
             result => return result,
         }
         // Changed pages of mapped files have not reached the server yet.
-        let dir = rustix::fs::open(&self.dir, OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+        let dir = rustix::fs::open(
+            &self.dir,
+            OFlags::DIRECTORY | OFlags::CLOEXEC,
+            Mode::empty(),
+        )?;
         let synced = rustix::fs::syncfs(&dir);
         let connection = rustix::fs::minor(rustix::fs::fstat(&dir)?.st_dev);
         drop(dir);
@@ -349,7 +383,11 @@ pub enum Unmounted {
 ///
 /// # Errors
 /// `EINVAL` if no mount of this server is there, `EBUSY` if it is in use.
-pub fn unmount(dir: &Path, patience: Patience, still_there: impl FnOnce(&[u32])) -> io::Result<Unmounted> {
+pub fn unmount(
+    dir: &Path,
+    patience: Patience,
+    still_there: impl FnOnce(&[u32]),
+) -> io::Result<Unmounted> {
     let lazy = patience == Patience::Lazy;
     // Root removes the mount of another user without asking or waiting for that user's process,
     // which may never answer.
@@ -367,7 +405,9 @@ pub fn unmount(dir: &Path, patience: Patience, still_there: impl FnOnce(&[u32]))
         }
         answer => answer.map_err(|_| Errno::INVAL)?,
     };
-    let pid = std::str::from_utf8(&pid[..len]).ok().and_then(|text| text.parse().ok());
+    let pid = std::str::from_utf8(&pid[..len])
+        .ok()
+        .and_then(|text| text.parse().ok());
     let pid = pid.and_then(Pid::from_raw).ok_or(Errno::INVAL)?;
     let daemon = pidfd_open(pid, PidfdFlags::empty())?;
     // Read while the mount is there: a later mount of another program may get the same number.
@@ -399,9 +439,14 @@ fn namespaces_with(device: &str) -> Vec<u32> {
     let namespace = |process: &str| std::fs::read_link(format!("/proc/{process}/ns/mnt")).ok();
     let mut seen: Vec<PathBuf> = namespace("self").into_iter().collect();
     let mut found = Vec::new();
-    let names = std::fs::read_dir("/proc").into_iter().flatten().flatten().map(|entry| entry.file_name());
+    let names = std::fs::read_dir("/proc")
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|entry| entry.file_name());
     for pid in names.filter_map(|name| name.to_str()?.parse::<u32>().ok()) {
-        let Some(namespace) = namespace(&pid.to_string()).filter(|namespace| !seen.contains(namespace))
+        let Some(namespace) =
+            namespace(&pid.to_string()).filter(|namespace| !seen.contains(namespace))
         else {
             continue;
         };
@@ -441,7 +486,9 @@ fn unmount_dead(dir: &Path) -> io::Result<()> {
 
 /// Waits until a process has ended, at most for this long.
 fn has_ended(process: &OwnedFd, most: Option<Duration>) -> io::Result<bool> {
-    let most = most.map(|most| Timespec::try_from(most).map_err(|_| Errno::INVAL)).transpose()?;
+    let most = most
+        .map(|most| Timespec::try_from(most).map_err(|_| Errno::INVAL))
+        .transpose()?;
     loop {
         match poll(&mut [PollFd::new(process, PollFlags::IN)], most.as_ref()) {
             Ok(ended) => return Ok(ended > 0),
@@ -455,7 +502,10 @@ fn has_ended(process: &OwnedFd, most: Option<Duration>) -> io::Result<bool> {
 /// server.
 pub fn detach(dir: &Path) -> io::Result<()> {
     if geteuid().is_root() {
-        return Ok(rustix::mount::unmount(dir, UnmountFlags::NOFOLLOW | UnmountFlags::DETACH)?);
+        return Ok(rustix::mount::unmount(
+            dir,
+            UnmountFlags::NOFOLLOW | UnmountFlags::DETACH,
+        )?);
     }
     fusermount::unmount(dir, true)
 }
@@ -463,14 +513,20 @@ pub fn detach(dir: &Path) -> io::Result<()> {
 /// Returns the device number of a mount as mount tables have it.
 fn device_number(dir: &Path) -> io::Result<String> {
     let device = std::fs::metadata(dir)?.dev();
-    Ok(format!("{}:{}", rustix::fs::major(device), rustix::fs::minor(device)))
+    Ok(format!(
+        "{}:{}",
+        rustix::fs::major(device),
+        rustix::fs::minor(device)
+    ))
 }
 
 /// Returns how many entries of a mount table have this device number.
 fn mounts_of(table: &[u8], device: &str) -> usize {
     // proc_pid_mountinfo(5): the third field.
     let lines = table.split(|byte| *byte == b'\n');
-    lines.filter(|line| line.split(|byte| *byte == b' ').nth(2) == Some(device.as_bytes())).count()
+    lines
+        .filter(|line| line.split(|byte| *byte == b' ').nth(2) == Some(device.as_bytes()))
+        .count()
 }
 
 #[cfg(test)]
@@ -487,7 +543,10 @@ mod tests {
         let device = |dir: &str| device_of(table, Path::new(dir));
         assert_eq!(device("/mnt/a b").as_deref(), Some("7:3"), "the last");
         assert_eq!(device("/mnt/a\\b").as_deref(), Some("0:52"));
-        assert_eq!((device("/").as_deref(), device("/mnt")), (Some("8:1"), None));
+        assert_eq!(
+            (device("/").as_deref(), device("/mnt")),
+            (Some("8:1"), None)
+        );
     }
 
     #[test]
@@ -497,6 +556,9 @@ mod tests {
 41 22 0:52 / /mnt/c rw - fuse.sshfs x rw,user_id=1000
 ";
         let owner = |dir: &str| owner_of(table, Path::new(dir));
-        assert_eq!((owner("/mnt/a b"), owner("/mnt/c"), owner("/")), (Some(1000), None, None));
+        assert_eq!(
+            (owner("/mnt/a b"), owner("/mnt/c"), owner("/")),
+            (Some(1000), None, None)
+        );
     }
 }

@@ -30,7 +30,12 @@ struct NodeFile {
 impl NodeFiles {
     /// Returns an empty collection that keeps at most `limit` files.
     pub(crate) fn new(limit: usize) -> Self {
-        Self { limit, index: NodeMap::default(), files: Vec::new(), hand: 0 }
+        Self {
+            limit,
+            index: NodeMap::default(),
+            files: Vec::new(),
+            hand: 0,
+        }
     }
 
     /// Returns the open file of a node.
@@ -42,7 +47,11 @@ impl NodeFiles {
 
     /// Gives a node an open file; returns a file that has to be closed.
     pub(crate) fn insert(&mut self, id: u64, handle: Arc<Handle>) -> Option<Arc<Handle>> {
-        let new = NodeFile { id, handle, used: false };
+        let new = NodeFile {
+            id,
+            handle,
+            used: false,
+        };
         let position = match self.index.get(&id) {
             Some(position) => *position,
             None if self.files.len() < self.limit => {

@@ -84,7 +84,9 @@ pub(crate) struct Spread(u64);
 
 impl Hasher for Spread {
     fn write(&mut self, bytes: &[u8]) {
-        bytes.iter().for_each(|byte| self.write_u64(u64::from(*byte)));
+        bytes
+            .iter()
+            .for_each(|byte| self.write_u64(u64::from(*byte)));
     }
 
     fn write_u64(&mut self, id: u64) {
@@ -105,8 +107,15 @@ impl Nodes {
         let account = CacheAccount::new(budget);
         let max_files = budget.limit() / FILES_PART / FILE_BYTES / SHARDS as u64;
         let max_files = usize::try_from(max_files).unwrap_or(usize::MAX).max(1);
-        let shards = (0..SHARDS).map(|_| Mutex::new(Shard::new(max_files))).collect();
-        Self { root, account, shards, namespace }
+        let shards = (0..SHARDS)
+            .map(|_| Mutex::new(Shard::new(max_files)))
+            .collect();
+        Self {
+            root,
+            account,
+            shards,
+            namespace,
+        }
     }
 
     /// Returns the node id of an inode number, and in the same way the number behind a node id.
@@ -152,7 +161,8 @@ impl Nodes {
     /// handles may be. `ESTALE` where no file has the number any more. The kernel checks by the
     /// generation that it is still the file that was meant.
     pub(crate) fn find(&self, id: u64) -> Result<Location> {
-        self.get(id).or_else(|_| self.namespace.locate_inode(self.id(id), None))
+        self.get(id)
+            .or_else(|_| self.namespace.locate_inode(self.id(id), None))
     }
 
     /// Keeps a file in use that may lose its last name now.
@@ -169,7 +179,11 @@ impl Nodes {
 
     /// Returns the open file that a node was given last, if it `fits`.
     pub(crate) fn file(&self, id: u64, fits: impl FnOnce(&Handle) -> bool) -> Option<Arc<Handle>> {
-        lock(self.shard(id)).files.get(id).filter(|file| fits(file)).cloned()
+        lock(self.shard(id))
+            .files
+            .get(id)
+            .filter(|file| fits(file))
+            .cloned()
     }
 
     /// Gives a node an open file. It lasts until the kernel has forgotten the node, or until there
@@ -213,7 +227,9 @@ impl Nodes {
     pub(crate) fn forget(&self, id: u64, times: u64) {
         let forgotten = {
             let mut shard = lock(self.shard(id));
-            let Entry::Occupied(mut lookups) = shard.lookups.entry(id) else { return };
+            let Entry::Occupied(mut lookups) = shard.lookups.entry(id) else {
+                return;
+            };
             *lookups.get_mut() = lookups.get().saturating_sub(times);
             if *lookups.get() > 0 {
                 return;
@@ -253,13 +269,19 @@ impl Nodes {
 
 impl Shard {
     fn new(max_files: usize) -> Self {
-        Self { lookups: NodeMap::default(), held: NodeMap::default(), files: NodeFiles::new(max_files) }
+        Self {
+            lookups: NodeMap::default(),
+            held: NodeMap::default(),
+            files: NodeFiles::new(max_files),
+        }
     }
 
     /// Takes the location of a file out of the table, unless the file is pinned, or is known and
     /// has to be held.
     fn unhold(&mut self, id: u64) -> Option<Location> {
-        let Entry::Occupied(held) = self.held.entry(id) else { return None };
+        let Entry::Occupied(held) = self.held.entry(id) else {
+            return None;
+        };
         let is_known = self.lookups.contains_key(&id);
         let stays = held.get().pins > 0 || is_known && is_held(&held.get().location);
         (!stays).then(|| held.remove().location)
@@ -305,7 +327,10 @@ mod tests {
             lookups.insert(id, 1);
             // Seven in eight places of a table are used at most. Each has an entry and a byte.
             let places = lookups.capacity() as u64 * 8 / 7;
-            assert!(id < 64 || places * (size_of::<(u64, u64)>() as u64 + 1) <= NODE_BYTES * id, "{id}");
+            assert!(
+                id < 64 || places * (size_of::<(u64, u64)>() as u64 + 1) <= NODE_BYTES * id,
+                "{id}"
+            );
         }
     }
 }

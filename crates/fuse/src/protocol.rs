@@ -17,7 +17,10 @@ pub(crate) struct Protocol {
 
 impl Protocol {
     pub(crate) fn new() -> Self {
-        Self { features: OnceLock::new(), rings: OnceLock::new() }
+        Self {
+            features: OnceLock::new(),
+            rings: OnceLock::new(),
+        }
     }
 
     /// Records the features that were agreed on; the first call counts.
@@ -27,7 +30,9 @@ impl Protocol {
 
     /// Returns whether kernel and server have agreed on a feature.
     pub(crate) fn has(&self, feature: Features) -> bool {
-        self.features.get().is_some_and(|agreed| agreed.contains(feature))
+        self.features
+            .get()
+            .is_some_and(|agreed| agreed.contains(feature))
     }
 
     /// Records how much a request carries through rings, if there are any, before INIT.

@@ -42,7 +42,12 @@ pub(crate) enum Answer {
 
 impl<'a> Body<'a> {
     pub(crate) fn new(space: &'a mut [u8], outlet: Option<&'a mut dyn Outlet>) -> Self {
-        Self { space, len: 0, outlet, is_sent: false }
+        Self {
+            space,
+            len: 0,
+            outlet,
+            is_sent: false,
+        }
     }
 
     /// Returns whether the outlet has sent the whole reply.
@@ -58,7 +63,9 @@ impl<'a> Body<'a> {
         max: usize,
         lend: impl FnOnce(&mut Take<'_>) -> Result<bool>,
     ) -> Result<bool> {
-        let Some(outlet) = self.outlet.as_mut().filter(|_| max >= LENT_BYTES) else { return Ok(false) };
+        let Some(outlet) = self.outlet.as_mut().filter(|_| max >= LENT_BYTES) else {
+            return Ok(false);
+        };
         self.is_sent = lend(&mut |pieces| {
             let len: usize = pieces.iter().map(Lent::len_bytes).sum();
             (LENT_BYTES..=max).contains(&len) && outlet.send(unique, pieces)
@@ -75,7 +82,10 @@ impl<'a> Body<'a> {
     /// agreed size.
     pub(crate) fn push(&mut self, bytes: &[u8]) -> Result<()> {
         let end = self.len + bytes.len();
-        self.space.get_mut(self.len..end).ok_or(Errno::EIO)?.copy_from_slice(bytes);
+        self.space
+            .get_mut(self.len..end)
+            .ok_or(Errno::EIO)?
+            .copy_from_slice(bytes);
         self.len = end;
         Ok(())
     }
@@ -86,7 +96,11 @@ impl<'a> Body<'a> {
     }
 
     /// Appends up to `max` bytes that `fill` writes and counts.
-    pub(crate) fn fill(&mut self, max: usize, fill: impl FnOnce(&mut [u8]) -> Result<usize>) -> Result<()> {
+    pub(crate) fn fill(
+        &mut self,
+        max: usize,
+        fill: impl FnOnce(&mut [u8]) -> Result<usize>,
+    ) -> Result<()> {
         let room = &mut self.space[self.len..];
         let max = max.min(room.len());
         self.len += fill(&mut room[..max])?.min(max);

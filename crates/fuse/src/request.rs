@@ -29,13 +29,23 @@ impl<'a> Request<'a> {
     pub(crate) fn parse(bytes: &'a [u8]) -> Option<Self> {
         let (header, args) = InHeader::read_from_prefix(bytes).ok()?;
         let whole = usize::try_from(header.len).is_ok_and(|len| len == bytes.len());
-        whole.then_some(Self { caller: Caller::of(&header), header, args, payload: None })
+        whole.then_some(Self {
+            caller: Caller::of(&header),
+            header,
+            args,
+            payload: None,
+        })
     }
 
     /// Builds a request from its parts. Where it has no first argument, all is in the payload.
     pub(crate) fn of_parts(header: &[u8], args: &'a [u8], payload: &'a [u8]) -> Option<Self> {
         let (header, _) = InHeader::read_from_prefix(header).ok()?;
-        Some(Self { caller: Caller::of(&header), header, args, payload: Some(payload) })
+        Some(Self {
+            caller: Caller::of(&header),
+            header,
+            args,
+            payload: Some(payload),
+        })
     }
 
     /// Returns this request with `caller`, about which the server knows more, in place of its own.
@@ -62,7 +72,10 @@ impl<'a> Request<'a> {
 
 /// Splits text off that ends with a zero byte.
 pub(crate) fn text(bytes: &[u8]) -> Result<(&[u8], &[u8])> {
-    let end = bytes.iter().position(|byte| *byte == 0).ok_or(Errno::EINVAL)?;
+    let end = bytes
+        .iter()
+        .position(|byte| *byte == 0)
+        .ok_or(Errno::EINVAL)?;
     Ok((&bytes[..end], &bytes[end + 1..]))
 }
 
@@ -85,22 +98,45 @@ mod tests {
 
     fn request(args: &[u8]) -> Vec<u8> {
         let len = u32::try_from(size_of::<InHeader>() + args.len()).unwrap();
-        let header = InHeader { len, opcode: Opcode::Mkdir as u32, ..InHeader::default() };
+        let header = InHeader {
+            len,
+            opcode: Opcode::Mkdir as u32,
+            ..InHeader::default()
+        };
         [header.as_bytes(), args].concat()
     }
 
     #[test]
     fn short_requests_are_refused_wherever_they_end() {
-        let whole = request(&[MkdirIn { mode: 0o755, umask: 0o22 }.as_bytes(), b"name\0"].concat());
+        let whole = request(
+            &[
+                MkdirIn {
+                    mode: 0o755,
+                    umask: 0o22,
+                }
+                .as_bytes(),
+                b"name\0",
+            ]
+            .concat(),
+        );
         for len in 0..whole.len() {
-            assert!(Request::parse(&whole[..len]).is_none(), "{len}: the header tells the length");
+            assert!(
+                Request::parse(&whole[..len]).is_none(),
+                "{len}: the header tells the length"
+            );
         }
         for len in 0..8 {
             let bytes = request(&whole[40..40 + len]);
-            assert!(Request::parse(&bytes).unwrap().split::<MkdirIn>().is_err(), "{len}");
+            assert!(
+                Request::parse(&bytes).unwrap().split::<MkdirIn>().is_err(),
+                "{len}"
+            );
         }
         let (mkdir, rest) = Request::parse(&whole).unwrap().split::<MkdirIn>().unwrap();
-        assert_eq!((mkdir.mode, mkdir.umask, name(rest).unwrap()), (0o755, 0o22, (&b"name"[..], &b""[..])));
+        assert_eq!(
+            (mkdir.mode, mkdir.umask, name(rest).unwrap()),
+            (0o755, 0o22, (&b"name"[..], &b""[..]))
+        );
     }
 
     #[test]

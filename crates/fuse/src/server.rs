@@ -115,7 +115,11 @@ impl Config {
     pub(crate) fn attr(&self, location: &Location) -> Attr {
         let (uid, gid) = self.owner;
         let attr = location.attr();
-        Attr { uid: uid.unwrap_or(attr.uid), gid: gid.unwrap_or(attr.gid), ..attr }
+        Attr {
+            uid: uid.unwrap_or(attr.uid),
+            gid: gid.unwrap_or(attr.gid),
+            ..attr
+        }
     }
 
     /// Returns the attributes with a name, or after a change. With `fakeroot` these say that the
@@ -124,7 +128,8 @@ impl Config {
     /// kernel asks for them again, and then gets the owner on the volume.
     pub(crate) fn attr_for_kernel(&self, location: &Location) -> Attr {
         let attr = self.attr(location);
-        self.fakeroot.map_or(attr, |(uid, gid)| Attr { uid, gid, ..attr })
+        self.fakeroot
+            .map_or(attr, |(uid, gid)| Attr { uid, gid, ..attr })
     }
 
     /// Returns whether the server serves this user. A request on an open file was allowed at its
@@ -160,7 +165,10 @@ pub struct Callbacks {
 
 impl Default for Callbacks {
     fn default() -> Self {
-        Self { destroy: Box::new(|_| {}), log: Box::new(|_| {}) }
+        Self {
+            destroy: Box::new(|_| {}),
+            log: Box::new(|_| {}),
+        }
     }
 }
 
@@ -241,7 +249,11 @@ impl Server {
 
     /// Returns the transport in use, once kernel and server have agreed on it.
     pub fn transport(&self) -> Transport {
-        if self.protocol.has(Features::OVER_IO_URING) { Transport::Ring } else { Transport::Device }
+        if self.protocol.has(Features::OVER_IO_URING) {
+            Transport::Ring
+        } else {
+            Transport::Device
+        }
     }
 
     /// Drops every file that the kernel knew or had open, for use after the end of the mount. On
@@ -306,7 +318,9 @@ impl Server {
     }
 
     fn try_answer(&self, opcode: Opcode, request: &Request<'_>, mut body: Body<'_>) -> Answer {
-        let done = catch_unwind(AssertUnwindSafe(|| self.dispatch(opcode, request, &mut body)));
+        let done = catch_unwind(AssertUnwindSafe(|| {
+            self.dispatch(opcode, request, &mut body)
+        }));
         let len = body.len();
         match done {
             Ok(Ok(())) if has_no_reply(opcode) || body.is_sent() => Answer::None,
@@ -330,17 +344,31 @@ impl Server {
     #[cold]
     fn handle_panic(&self, opcode: Opcode, panic: &(dyn std::any::Any + Send)) -> Answer {
         let text = panic.downcast_ref::<String>().map(String::as_str);
-        let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no reason given");
+        let text = text
+            .or_else(|| panic.downcast_ref::<&str>().copied())
+            .unwrap_or("no reason given");
         // Relaxed: see `is_broken`.
         if !self.broken.swap(true, Ordering::Relaxed) {
             // This may panic as well.
             let aborted = catch_unwind(AssertUnwindSafe(|| {
-                self.superblock().fs().abort(&format!("a fault in the program: {text}"))
+                self.superblock()
+                    .fs()
+                    .abort(&format!("a fault in the program: {text}"))
             }));
-            let how = if aborted.is_ok() { "nothing is changed any more" } else { "and so did stopping it" };
-            self.log(&format!("{opcode:?} met a fault in the program ({text}); {how}"));
+            let how = if aborted.is_ok() {
+                "nothing is changed any more"
+            } else {
+                "and so did stopping it"
+            };
+            self.log(&format!(
+                "{opcode:?} met a fault in the program ({text}); {how}"
+            ));
         }
-        if has_no_reply(opcode) { Answer::None } else { Answer::Error(Errno::EIO) }
+        if has_no_reply(opcode) {
+            Answer::None
+        } else {
+            Answer::Error(Errno::EIO)
+        }
     }
 
     fn dispatch(&self, opcode: Opcode, request: &Request<'_>, body: &mut Body<'_>) -> Result<()> {
@@ -349,7 +377,9 @@ impl Server {
             return Err(Errno::EROFS.into());
         }
         if self.config.only.is_some()
-            && !self.config.serves(opcode, self.credentials.itself(&request.caller).uid)
+            && !self
+                .config
+                .serves(opcode, self.credentials.itself(&request.caller).uid)
         {
             return Err(Errno::EACCES.into());
         }
@@ -434,7 +464,10 @@ fn is_normal(opcode: Opcode, error: Errno) -> bool {
 
 /// Returns whether the kernel does not wait for an answer.
 pub(crate) fn has_no_reply(opcode: Opcode) -> bool {
-    matches!(opcode, Opcode::Forget | Opcode::BatchForget | Opcode::Interrupt)
+    matches!(
+        opcode,
+        Opcode::Forget | Opcode::BatchForget | Opcode::Interrupt
+    )
 }
 
 /// Returns whether the request changes something.

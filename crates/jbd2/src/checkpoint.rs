@@ -54,8 +54,18 @@ pub(crate) struct CheckpointList {
 }
 
 impl CheckpointList {
-    pub(crate) fn new(volume: Arc<dyn BlockDevice>, block_size: u32, counters: Arc<Counters>) -> Self {
-        Self { volume, block_size, blocks: BTreeMap::new(), walk: None, counters }
+    pub(crate) fn new(
+        volume: Arc<dyn BlockDevice>,
+        block_size: u32,
+        counters: Arc<Counters>,
+    ) -> Self {
+        Self {
+            volume,
+            block_size,
+            blocks: BTreeMap::new(),
+            walk: None,
+            counters,
+        }
     }
 
     /// Notes the changed and revoked blocks of transaction `tid`, which is committed.
@@ -64,7 +74,14 @@ impl CheckpointList {
             self.blocks.remove(block);
         }
         for (pin, snapshot) in changed {
-            self.blocks.insert(pin.number(), CommittedBlock { tid, snapshot, _pin: pin });
+            self.blocks.insert(
+                pin.number(),
+                CommittedBlock {
+                    tid,
+                    snapshot,
+                    _pin: pin,
+                },
+            );
         }
     }
 
@@ -86,7 +103,9 @@ impl CheckpointList {
 
     /// Writes the next slice. After the last one, the transactions leave the log.
     pub(crate) fn step(&mut self, log: &mut Log) -> Result<(), Error> {
-        let Some(Walk { last, at }) = self.walk else { return Ok(()) };
+        let Some(Walk { last, at }) = self.walk else {
+            return Ok(());
+        };
         let slice: Vec<u64> = self
             .blocks
             .range(at..)
@@ -96,7 +115,10 @@ impl CheckpointList {
             .collect();
         if let Some(block) = slice.last() {
             self.write(&slice)?;
-            self.walk = Some(Walk { last, at: block.saturating_add(1) });
+            self.walk = Some(Walk {
+                last,
+                at: block.saturating_add(1),
+            });
             return Ok(());
         }
         log.flush_volume()?;
@@ -117,8 +139,13 @@ impl CheckpointList {
             }
         }
         writer.finish()?;
-        blocks.iter().for_each(|block| drop(self.blocks.remove(block)));
-        Counters::add(&self.counters.blocks_checkpointed, u64::try_from(blocks.len()).unwrap_or(u64::MAX));
+        blocks
+            .iter()
+            .for_each(|block| drop(self.blocks.remove(block)));
+        Counters::add(
+            &self.counters.blocks_checkpointed,
+            u64::try_from(blocks.len()).unwrap_or(u64::MAX),
+        );
         Ok(())
     }
 }

@@ -64,15 +64,22 @@ impl Committer {
         observer: Arc<dyn Observer>,
         journaling: Option<Journaling>,
     ) -> Self {
-        Self { shared, observer, journaling, closed: None }
+        Self {
+            shared,
+            observer,
+            journaling,
+            closed: None,
+        }
     }
 
     /// Runs until the journal is closed, dropped or broken.
     pub(crate) fn run(mut self) {
         let _panic = Panic(Arc::clone(&self.shared));
         loop {
-            let walking =
-                self.journaling.as_ref().is_some_and(|journaling| journaling.checkpoint.is_walking());
+            let walking = self
+                .journaling
+                .as_ref()
+                .is_some_and(|journaling| journaling.checkpoint.is_walking());
             let result = match self.shared.next_job(walking) {
                 Job::Commit => self.commit(),
                 Job::Checkpoint => self.step(),
@@ -126,7 +133,15 @@ impl Committer {
             Some(journaling) => journaling.append(&self.shared, closed)?,
             None => write_in_place(&self.shared, closed)?,
         };
-        let Some(Closed { changed, revoked, freed, .. }) = self.closed.take() else { return Ok(()) };
+        let Some(Closed {
+            changed,
+            revoked,
+            freed,
+            ..
+        }) = self.closed.take()
+        else {
+            return Ok(());
+        };
         if let Some(journaling) = &mut self.journaling {
             journaling.checkpoint.note(tid, changed, &revoked);
             if unsaid {
@@ -154,7 +169,11 @@ impl Committer {
 
     fn step(&mut self) -> Result<(), Error> {
         self.shared.check_not_aborted()?;
-        self.journaling.as_mut().map_or(Ok(()), |Journaling { log, checkpoint }| checkpoint.step(log))
+        self.journaling
+            .as_mut()
+            .map_or(Ok(()), |Journaling { log, checkpoint }| {
+                checkpoint.step(log)
+            })
     }
 
     fn checkpoint_all(&mut self, calls: u64) -> Result<(), Error> {
@@ -168,7 +187,9 @@ impl Committer {
 
     fn close(&mut self) -> Result<(), Error> {
         self.commit()?;
-        let Some(journaling) = &mut self.journaling else { return Ok(()) };
+        let Some(journaling) = &mut self.journaling else {
+            return Ok(());
+        };
         journaling.checkpoint_all(&self.shared)?;
         self.shared.check_not_aborted()?;
         journaling.log.mark_empty()
@@ -197,7 +218,8 @@ struct Panic(Arc<JournalState>);
 impl Drop for Panic {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            self.0.fail(Error::aborted("the thread that commits has panicked"));
+            self.0
+                .fail(Error::aborted("the thread that commits has panicked"));
         }
     }
 }
@@ -214,9 +236,14 @@ impl Journaling {
             revokes.clear();
         }
         let changed = closed.changed.iter();
-        let copies: Vec<_> =
-            changed.map(|(pin, snapshot)| (pin.number(), Snapshot::clone(snapshot))).collect();
-        let contents = Contents { tid: closed.tid, copies: &copies, revokes: &revokes };
+        let copies: Vec<_> = changed
+            .map(|(pin, snapshot)| (pin.number(), Snapshot::clone(snapshot)))
+            .collect();
+        let contents = Contents {
+            tid: closed.tid,
+            copies: &copies,
+            revokes: &revokes,
+        };
         self.log.append(&contents, || shared.check_not_aborted())?;
         Ok(unsaid)
     }
@@ -229,7 +256,10 @@ impl Journaling {
         let revokes = self.log.with_copy(&closed.revoked).count();
         let blocks = measure.blocks(count(closed.changed.len()), count(revokes));
         if blocks > u64::from(measure.room) {
-            return Err(Error::TooLarge { blocks, room: measure.room });
+            return Err(Error::TooLarge {
+                blocks,
+                room: measure.room,
+            });
         }
         if blocks > u64::from(self.log.free()) {
             self.checkpoint_all(shared)?;
@@ -239,7 +269,9 @@ impl Journaling {
 
     /// Writes all committed blocks in place, so that the log holds nothing that is needed.
     fn checkpoint_all(&mut self, shared: &JournalState) -> Result<(), Error> {
-        let Some((last, _)) = self.log.live().last() else { return Ok(()) };
+        let Some((last, _)) = self.log.live().last() else {
+            return Ok(());
+        };
         self.checkpoint.begin(last);
         while self.checkpoint.is_walking() {
             shared.check_not_aborted()?;

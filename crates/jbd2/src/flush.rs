@@ -98,10 +98,17 @@ impl Flushes {
 
     /// Returns when `wanted` or a later flush has succeeded; calls `flush` if no other thread is
     /// flushing. Locks: none is held while `flush` runs.
-    pub(crate) fn wait<E>(&self, wanted: Flush, flush: impl FnOnce() -> Result<(), E>) -> Result<(), E> {
+    pub(crate) fn wait<E>(
+        &self,
+        wanted: Flush,
+        flush: impl FnOnce() -> Result<(), E>,
+    ) -> Result<(), E> {
         let mut state = self.state();
         while state.is_under_way && state.done < wanted {
-            state = self.ended.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = self
+                .ended
+                .wait(state)
+                .unwrap_or_else(PoisonError::into_inner);
         }
         if state.done >= wanted {
             return Ok(());
@@ -137,7 +144,8 @@ mod tests {
     #[test]
     fn one_flush_covers_all_earlier_writers() {
         const WRITERS: usize = 8;
-        let (flushes, made, barrier) = (Flushes::default(), AtomicU64::new(0), Barrier::new(WRITERS));
+        let (flushes, made, barrier) =
+            (Flushes::default(), AtomicU64::new(0), Barrier::new(WRITERS));
         thread::scope(|scope| {
             for _ in 0..WRITERS {
                 scope.spawn(|| {

@@ -36,7 +36,14 @@ pub struct Handle<'t> {
 impl<'t> Handle<'t> {
     pub(crate) fn new(shared: &'t JournalState, number: u64, credits: u32) -> Self {
         let (entered, has_grown, freed) = Default::default();
-        Self { shared, number, credits: Cell::new(credits), entered, has_grown, freed }
+        Self {
+            shared,
+            number,
+            credits: Cell::new(credits),
+            entered,
+            has_grown,
+            freed,
+        }
     }
 
     /// Returns the transaction that this is part of.
@@ -46,7 +53,11 @@ impl<'t> Handle<'t> {
 
     /// Changes a block of metadata, and the work that is [put off](crate::Observer::seal) until the
     /// block is written.
-    pub fn change<R>(&self, buffer: &mut Buffer, change: impl FnOnce(&mut [u8], &mut Unsealed) -> R) -> R {
+    pub fn change<R>(
+        &self,
+        buffer: &mut Buffer,
+        change: impl FnOnce(&mut [u8], &mut Unsealed) -> R,
+    ) -> R {
         self.enter(buffer);
         buffer.change(change)
     }
@@ -73,8 +84,15 @@ impl<'t> Handle<'t> {
 
     /// Changes a block that is part of the transaction already; returns `None` for any other.
     #[inline]
-    pub fn edit_again<R>(&self, block: u64, change: impl FnOnce(&mut [u8], &mut Unsealed) -> R) -> Option<R> {
-        self.shared.cache.change_tagged(block, self.number, change).ok()
+    pub fn edit_again<R>(
+        &self,
+        block: u64,
+        change: impl FnOnce(&mut [u8], &mut Unsealed) -> R,
+    ) -> Option<R> {
+        self.shared
+            .cache
+            .change_tagged(block, self.number, change)
+            .ok()
     }
 
     /// Changes bytes `range` of a block, as [`edit`](Self::edit) does. The parts of the block, each
@@ -93,10 +111,9 @@ impl<'t> Handle<'t> {
         let cache = &self.shared.cache;
         match cache.change_part_tagged(block, self.number, range.clone(), change) {
             Ok(result) => Ok(result),
-            Err(change) => {
-                Ok(self
-                    .change(&mut cache.read(block)?, |bytes, unsealed| change(&mut bytes[range], unsealed)))
-            }
+            Err(change) => Ok(self.change(&mut cache.read(block)?, |bytes, unsealed| {
+                change(&mut bytes[range], unsealed)
+            })),
         }
     }
 
@@ -162,6 +179,7 @@ impl Drop for Handle<'_> {
     fn drop(&mut self) {
         let rest = i64::from(self.credits.get()) - self.entered.get();
         let freed = mem::take(self.freed.get_mut());
-        self.shared.stop(self.number, rest, self.has_grown.get(), freed);
+        self.shared
+            .stop(self.number, rest, self.has_grown.get(), freed);
     }
 }

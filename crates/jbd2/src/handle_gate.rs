@@ -90,7 +90,11 @@ impl Pool {
     /// Returns the pool's credits of the transaction `number`.
     #[inline]
     fn credits_of(&self, number: u64) -> i64 {
-        if self.number.get() == number { self.credits.get() } else { 0 }
+        if self.number.get() == number {
+            self.credits.get()
+        } else {
+            0
+        }
     }
 
     /// Adds credits of the transaction `number`; drops those of an earlier transaction.
@@ -189,14 +193,19 @@ impl HandleGate {
         // Relaxed: the handle loads it again below.
         let is_open = || self.open.load(Ordering::Relaxed) == number;
         let left = self.pools.with(|pool| {
-            let has_room = (0..=self.largest + self.spare).contains(&(pool.credits_of(number) + rest));
+            let has_room =
+                (0..=self.largest + self.spare).contains(&(pool.credits_of(number) + rest));
             if !is_open() || !has_room {
                 return Left::No;
             }
             pool.put(number, rest);
             self.holders.exit();
             // Rule 5.
-            if is_open() { Left::Quietly } else { Left::Waited }
+            if is_open() {
+                Left::Quietly
+            } else {
+                Left::Waited
+            }
         });
         left.unwrap_or(Left::No)
     }
@@ -214,7 +223,8 @@ impl HandleGate {
 
     /// Puts the `granted` credits into the pool, less the `credits` that the operation takes.
     pub(crate) fn fill(&self, number: u64, granted: i64, credits: u32) {
-        self.pools.with(|pool| pool.put(number, granted - i64::from(credits)));
+        self.pools
+            .with(|pool| pool.put(number, granted - i64::from(credits)));
     }
 
     /// Enters, whatever `open` is.
@@ -253,6 +263,8 @@ impl HandleGate {
 
     /// Returns how many handles have been inside so far. Needs no lock.
     pub(crate) fn visits(&self) -> u64 {
-        self.holders.entered().saturating_sub(self.turned_away.load(Ordering::Relaxed))
+        self.holders
+            .entered()
+            .saturating_sub(self.turned_away.load(Ordering::Relaxed))
     }
 }

@@ -53,22 +53,37 @@ impl<D: BlockDevice> Journal<D> {
         device.read_at(&mut bytes, SUPERBLOCK_OFFSET)?;
         match Superblock::decode(&bytes, place) {
             Ok(superblock) if superblock.is_journal_device() => {}
-            Err(error) if !matches!(error.kind, CorruptKind::Magic { .. }) => return Err(error.into()),
+            Err(error) if !matches!(error.kind, CorruptKind::Magic { .. }) => {
+                return Err(error.into());
+            }
             _ => return Err(none),
         }
         // The journal's superblock is in the first whole block behind that of the device.
         let index = if block_size == 1024 { 2 } else { 1 };
         let len_blocks =
             u32::try_from(device.size_bytes() / u64::from(block_size.max(1))).unwrap_or(u32::MAX);
-        let journal = Self::open(device, block_size, JournalMap::identity(len_blocks), index, true)?;
+        let journal = Self::open(
+            device,
+            block_size,
+            JournalMap::identity(len_blocks),
+            index,
+            true,
+        )?;
         if journal.superblock.uuid != *uuid {
             return Err(Error::Foreign("it is the journal of another volume"));
         }
         Ok(journal)
     }
 
-    fn open(device: D, block_size: u32, map: JournalMap, index: u32, external: bool) -> Result<Self, Error> {
-        let mismatch = |place: Place, what| Error::from(place.corrupt(CorruptKind::Mismatch { what }));
+    fn open(
+        device: D,
+        block_size: u32,
+        map: JournalMap,
+        index: u32,
+        external: bool,
+    ) -> Result<Self, Error> {
+        let mismatch =
+            |place: Place, what| Error::from(place.corrupt(CorruptKind::Mismatch { what }));
         let place = Place::new(Structure::JournalSuperblock);
         let Some(block) = map.lookup(index) else {
             return Err(mismatch(place, "the journal has no first block"));
@@ -82,16 +97,33 @@ impl<D: BlockDevice> Journal<D> {
             return Err(Error::Unsupported(names));
         }
         if superblock.block_size != block_size {
-            return Err(mismatch(place, "the journal has another block size than the volume"));
+            return Err(mismatch(
+                place,
+                "the journal has another block size than the volume",
+            ));
         }
         if !map.covers(superblock.len_blocks) {
-            return Err(mismatch(place, "the journal is shorter than its superblock says"));
+            return Err(mismatch(
+                place,
+                "the journal is shorter than its superblock says",
+            ));
         }
         if superblock.first <= index {
             let value = superblock.first.into();
-            return Err(place.corrupt(CorruptKind::Field { field: "s_first", value }).into());
+            return Err(place
+                .corrupt(CorruptKind::Field {
+                    field: "s_first",
+                    value,
+                })
+                .into());
         }
-        Ok(Self { device, map, superblock, index, external })
+        Ok(Self {
+            device,
+            map,
+            superblock,
+            index,
+            external,
+        })
     }
 
     /// Returns the journal's superblock.
@@ -112,7 +144,13 @@ impl<D: BlockDevice> Journal<D> {
     /// Splits the journal into its parts, for a writer. They are the device, the map, the
     /// superblock, the superblock's block, and whether the journal has the device for itself.
     pub(crate) fn into_parts(self) -> (D, JournalMap, JournalSuperblock, u32, bool) {
-        (self.device, self.map, self.superblock, self.index, self.external)
+        (
+            self.device,
+            self.map,
+            self.superblock,
+            self.index,
+            self.external,
+        )
     }
 
     /// Records durably in the journal that the log is empty and that `next` is the next
@@ -148,12 +186,19 @@ impl<D: BlockDevice> Journal<D> {
     /// # Errors
     /// [`Error::Device`].
     pub fn rename_user(&mut self, old: &[u8; 16], new: &[u8; 16]) -> Result<(), Error> {
-        self.superblock.users.iter_mut().filter(|user| *user == old).for_each(|user| *user = *new);
+        self.superblock
+            .users
+            .iter_mut()
+            .filter(|user| *user == old)
+            .for_each(|user| *user = *new);
         self.write_superblock()
     }
 
     fn write_superblock(&mut self) -> Result<(), Error> {
-        let block = self.map.lookup(self.index).expect("the superblock was read from there");
+        let block = self
+            .map
+            .lookup(self.index)
+            .expect("the superblock was read from there");
         let offset = block.saturating_mul(u64::from(self.superblock.block_size));
         BlockWriter::write_bytes(&self.device, offset, self.superblock.encode().as_bytes())?;
         Ok(self.device.flush()?)
@@ -163,7 +208,10 @@ impl<D: BlockDevice> Journal<D> {
     pub(crate) fn read(&self, index: u32, block: &mut [u8]) -> Result<(), Error> {
         let Some(physical) = self.map.lookup(index) else {
             let what = "a block of the journal is not mapped";
-            return Err(self.place(index).corrupt(CorruptKind::Mismatch { what }).into());
+            return Err(self
+                .place(index)
+                .corrupt(CorruptKind::Mismatch { what })
+                .into());
         };
         let offset = physical.saturating_mul(u64::from(self.superblock.block_size));
         Ok(self.device.read_at(block, offset)?)
@@ -172,6 +220,8 @@ impl<D: BlockDevice> Journal<D> {
     /// Returns the place of block `index` of the journal, for errors.
     pub(crate) fn place(&self, index: u32) -> Place {
         let place = Place::new(Structure::JournalBlock);
-        self.map.lookup(index).map_or(place, |block| place.block(block))
+        self.map
+            .lookup(index)
+            .map_or(place, |block| place.block(block))
     }
 }

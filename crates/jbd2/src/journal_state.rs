@@ -17,7 +17,9 @@ use extern4_block::BufferCache;
 use extern4_disk::journal::Tid;
 use extern4_sync::per_thread::PerThread;
 use extern4_sync::primitive::thread::{self, ThreadId};
-use extern4_sync::primitive::{AtomicBool, AtomicU64, Condvar, Mutex, MutexGuard, Ordering::Relaxed};
+use extern4_sync::primitive::{
+    AtomicBool, AtomicU64, Condvar, Mutex, MutexGuard, Ordering::Relaxed,
+};
 
 use crate::commit::{Closed, Unwritten};
 use crate::counters::Counters;
@@ -68,7 +70,8 @@ pub(crate) struct Limits {
 
 impl Limits {
     fn size(&self, changed: u64, revoked: u64) -> u64 {
-        self.measure.map_or(changed, |measure| measure.blocks(changed, revoked))
+        self.measure
+            .map_or(changed, |measure| measure.blocks(changed, revoked))
     }
 }
 
@@ -159,7 +162,9 @@ pub(crate) enum Job {
 }
 
 fn wait<'a>(condition: &Condvar, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
-    condition.wait(state).unwrap_or_else(PoisonError::into_inner)
+    condition
+        .wait(state)
+        .unwrap_or_else(PoisonError::into_inner)
 }
 
 impl JournalState {
@@ -212,7 +217,10 @@ impl JournalState {
 impl JournalState {
     /// Returns this state with `observer`, which learns of the first failure.
     pub(crate) fn observed_by(self, observer: &Arc<dyn Observer>) -> Self {
-        Self { observer: Some(Arc::downgrade(observer)), ..self }
+        Self {
+            observer: Some(Arc::downgrade(observer)),
+            ..self
+        }
     }
 
     /// Opens a handle; see [`Transactions::start`](crate::Transactions::start).
@@ -235,7 +243,10 @@ impl JournalState {
         let large = self.limits.size(credits.into(), 0) > self.limits.blocks;
         loop {
             state.check()?;
-            if !state.locked && (large || state.large_waiting == 0) && self.admits(&mut state, credits) {
+            if !state.locked
+                && (large || state.large_waiting == 0)
+                && self.admits(&mut state, credits)
+            {
                 break;
             }
             if !mem::replace(&mut waited, true) {
@@ -283,7 +294,9 @@ impl JournalState {
         let number = self.running.number();
         let wanted = self.gate.wants(number, credits);
         let granted = wanted.filter(|&wanted| self.grant(state, wanted));
-        granted.map(|granted| self.gate.fill(number, granted, credits)).is_some()
+        granted
+            .map(|granted| self.gate.fill(number, granted, credits))
+            .is_some()
     }
 
     fn grant(&self, state: &mut State, credits: i64) -> bool {
@@ -320,7 +333,11 @@ impl JournalState {
     #[inline]
     pub(crate) fn stop(&self, number: u64, rest: i64, has_grown: bool, freed: Vec<Range<u64>>) {
         let is_news = !freed.is_empty() || has_grown && self.must_note_growth();
-        let left = if is_news { Left::No } else { self.gate.leave(number, rest) };
+        let left = if is_news {
+            Left::No
+        } else {
+            self.gate.leave(number, rest)
+        };
         if left != Left::Quietly {
             self.stop_locked(rest, freed, left == Left::Waited);
         }
@@ -343,7 +360,8 @@ impl JournalState {
         if !has_left {
             state.granted -= rest;
             state.freed.append(&mut freed);
-            if state.since.is_none() && (self.running.counts() != (0, 0) || !state.freed.is_empty()) {
+            if state.since.is_none() && (self.running.counts() != (0, 0) || !state.freed.is_empty())
+            {
                 state.since = Some(Instant::now());
                 self.is_dated.store(true, Relaxed);
                 self.work.notify_all();
@@ -381,7 +399,10 @@ impl JournalState {
         loop {
             state.check()?;
             let is_committing = state.locked || state.wanted > state.done;
-            if state.held_by.is_none() && !is_committing && state.checkpointed >= state.checkpoint_wanted {
+            if state.held_by.is_none()
+                && !is_committing
+                && state.checkpointed >= state.checkpoint_wanted
+            {
                 state.held_by = Some(thread::current().id());
                 return Ok(());
             }
@@ -419,7 +440,11 @@ impl JournalState {
     /// Waits until the commit `target` has ended, and asks for it if no caller has.
     ///
     /// Within a hold it only looks for errors: the thread's own changes become durable at the end.
-    pub(crate) fn wait_done(&self, mut state: MutexGuard<'_, State>, target: u64) -> Result<(), Error> {
+    pub(crate) fn wait_done(
+        &self,
+        mut state: MutexGuard<'_, State>,
+        target: u64,
+    ) -> Result<(), Error> {
         if state.is_held_here() {
             return state.check();
         }
@@ -441,7 +466,8 @@ impl JournalState {
     pub(crate) fn flush(&self, flush: Flush) -> Result<(), Error> {
         self.flushes.wait(flush, || {
             self.state().check()?;
-            self.flush_volume().inspect_err(|error| self.fail(error.clone()))
+            self.flush_volume()
+                .inspect_err(|error| self.fail(error.clone()))
         })
     }
 
@@ -486,7 +512,11 @@ impl JournalState {
         while state.end != End::Closed && state.error.is_none() {
             state = wait(&self.done, state);
         }
-        if state.end == End::Closed { Ok(()) } else { state.error.clone().map_or(Ok(()), Err) }
+        if state.end == End::Closed {
+            Ok(())
+        } else {
+            state.error.clone().map_or(Ok(()), Err)
+        }
     }
 
     /// Waits for the next job. `walking` says that a checkpoint has begun.
@@ -498,7 +528,10 @@ impl JournalState {
             }
             let now = Instant::now();
             let is_held = state.held_by.is_some();
-            let due = state.since.filter(|_| !is_held).and_then(|since| since.checked_add(self.interval));
+            let due = state
+                .since
+                .filter(|_| !is_held)
+                .and_then(|since| since.checked_add(self.interval));
             if !is_held && (state.wanted > state.closed || due.is_some_and(|due| due <= now)) {
                 // A thread that wants to hold the transaction sees that it is being committed.
                 state.wanted = state.wanted.max(state.closed + 1);
@@ -538,7 +571,12 @@ impl JournalState {
             let image = pin.snapshot();
             (pin, image)
         });
-        let mut closed = Closed { tid, changed: changed.collect(), revoked, freed };
+        let mut closed = Closed {
+            tid,
+            changed: changed.collect(),
+            revoked,
+            freed,
+        };
         self.open_next(!closed.is_empty());
         // The next transaction is open already, so handles go on meanwhile.
         closed.changed.sort_unstable_by_key(|(pin, _)| pin.number());
@@ -614,7 +652,11 @@ impl JournalState {
         self.work.notify_all();
         self.done.notify_all();
         let is_asked_for = matches!(error, Error::Aborted(_) | Error::Damaged(_));
-        let observer = self.observer.as_ref().filter(|_| is_first && !is_asked_for).and_then(Weak::upgrade);
+        let observer = self
+            .observer
+            .as_ref()
+            .filter(|_| is_first && !is_asked_for)
+            .and_then(Weak::upgrade);
         if let Some(observer) = observer {
             observer.failed(&error);
         }
@@ -632,6 +674,10 @@ impl JournalState {
 
     /// Returns an error if nothing more may be made durable.
     pub(crate) fn check_not_aborted(&self) -> Result<(), Error> {
-        if self.is_aborted() { Err(Error::aborted("it was stopped")) } else { Ok(()) }
+        if self.is_aborted() {
+            Err(Error::aborted("it was stopped"))
+        } else {
+            Ok(())
+        }
     }
 }

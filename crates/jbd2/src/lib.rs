@@ -53,4 +53,6 @@ pub use journal::Journal;
 pub use map::{JournalMap, Run};
 pub use overlay::ReplayedDevice;
 pub use recovery::{Recovered, Replayed};
-pub use transaction::{Aborter, Closing, DEFAULT_COMMIT_INTERVAL, Hold, Observer, Options, Transactions};
+pub use transaction::{
+    Aborter, Closing, DEFAULT_COMMIT_INTERVAL, Hold, Observer, Options, Transactions,
+};

@@ -46,8 +46,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use extern4_block::{BlockDevice, BlockWriter, Snapshot};
 use extern4_disk::journal::{
-    BlockHeader, ChecksumVersion, Commit, Descriptor, Format, Incompat, JournalSuperblock, MAGIC, Tag,
-    TagFlags, Tid, TransactionChecksum, Version, escape,
+    BlockHeader, ChecksumVersion, Commit, Descriptor, Format, Incompat, JournalSuperblock, MAGIC,
+    Tag, TagFlags, Tid, TransactionChecksum, Version, escape,
 };
 use zerocopy::IntoBytes;
 
@@ -74,7 +74,10 @@ impl Measure {
         Self {
             // One block stays free, so that a full ring does not look like an empty one.
             room: log.end - log.start - 1,
-            tags_per_block: fit(format.usable() - BlockHeader::SIZE - UUID, format.tag_size()),
+            tags_per_block: fit(
+                format.usable() - BlockHeader::SIZE - UUID,
+                format.tag_size(),
+            ),
             revokes_per_block: u64::try_from(revoke::per_block(&format)).unwrap_or(1),
         }
     }
@@ -182,8 +185,11 @@ impl Log {
         }
         // An internal journal is written through the volume's device, so that one flush is enough
         // for both.
-        let (device, volume): (Arc<dyn BlockDevice>, _) =
-            if external { (Arc::new(device), Some(Arc::clone(volume))) } else { (Arc::clone(volume), None) };
+        let (device, volume): (Arc<dyn BlockDevice>, _) = if external {
+            (Arc::new(device), Some(Arc::clone(volume)))
+        } else {
+            (Arc::clone(volume), None)
+        };
         Ok(Self {
             device,
             volume,
@@ -192,7 +198,10 @@ impl Log {
             format: superblock.format(),
             measure: Measure::new(&superblock),
             head: superblock.first,
-            stale: StaleArea { len_blocks: superblock.log().end - superblock.first, cleared: 0 },
+            stale: StaleArea {
+                len_blocks: superblock.log().end - superblock.first,
+                cleared: 0,
+            },
             next: superblock.sequence,
             used: 0,
             live: VecDeque::new(),
@@ -229,7 +238,10 @@ impl Log {
 
     /// Returns those of the freed blocks that recovery would replay a copy of.
     pub(crate) fn with_copy<'a>(&'a self, freed: &'a [u64]) -> impl Iterator<Item = u64> + 'a {
-        freed.iter().copied().filter(|block| self.copied.has(*block))
+        freed
+            .iter()
+            .copied()
+            .filter(|block| self.copied.has(*block))
     }
 
     /// Makes everything durable that was written to the devices before.
@@ -241,7 +253,11 @@ impl Log {
     /// Makes everything durable that was written to the volume before, such as blocks written in
     /// place.
     pub(crate) fn flush_volume(&self) -> Result<(), Error> {
-        if self.volume.is_some() { self.flush_separate_volume() } else { self.flush_log() }
+        if self.volume.is_some() {
+            self.flush_separate_volume()
+        } else {
+            self.flush_log()
+        }
     }
 
     fn flush_separate_volume(&self) -> Result<(), Error> {
@@ -300,7 +316,9 @@ impl Log {
     /// Returns the number of blocks of the log that a transaction takes; there is room for them.
     fn len_blocks(&self, contents: &Contents<'_>) -> u32 {
         let count = |len: usize| u64::try_from(len).unwrap_or(u64::MAX);
-        let blocks = self.measure.blocks(count(contents.copies.len()), count(contents.revokes.len()));
+        let blocks = self
+            .measure
+            .blocks(count(contents.copies.len()), count(contents.revokes.len()));
         u32::try_from(blocks).unwrap_or(u32::MAX)
     }
 
@@ -311,13 +329,19 @@ impl Log {
         }
         self.superblock.incompat.insert(Incompat::REVOKE);
         // The superblock of an empty log is written with the first commit block.
-        if self.superblock.start.is_none() { Ok(()) } else { self.write_superblock(self.superblock.clone()) }
+        if self.superblock.start.is_none() {
+            Ok(())
+        } else {
+            self.write_superblock(self.superblock.clone())
+        }
     }
 
     /// Clears the first block of fast commits: those of a former volume may go with a later
     /// transaction of this one.
     fn void_fast_commits(&self) -> Result<(), Error> {
-        let Some(first) = self.superblock.fast_commits().next() else { return Ok(()) };
+        let Some(first) = self.superblock.fast_commits().next() else {
+            return Ok(());
+        };
         let mut writer = BlockWriter::new(&self.device, self.superblock.block_size);
         writer.push(self.block(first)?, &vec![0; self.format.block_size])?;
         Ok(writer.finish()?)
@@ -326,8 +350,14 @@ impl Log {
     /// Writes everything but the commit block from the head on. Writes zeroes to the commit block's
     /// place and to `ahead` blocks behind it. If this `hides` the transaction, it writes the first
     /// block without its magic number.
-    fn write_body(&self, contents: &Contents<'_>, ahead: Option<u32>, hides: bool) -> Result<Body, Error> {
-        let (mut appender, mut checksum) = (Appender::new(self, self.head), TransactionChecksum::new());
+    fn write_body(
+        &self,
+        contents: &Contents<'_>,
+        ahead: Option<u32>,
+        hides: bool,
+    ) -> Result<Body, Error> {
+        let (mut appender, mut checksum) =
+            (Appender::new(self, self.head), TransactionChecksum::new());
         appender.hides = hides && ahead.is_some();
         let fits = |count: u64| usize::try_from(count).unwrap_or(usize::MAX);
         for block in revoke::encode(contents.tid, contents.revokes, &self.format) {
@@ -344,7 +374,11 @@ impl Log {
         }
         let hidden = appender.hidden.take();
         appender.finish()?;
-        Ok(Body { end, checksum, hidden })
+        Ok(Body {
+            end,
+            checksum,
+            hidden,
+        })
     }
 
     /// Writes a descriptor and the copies that it describes.
@@ -365,11 +399,21 @@ impl Log {
                 flags.insert(TagFlags::ESCAPED);
                 escaped.push((at, copy));
             }
-            let copy = escaped.last().filter(|(of, _)| *of == at).map_or(&snapshot[..], |(_, copy)| copy);
+            let copy = escaped
+                .last()
+                .filter(|(of, _)| *of == at)
+                .map_or(&snapshot[..], |(_, copy)| copy);
             let uuid = (at == 0).then_some(self.superblock.uuid);
-            tags.push(Tag { block: *block, flags, checksum: self.format.copy_checksum(tid, copy), uuid });
+            tags.push(Tag {
+                block: *block,
+                flags,
+                checksum: self.format.copy_checksum(tid, copy),
+                uuid,
+            });
         }
-        let descriptor = Descriptor { tid, tags }.encode(&self.format).ok_or_else(too_wide)?;
+        let descriptor = Descriptor { tid, tags }
+            .encode(&self.format)
+            .ok_or_else(too_wide)?;
         let mut put = |block: &[u8]| {
             if self.format.checksum == ChecksumVersion::V1 {
                 checksum.update(block);
@@ -388,15 +432,23 @@ impl Log {
     }
 
     fn commit_block(&mut self, tid: Tid, checksum: &TransactionChecksum) -> Vec<u8> {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let now = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
         let (seconds, nanoseconds) = if now.as_secs() < self.seconds {
             (self.seconds, 0)
         } else {
             (now.as_secs(), now.subsec_nanos())
         };
         self.seconds = seconds;
-        let mut commit =
-            Commit { tid, checksum_type: 0, checksum_size: 0, checksums: [0; 8], seconds, nanoseconds };
+        let mut commit = Commit {
+            tid,
+            checksum_type: 0,
+            checksum_size: 0,
+            checksums: [0; 8],
+            seconds,
+            nanoseconds,
+        };
         if self.format.checksum == ChecksumVersion::V1 {
             commit.checksum_type = TransactionChecksum::TYPE;
             commit.checksum_size = TransactionChecksum::SIZE;
@@ -408,7 +460,11 @@ impl Log {
     /// Notes that the transaction is in the log from `start` to `head`.
     fn note(&mut self, contents: &Contents<'_>, start: u32, head: u32) {
         let log = self.superblock.log();
-        let len_blocks = if head > start { head - start } else { head + (log.end - log.start) - start };
+        let len_blocks = if head > start {
+            head - start
+        } else {
+            head + (log.end - log.start) - start
+        };
         let copies: Vec<_> = contents.copies.iter().map(|(block, _)| *block).collect();
         self.copied.add(&copies);
         let count = |len: usize| u64::try_from(len).unwrap_or(u64::MAX);
@@ -416,7 +472,12 @@ impl Log {
         Counters::add(&self.counters.revokes, count(contents.revokes.len()));
         let bytes = u64::from(len_blocks) * u64::from(self.superblock.block_size);
         Counters::add(&self.counters.bytes_logged, bytes);
-        self.live.push_back(Live { tid: contents.tid, start, len_blocks, copies });
+        self.live.push_back(Live {
+            tid: contents.tid,
+            start,
+            len_blocks,
+            copies,
+        });
         self.used += len_blocks;
         self.head = head;
         self.next = contents.tid.next();
@@ -425,7 +486,11 @@ impl Log {
     /// Releases the transactions up to `last`: all their changes are durable in place. When this
     /// returns, their blocks are free.
     pub(crate) fn release(&mut self, last: Tid) -> Result<(), Error> {
-        let released = self.live.iter().take_while(|live| !live.tid.is_after(last)).count();
+        let released = self
+            .live
+            .iter()
+            .take_while(|live| !live.tid.is_after(last))
+            .count();
         if released == 0 {
             return Ok(());
         }
@@ -459,7 +524,9 @@ impl Log {
         let mut superblock = self.superblock.clone();
         superblock.errno = errno;
         // The error that led here is reported; this one adds nothing to it.
-        let _ = self.write_superblock(superblock).and_then(|()| self.flush_log());
+        let _ = self
+            .write_superblock(superblock)
+            .and_then(|()| self.flush_log());
     }
 
     /// Writes the superblock, and keeps it as the one on the device.
@@ -477,7 +544,9 @@ impl Log {
             // The check at opening found that the map covers the journal.
             let what = "a block of the journal is not mapped";
             let place = extern4_disk::Place::new(extern4_disk::Structure::JournalBlock);
-            place.corrupt(extern4_disk::CorruptKind::Mismatch { what }).into()
+            place
+                .corrupt(extern4_disk::CorruptKind::Mismatch { what })
+                .into()
         })
     }
 }
@@ -518,7 +587,13 @@ struct Appender<'a> {
 impl<'a> Appender<'a> {
     fn new(log: &'a Log, at: u32) -> Self {
         let writer = BlockWriter::new(&log.device, log.superblock.block_size);
-        Self { log, writer, at, hides: false, hidden: None }
+        Self {
+            log,
+            writer,
+            at,
+            hides: false,
+            hidden: None,
+        }
     }
 
     fn put(&mut self, block: &[u8]) -> Result<(), Error> {
@@ -532,7 +607,11 @@ impl<'a> Appender<'a> {
             self.writer.push(at, block)?;
         }
         let ring = self.log.superblock.log();
-        self.at = if self.at + 1 == ring.end { ring.start } else { self.at + 1 };
+        self.at = if self.at + 1 == ring.end {
+            ring.start
+        } else {
+            self.at + 1
+        };
         Ok(())
     }
 

@@ -50,13 +50,25 @@ impl Observer for Witness {
 
 impl World {
     fn new() -> Self {
-        let options = CacheOptions { block_size: 512, block_count: 16, budget: CacheBudget::new(0) };
-        let cache = BufferCache::new(Arc::new(MemoryDevice::zeroed(16 * 512)), options).expect("a cache");
-        let limits = Limits { blocks: LIMIT.into(), measure: None };
+        let options = CacheOptions {
+            block_size: 512,
+            block_count: 16,
+            budget: CacheBudget::new(0),
+        };
+        let cache =
+            BufferCache::new(Arc::new(MemoryDevice::zeroed(16 * 512)), options).expect("a cache");
+        let limits = Limits {
+            blocks: LIMIT.into(),
+            measure: None,
+        };
         let patient = Duration::from_secs(1000);
         let shared = JournalState::new(Arc::new(cache), Tid(1), limits, patient, Arc::default());
         shared.start(2).expect("open").revoke(0..1);
-        Self { shared, witness: Witness::default(), allowed: Mutex::default() }
+        Self {
+            shared,
+            witness: Witness::default(),
+            allowed: Mutex::default(),
+        }
     }
 
     /// Runs an operation that does two things. Returns the transaction that it is part of.
@@ -101,8 +113,14 @@ fn handle_start_vs_commit() {
             let second = world.close();
             assert_eq!((first.tid, second.tid), (Tid(1), Tid(2)));
             // The operation is complete, in the transaction that its handle named.
-            let (with, without) = if tid == Tid(1) { (&first, &second) } else { (&second, &first) };
-            assert!(with.revoked.ends_with(&[1, 2]) && without.revoked.iter().all(|block| *block == 0));
+            let (with, without) = if tid == Tid(1) {
+                (&first, &second)
+            } else {
+                (&second, &first)
+            };
+            assert!(
+                with.revoked.ends_with(&[1, 2]) && without.revoked.iter().all(|block| *block == 0)
+            );
         },
     );
 }
@@ -159,7 +177,11 @@ impl Device {
     }
 
     fn assert_durable(&self) {
-        assert_eq!(self.0[1].load(Ordering::Relaxed), 1, "a flush that began before covers it");
+        assert_eq!(
+            self.0[1].load(Ordering::Relaxed),
+            1,
+            "a flush that began before covers it"
+        );
     }
 }
 
@@ -167,7 +189,8 @@ impl Device {
 /// for another file.
 #[test]
 fn write_and_flush_vs_flushes_of_others() {
-    let flush = |(flushes, device): &(Flushes, Device)| flushes.wait(flushes.next(), || device.flush());
+    let flush =
+        |(flushes, device): &(Flushes, Device)| flushes.wait(flushes.next(), || device.flush());
     race_for(
         || (Flushes::default(), Device::default()),
         move |world| {

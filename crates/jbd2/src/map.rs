@@ -36,18 +36,31 @@ impl JournalMap {
         for run in &runs {
             let end = run.physical.checked_add(u64::from(run.len_blocks));
             if run.len_blocks == 0 || run.end() > 1 << 32 || end.is_none() {
-                return Err(place.corrupt(CorruptKind::Mismatch { what: "a run of the journal overflows" }));
+                return Err(place.corrupt(CorruptKind::Mismatch {
+                    what: "a run of the journal overflows",
+                }));
             }
         }
-        if runs.windows(2).any(|pair| pair[0].end() > u64::from(pair[1].logical)) {
-            return Err(place.corrupt(CorruptKind::Order { what: "runs of the journal" }));
+        if runs
+            .windows(2)
+            .any(|pair| pair[0].end() > u64::from(pair[1].logical))
+        {
+            return Err(place.corrupt(CorruptKind::Order {
+                what: "runs of the journal",
+            }));
         }
         Ok(Self { runs })
     }
 
     /// Returns the map of an external journal, whose blocks are those of its device.
     pub fn identity(len_blocks: u32) -> Self {
-        Self { runs: vec![Run { logical: 0, physical: 0, len_blocks }] }
+        Self {
+            runs: vec![Run {
+                logical: 0,
+                physical: 0,
+                len_blocks,
+            }],
+        }
     }
 
     /// Returns the block of the device that is block `index` of the journal; `None` in a hole or
@@ -62,7 +75,11 @@ impl JournalMap {
     /// Returns whether the first `len_blocks` blocks of the journal are all mapped.
     pub fn covers(&self, len_blocks: u32) -> bool {
         let reached = self.runs.iter().try_fold(0, |reached, run| {
-            if u64::from(run.logical) == reached { Ok(run.end()) } else { Err(reached) }
+            if u64::from(run.logical) == reached {
+                Ok(run.end())
+            } else {
+                Err(reached)
+            }
         });
         reached.unwrap_or_else(|reached| reached) >= u64::from(len_blocks)
     }
@@ -73,14 +90,31 @@ mod tests {
     use super::*;
 
     fn run(logical: u32, physical: u64, len_blocks: u32) -> Run {
-        Run { logical, physical, len_blocks }
+        Run {
+            logical,
+            physical,
+            len_blocks,
+        }
     }
 
     #[test]
     fn looks_up_in_runs_and_not_in_holes() {
-        let map = JournalMap::new(vec![run(0, 100, 3), run(3, 50, 2), run(6, 7, 1)]).expect("sound");
+        let map =
+            JournalMap::new(vec![run(0, 100, 3), run(3, 50, 2), run(6, 7, 1)]).expect("sound");
         let found: Vec<_> = (0..8).map(|index| map.lookup(index)).collect();
-        assert_eq!(found, [Some(100), Some(101), Some(102), Some(50), Some(51), None, Some(7), None]);
+        assert_eq!(
+            found,
+            [
+                Some(100),
+                Some(101),
+                Some(102),
+                Some(50),
+                Some(51),
+                None,
+                Some(7),
+                None
+            ]
+        );
         assert!(map.covers(5) && !map.covers(6) && !map.covers(7));
         assert_eq!(JournalMap::identity(9).lookup(8), Some(8));
         assert_eq!(JournalMap::new(vec![]).expect("sound").lookup(0), None);

@@ -44,7 +44,9 @@ impl<V: BlockDevice, J: BlockDevice> ReplayedDevice<V, J> {
         let first = range.start / self.block_size();
         let last = range.end.saturating_sub(1) / self.block_size();
         let some = range.start < range.end;
-        self.recovered.blocks_between(first, last).filter(move |_| some)
+        self.recovered
+            .blocks_between(first, last)
+            .filter(move |_| some)
     }
 }
 
@@ -69,12 +71,18 @@ impl<V: BlockDevice, J: BlockDevice> BlockDevice for ReplayedDevice<V, J> {
         let mut contents = Vec::new();
         for block in self.newer(&range) {
             contents.resize(self.recovered.journal().block_size(), 0);
-            self.recovered.read(block, &mut contents).map_err(|error| device_error(error, offset, len))?;
+            self.recovered
+                .read(block, &mut contents)
+                .map_err(|error| device_error(error, offset, len))?;
             // The block is inside the range, so this does not overflow.
             let start = block * self.block_size();
-            let (from, to) = (start.max(range.start), (start + self.block_size()).min(range.end));
-            let within =
-                |position: u64, base: u64| usize::try_from(position - base).expect("inside one buffer");
+            let (from, to) = (
+                start.max(range.start),
+                (start + self.block_size()).min(range.end),
+            );
+            let within = |position: u64, base: u64| {
+                usize::try_from(position - base).expect("inside one buffer")
+            };
             buf[within(from, range.start)..within(to, range.start)]
                 .copy_from_slice(&contents[within(from, start)..within(to, start)]);
         }
@@ -86,7 +94,10 @@ impl<V: BlockDevice, J: BlockDevice> BlockDevice for ReplayedDevice<V, J> {
     }
 
     fn write_at(&self, _buf: &[u8], offset: u64) -> Result<()> {
-        Err(Error::ReadOnly { op: Op::Write, offset })
+        Err(Error::ReadOnly {
+            op: Op::Write,
+            offset,
+        })
     }
 
     fn writes_whole(&self) -> bool {
@@ -98,11 +109,17 @@ impl<V: BlockDevice, J: BlockDevice> BlockDevice for ReplayedDevice<V, J> {
     }
 
     fn discard(&self, range: Range<u64>) -> Result<()> {
-        Err(Error::ReadOnly { op: Op::Discard, offset: range.start })
+        Err(Error::ReadOnly {
+            op: Op::Discard,
+            offset: range.start,
+        })
     }
 
     fn write_zeroes(&self, range: Range<u64>) -> Result<()> {
-        Err(Error::ReadOnly { op: Op::WriteZeroes, offset: range.start })
+        Err(Error::ReadOnly {
+            op: Op::WriteZeroes,
+            offset: range.start,
+        })
     }
 
     fn prefetch(&self, range: Range<u64>) {
@@ -110,7 +127,11 @@ impl<V: BlockDevice, J: BlockDevice> BlockDevice for ReplayedDevice<V, J> {
     }
 
     fn file_range(&self, range: Range<u64>) -> Option<(&std::fs::File, u64)> {
-        if self.newer(&range).next().is_some() { None } else { self.volume.file_range(range) }
+        if self.newer(&range).next().is_some() {
+            None
+        } else {
+            self.volume.file_range(range)
+        }
     }
 
     fn forget(&self, range: Range<u64>) {

@@ -42,8 +42,8 @@ use std::collections::BTreeMap;
 use extern4_block::{BlockDevice, BlockWriter};
 use extern4_disk::fast_commit::{FastCommits, Scanner};
 use extern4_disk::journal::{
-    BlockHeader, BlockKind, ChecksumVersion, Commit, Descriptor, Format, Incompat, Revoke, TagFlags, Tid,
-    TransactionChecksum, unescape,
+    BlockHeader, BlockKind, ChecksumVersion, Commit, Descriptor, Format, Incompat, Revoke,
+    TagFlags, Tid, TransactionChecksum, unescape,
 };
 use extern4_disk::{Corrupt, CorruptKind, Structure};
 
@@ -96,18 +96,44 @@ impl<D: BlockDevice> Journal<D> {
         let Some(start) = self.superblock().start else {
             let (copies, replayed) = (BTreeMap::new(), Replayed::default());
             let due = self.superblock().sequence;
-            let fast_commits = FastCommits { tid: due, ..FastCommits::default() };
-            return Ok(Recovered { journal: self, copies, replayed, fast_commits, damage: Vec::new(), due });
+            let fast_commits = FastCommits {
+                tid: due,
+                ..FastCommits::default()
+            };
+            return Ok(Recovered {
+                journal: self,
+                copies,
+                replayed,
+                fast_commits,
+                damage: Vec::new(),
+                due,
+            });
         };
         let mut scan = Scan::new(&self, start, volume_blocks);
         scan.run()?;
-        let Scan { due, copies, damage, mut replayed, .. } = scan;
+        let Scan {
+            due,
+            copies,
+            damage,
+            mut replayed,
+            ..
+        } = scan;
         // After damage, fast commits may not belong to the recovered blocks.
-        let fast_commits =
-            if damage.is_empty() { self.read_fast_commits(due)? } else { FastCommits::default() };
+        let fast_commits = if damage.is_empty() {
+            self.read_fast_commits(due)?
+        } else {
+            FastCommits::default()
+        };
         replayed.blocks = u64::try_from(copies.len()).unwrap_or(u64::MAX);
         replayed.fast_commits = u32::try_from(fast_commits.commits.len()).unwrap_or(u32::MAX);
-        Ok(Recovered { journal: self, copies, replayed, fast_commits, damage, due })
+        Ok(Recovered {
+            journal: self,
+            copies,
+            replayed,
+            fast_commits,
+            damage,
+            due,
+        })
     }
 
     /// Reads the fast commits that go with transaction `due`, the one after the log's last.
@@ -157,13 +183,17 @@ impl<D: BlockDevice> Recovered<D> {
     /// Returns the blocks from `first` to `last` that the journal has newer contents of, ascending.
     pub fn blocks_between(&self, first: u64, last: u64) -> impl Iterator<Item = u64> {
         // A range that runs backwards would make the map panic.
-        self.copies.range(first..=last.max(first)).map(|(&block, _)| block)
+        self.copies
+            .range(first..=last.max(first))
+            .map(|(&block, _)| block)
     }
 
     /// Reads the newer contents of block `block` of the volume into `buf`, which has the size of a
     /// block. Returns false and leaves `buf` alone if the journal has none.
     pub fn read(&self, block: u64, buf: &mut [u8]) -> Result<bool, Error> {
-        let Some(copy) = self.copies.get(&block) else { return Ok(false) };
+        let Some(copy) = self.copies.get(&block) else {
+            return Ok(false);
+        };
         self.journal.read(copy.index, buf)?;
         if copy.escaped {
             unescape(buf);
@@ -176,7 +206,10 @@ impl<D: BlockDevice> Recovered<D> {
     ///
     /// # Errors
     /// The first of `sink`, or of reading the journal.
-    pub fn replay<E: From<Error>>(&self, mut sink: impl FnMut(u64, &[u8]) -> Result<(), E>) -> Result<(), E> {
+    pub fn replay<E: From<Error>>(
+        &self,
+        mut sink: impl FnMut(u64, &[u8]) -> Result<(), E>,
+    ) -> Result<(), E> {
         let mut contents = vec![0; self.journal.block_size()];
         for block in self.blocks() {
             self.read(block, &mut contents)?;
@@ -314,7 +347,8 @@ impl<'a, D: BlockDevice> Scan<'a, D> {
                 break;
             }
         }
-        self.damage.extend(std::mem::take(&mut self.bad_copies).into_values());
+        self.damage
+            .extend(std::mem::take(&mut self.bad_copies).into_values());
         Ok(())
     }
 
@@ -322,33 +356,50 @@ impl<'a, D: BlockDevice> Scan<'a, D> {
     fn take(&mut self) -> Option<u32> {
         self.left = self.left.checked_sub(1)?;
         let (index, log) = (self.at, self.journal.superblock().log());
-        self.at = if index + 1 < log.end { index + 1 } else { log.start };
+        self.at = if index + 1 < log.end {
+            index + 1
+        } else {
+            log.start
+        };
         Some(index)
     }
 
     fn descriptor(&mut self, index: u32) -> Result<Next, Error> {
         let place = self.journal.place(index);
-        self.suspect = self.suspect.or(self.format.verify_tail(&self.block, place).err());
+        self.suspect = self
+            .suspect
+            .or(self.format.verify_tail(&self.block, place).err());
         let descriptor = Descriptor::decode(&self.block, &self.format, place)?;
         let version_1 = self.format.checksum == ChecksumVersion::V1;
         if version_1 {
             self.checksum.update(&self.block);
         }
         for tag in descriptor.tags {
-            let Some(index) = self.take() else { return Ok(Next::End) };
+            let Some(index) = self.take() else {
+                return Ok(Next::End);
+            };
             if version_1 {
                 self.journal.read(index, &mut self.block)?;
                 self.checksum.update(&self.block);
             }
-            let copy = Copy { index, escaped: tag.flags.contains(TagFlags::ESCAPED) };
-            self.pending.push(Pending { block: tag.block, copy, checksum: tag.checksum });
+            let copy = Copy {
+                index,
+                escaped: tag.flags.contains(TagFlags::ESCAPED),
+            };
+            self.pending.push(Pending {
+                block: tag.block,
+                copy,
+                checksum: tag.checksum,
+            });
         }
         Ok(Next::Continue)
     }
 
     fn revoke(&mut self, index: u32) -> Next {
         let place = self.journal.place(index);
-        self.suspect = self.suspect.or(self.format.verify_tail(&self.block, place).err());
+        self.suspect = self
+            .suspect
+            .or(self.format.verify_tail(&self.block, place).err());
         self.revokes.push(index);
         Next::Continue
     }
@@ -362,7 +413,9 @@ impl<'a, D: BlockDevice> Scan<'a, D> {
             return Ok(Next::End);
         }
         let commit = Commit::decode(&self.block, place)?;
-        let wrong = commit.verify(&self.block, &self.checksum, &self.format, place).err();
+        let wrong = commit
+            .verify(&self.block, &self.checksum, &self.format, place)
+            .err();
         if self.suspect.or(wrong).is_some() && commit.seconds < self.committed {
             return Ok(Next::End);
         }
@@ -380,7 +433,12 @@ impl<'a, D: BlockDevice> Scan<'a, D> {
 
     /// Decides what a commit with a wrong checksum means.
     fn bad_commit(&mut self, wrong: Corrupt) -> Next {
-        if !self.journal.superblock().incompat.contains(Incompat::ASYNC_COMMIT) {
+        if !self
+            .journal
+            .superblock()
+            .incompat
+            .contains(Incompat::ASYNC_COMMIT)
+        {
             self.damage.push(wrong);
             return Next::End;
         }
@@ -428,14 +486,22 @@ impl<'a, D: BlockDevice> Scan<'a, D> {
     fn check(&mut self, pending: &Pending) -> Result<Result<(), Corrupt>, Error> {
         let place = self.journal.place(pending.copy.index);
         if pending.block >= self.volume_blocks {
-            let kind = CorruptKind::BlockOutOfRange { field: "t_blocknr", block: pending.block };
+            let kind = CorruptKind::BlockOutOfRange {
+                field: "t_blocknr",
+                block: pending.block,
+            };
             return Ok(Err(place.corrupt(kind)));
         }
         if self.format.checksums_blocks() {
             self.journal.read(pending.copy.index, &mut self.block)?;
-            let (stored, computed) = (pending.checksum, self.format.copy_checksum(self.due, &self.block));
+            let (stored, computed) = (
+                pending.checksum,
+                self.format.copy_checksum(self.due, &self.block),
+            );
             if stored != computed {
-                return Ok(Err(place.corrupt(CorruptKind::Checksum { stored, computed })));
+                return Ok(Err(
+                    place.corrupt(CorruptKind::Checksum { stored, computed })
+                ));
             }
         }
         Ok(Ok(()))

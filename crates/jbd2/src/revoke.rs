@@ -56,7 +56,17 @@ pub(crate) fn per_block(format: &Format) -> usize {
 
 /// Returns the revoke blocks of transaction `tid`. An item is `None` if a number is too large for
 /// the journal's format.
-pub(crate) fn encode(tid: Tid, revokes: &[u64], format: &Format) -> impl Iterator<Item = Option<Vec<u8>>> {
+pub(crate) fn encode(
+    tid: Tid,
+    revokes: &[u64],
+    format: &Format,
+) -> impl Iterator<Item = Option<Vec<u8>>> {
     let blocks = revokes.chunks(per_block(format));
-    blocks.map(move |part| Revoke { tid, blocks: part.to_vec() }.encode(format))
+    blocks.map(move |part| {
+        Revoke {
+            tid,
+            blocks: part.to_vec(),
+        }
+        .encode(format)
+    })
 }

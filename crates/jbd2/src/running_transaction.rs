@@ -15,7 +15,9 @@ use std::sync::PoisonError;
 use extern4_block::{Buffer, Pin};
 use extern4_disk::journal::Tid;
 use extern4_sync::percpu::Padded;
-use extern4_sync::primitive::{AtomicU32, AtomicU64, Mutex, MutexGuard, Ordering::Relaxed, capacity};
+use extern4_sync::primitive::{
+    AtomicU32, AtomicU64, Mutex, MutexGuard, Ordering::Relaxed, capacity,
+};
 
 const SHARDS: usize = capacity(64, 1);
 
@@ -97,7 +99,11 @@ impl RunningTransaction {
     pub(crate) fn change(&self, buffer: &Buffer) -> Option<i64> {
         // Relaxed: if the tag says so, the block was entered; blocks are taken out only when no
         // handle is open.
-        if buffer.tag().load(Relaxed) == self.number() { None } else { self.enter(buffer) }
+        if buffer.tag().load(Relaxed) == self.number() {
+            None
+        } else {
+            self.enter(buffer)
+        }
     }
 
     fn enter(&self, buffer: &Buffer) -> Option<i64> {

@@ -140,7 +140,9 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { interval: DEFAULT_COMMIT_INTERVAL }
+        Self {
+            interval: DEFAULT_COMMIT_INTERVAL,
+        }
     }
 }
 
@@ -192,7 +194,8 @@ impl Drop for Hold<'_> {
     fn drop(&mut self) {
         if !self.is_committed {
             // In this order: between the two, a commit could begin.
-            self.shared.fail(Error::aborted("its transaction was abandoned"));
+            self.shared
+                .fail(Error::aborted("its transaction was abandoned"));
             self.shared.release();
         }
     }
@@ -217,8 +220,15 @@ impl Transactions {
 
     /// Returns transactions of a volume without a journal, as [`Transactions::new`] does, with
     /// options.
-    pub fn unjournaled(cache: Arc<BufferCache>, observer: Arc<dyn Observer>, options: Options) -> Self {
-        let limits = Limits { blocks: UNJOURNALED_LIMIT, measure: None };
+    pub fn unjournaled(
+        cache: Arc<BufferCache>,
+        observer: Arc<dyn Observer>,
+        options: Options,
+    ) -> Self {
+        let limits = Limits {
+            blocks: UNJOURNALED_LIMIT,
+            measure: None,
+        };
         let shared = JournalState::new(cache, Tid(1), limits, options.interval, Arc::default());
         Self::begin(observer, shared, None)
     }
@@ -237,24 +247,46 @@ impl Transactions {
         options: Options,
     ) -> Result<Self, Error> {
         let counters: Arc<Counters> = Arc::default();
-        let log = Log::new(journal, cache.device(), cache.block_count(), Arc::clone(&counters))?;
+        let log = Log::new(
+            journal,
+            cache.device(),
+            cache.block_count(),
+            Arc::clone(&counters),
+        )?;
         let volume = Arc::clone(cache.device());
         let checkpoint = CheckpointList::new(volume, cache.block_size(), Arc::clone(&counters));
-        let limits = Limits { blocks: most_blocks(log.measure().room), measure: Some(log.measure()) };
+        let limits = Limits {
+            blocks: most_blocks(log.measure().room),
+            measure: Some(log.measure()),
+        };
         let shared = JournalState::new(cache, log.next_tid(), limits, options.interval, counters);
-        Ok(Self::begin(observer, shared, Some(Journaling { log, checkpoint })))
+        Ok(Self::begin(
+            observer,
+            shared,
+            Some(Journaling { log, checkpoint }),
+        ))
     }
 
-    fn begin(observer: Arc<dyn Observer>, shared: JournalState, journaling: Option<Journaling>) -> Self {
+    fn begin(
+        observer: Arc<dyn Observer>,
+        shared: JournalState,
+        journaling: Option<Journaling>,
+    ) -> Self {
         let shared = Arc::new(shared.observed_by(&observer));
         let committer = Committer::new(Arc::clone(&shared), observer, journaling);
-        let spawned = thread::Builder::new().name("jbd2".into()).spawn(move || committer.run());
+        let spawned = thread::Builder::new()
+            .name("jbd2".into())
+            .spawn(move || committer.run());
         // Without the thread, nothing could ever be committed: every caller gets the error, as if
         // the first commit had failed.
         let committer = spawned
             .map_err(|error| shared.fail(extern4_block::Error::io(Op::Write, 0, 0, error).into()))
             .ok();
-        Self { opener: Opener::here(), shared, committer: Mutex::new(committer) }
+        Self {
+            opener: Opener::here(),
+            shared,
+            committer: Mutex::new(committer),
+        }
     }
 
     /// Opens a handle on the running transaction, for an operation that changes at most `credits`
@@ -281,7 +313,11 @@ impl Transactions {
         }
         // A transaction that is closed and not committed is the one being written.
         let running = self.shared.running.tid();
-        let target = if running.is_after(tid) { state.closed } else { state.closed + 1 };
+        let target = if running.is_after(tid) {
+            state.closed
+        } else {
+            state.closed + 1
+        };
         self.shared.wait_done(state, target)
     }
 
@@ -296,7 +332,11 @@ impl Transactions {
     /// As [`Transactions::start`]; [`Error::Held`] if the thread holds it already.
     pub fn hold(&self) -> Result<Hold<'_>, Error> {
         self.shared.hold()?;
-        Ok(Hold { shared: &self.shared, is_committed: false, _thread: PhantomData })
+        Ok(Hold {
+            shared: &self.shared,
+            is_committed: false,
+            _thread: PhantomData,
+        })
     }
 
     /// Returns the youngest transaction that is durable.
@@ -354,7 +394,9 @@ impl Transactions {
             own.set(if is_much { 0 } else { sum });
             is_much.then_some(sum)
         };
-        let Some(lot) = self.shared.small_data.with(count).unwrap_or(Some(bytes)) else { return };
+        let Some(lot) = self.shared.small_data.with(count).unwrap_or(Some(bytes)) else {
+            return;
+        };
         // Relaxed: only the number counts, and a commit too many or too late does no harm.
         let before = self.shared.data.fetch_add(lot, Relaxed);
         if before.saturating_add(lot) >= DATA_LIMIT {
@@ -415,7 +457,11 @@ impl Transactions {
 
     /// Waits for the committer, after a request that it end.
     fn join(&self) {
-        let committer = self.committer.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let committer = self
+            .committer
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
         // The observer may hold the last reference to the owner of this, so this thread may be the
         // committer itself.
         if let Some(committer) =

@@ -41,7 +41,10 @@ struct Witness {
 
 impl Observer for Witness {
     fn committed(&self, _tid: Tid, freed: &[Range<u64>]) {
-        self.freed.lock().unwrap().extend(freed.iter().cloned().flatten());
+        self.freed
+            .lock()
+            .unwrap()
+            .extend(freed.iter().cloned().flatten());
     }
 
     fn closing(&self, closing: &Closing<'_>) {
@@ -79,16 +82,27 @@ impl World {
         let mut log = Log::starting_at(ChecksumVersion::V3, true, 1, Tid(7));
         log.superblock.start = None;
         let device: Arc<dyn BlockDevice> = Arc::new(MemoryDevice::new(log.volume()));
-        let options =
-            CacheOptions { block_size: 1024, block_count: VOLUME, budget: CacheBudget::new(64 << 10) };
+        let options = CacheOptions {
+            block_size: 1024,
+            block_count: VOLUME,
+            budget: CacheBudget::new(64 << 10),
+        };
         let cache = Arc::new(BufferCache::new(Arc::clone(&device), options).expect("a cache"));
         let witness = Arc::new(Witness::default());
         assert!(witness.cache.set(Arc::clone(&cache)).is_ok());
         let observer: Arc<dyn Observer> = Arc::clone(&witness) as _;
-        let patient = Options { interval: std::time::Duration::from_secs(1000) };
+        let patient = Options {
+            interval: std::time::Duration::from_secs(1000),
+        };
         let transactions =
-            Transactions::journaled(Arc::clone(&cache), observer, journal(&device), patient).expect("empty");
-        Self { device, cache, witness, transactions }
+            Transactions::journaled(Arc::clone(&cache), observer, journal(&device), patient)
+                .expect("empty");
+        Self {
+            device,
+            cache,
+            witness,
+            transactions,
+        }
     }
 
     /// Raises both twins and the thread's own block.
@@ -107,7 +121,9 @@ impl World {
         assert_eq!(recovered.damage(), []);
         recovered.write_in_place(&self.device).expect("written");
         let mut bytes = [0; 1024];
-        self.device.read_at(&mut bytes, block * 1024).expect("readable");
+        self.device
+            .read_at(&mut bytes, block * 1024)
+            .expect("readable");
         count(&bytes)
     }
 }
@@ -121,7 +137,11 @@ fn handles_and_commits() {
         World::new,
         |world, index| {
             for round in 0..ROUNDS {
-                let credits = if index == 7 { 3 * LIMIT } else { 3 + index as u32 * 20 };
+                let credits = if index == 7 {
+                    3 * LIMIT
+                } else {
+                    3 + index as u32 * 20
+                };
                 let tid = world.operate(index, credits).expect("open");
                 match (index, round) {
                     (0, _) => world.transactions.commit(tid).expect("written"),
@@ -138,7 +158,12 @@ fn handles_and_commits() {
                 }
                 if index == 0 {
                     // The transaction is durable now.
-                    assert!(world.cache.read(OWN).is_ok_and(|block| count(&block) == round + 1));
+                    assert!(
+                        world
+                            .cache
+                            .read(OWN)
+                            .is_ok_and(|block| count(&block) == round + 1)
+                    );
                 }
             }
         },
@@ -165,15 +190,26 @@ fn handles_and_abort() {
         |world, index| {
             for round in 0..ROUNDS {
                 if (index, round) == (0, 1) {
-                    let Ok(handle) = world.transactions.start(3) else { return };
-                    handle.edit(TWINS[0], |bytes, _| add(bytes)).expect("readable");
+                    let Ok(handle) = world.transactions.start(3) else {
+                        return;
+                    };
+                    handle
+                        .edit(TWINS[0], |bytes, _| add(bytes))
+                        .expect("readable");
                     world.transactions.abort("of a test");
                     drop(handle);
-                    assert!(matches!(world.transactions.start(1), Err(Error::Aborted(_))));
+                    assert!(matches!(
+                        world.transactions.start(1),
+                        Err(Error::Aborted(_))
+                    ));
                     return;
                 }
                 let done = world.operate(index, 3 + index as u32 * 10);
-                let synced = if index == 1 { world.transactions.sync() } else { Ok(()) };
+                let synced = if index == 1 {
+                    world.transactions.sync()
+                } else {
+                    Ok(())
+                };
                 match done.and(synced) {
                     Ok(()) => {}
                     Err(error) => return assert!(matches!(error, Error::Aborted(_))),
@@ -207,7 +243,9 @@ fn handles_and_close() {
         |world| {
             let device = journal(&world.device);
             assert!(!device.is_dirty());
-            let sum = (OWN..OWN + THREADS as u64).map(|block| world.recovered(block)).sum::<u64>();
+            let sum = (OWN..OWN + THREADS as u64)
+                .map(|block| world.recovered(block))
+                .sum::<u64>();
             assert_eq!(sum, world.recovered(TWINS[0]));
             assert_eq!(sum, world.transactions.stats().handles);
         },

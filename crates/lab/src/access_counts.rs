@@ -49,37 +49,63 @@ pub struct AccessCounts {
 impl AccessCounts {
     /// Returns the counts of an operation of a side, if there are any.
     pub fn get(&self, operation: &str, side: Side) -> Option<&Figure> {
-        self.figures.iter().find(|figure| figure.operation == operation && figure.side == side)
+        self.figures
+            .iter()
+            .find(|figure| figure.operation == operation && figure.side == side)
     }
 
     /// Returns the counts of these operations, of each side.
     pub fn of(&self, operations: &[&str]) -> Vec<Figure> {
-        let of_each_side =
-            |operation| Side::ALL.into_iter().filter_map(move |side| self.get(operation, side));
-        operations.iter().flat_map(|operation| of_each_side(operation)).cloned().collect()
+        let of_each_side = |operation| {
+            Side::ALL
+                .into_iter()
+                .filter_map(move |side| self.get(operation, side))
+        };
+        operations
+            .iter()
+            .flat_map(|operation| of_each_side(operation))
+            .cloned()
+            .collect()
     }
 
     /// Returns the instructions of an operation of a side, if they were counted.
     pub fn instructions(&self, operation: &str, side: Side) -> Option<&Length> {
-        self.lengths.iter().find(|length| length.operation == operation && length.side == side)
+        self.lengths
+            .iter()
+            .find(|length| length.operation == operation && length.side == side)
     }
 
     /// Adds the instructions of an operation of a side.
     pub fn note_instructions(&mut self, operation: &str, side: Side, instructions: Figures) {
-        self.lengths.push(Length { operation: operation.to_owned(), side, instructions });
+        self.lengths.push(Length {
+            operation: operation.to_owned(),
+            side,
+            instructions,
+        });
     }
 
     /// Reads a file.
     pub fn read(file: &Path) -> Result<Self> {
         let text = fs::read_to_string(file).map_err(|e| format!("{}: {e}", file.display()))?;
-        let figures = text.lines().map(|line| parse(line).ok_or_else(|| format!("what is {line:?}?")));
-        Ok(Self { figures: figures.collect::<std::result::Result<_, _>>()?, lengths: Vec::new() })
+        let figures = text
+            .lines()
+            .map(|line| parse(line).ok_or_else(|| format!("what is {line:?}?")));
+        Ok(Self {
+            figures: figures.collect::<std::result::Result<_, _>>()?,
+            lengths: Vec::new(),
+        })
     }
 
     /// Writes a file.
     pub fn write(&self, file: &Path) -> Result<()> {
         let mut text = String::new();
-        for Figure { operation, side, locked, conflicts } in &self.figures {
+        for Figure {
+            operation,
+            side,
+            locked,
+            conflicts,
+        } in &self.figures
+        {
             writeln!(text, "{operation}\t{}\t{locked}\t{conflicts}", side.name())?;
         }
         Ok(fs::write(file, text).map_err(|e| format!("{}: {e}", file.display()))?)
@@ -96,7 +122,12 @@ impl AccessCounts {
         let conflicts = audit::conflicts(&ours, &theirs).len() as f64;
         let stepped = audit::locked_instructions(|| (0..STEPPED).for_each(|_| one()));
         let locked = stepped.map_or(f64::NAN, |((), locked)| locked as f64 / f64::from(STEPPED));
-        self.figures.push(Figure { operation: operation.to_owned(), side, locked, conflicts });
+        self.figures.push(Figure {
+            operation: operation.to_owned(),
+            side,
+            locked,
+            conflicts,
+        });
     }
 }
 
@@ -107,8 +138,13 @@ impl AccessCounts {
 fn on_cpu(number: usize, act: impl Fn()) -> impl Fn() {
     use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
     move || {
-        let Ok(allowed) = sched_getaffinity(None) else { return act() };
-        if let Some(cpu) = (0..CpuSet::MAX_CPU).filter(|&cpu| allowed.is_set(cpu)).nth(number) {
+        let Ok(allowed) = sched_getaffinity(None) else {
+            return act();
+        };
+        if let Some(cpu) = (0..CpuSet::MAX_CPU)
+            .filter(|&cpu| allowed.is_set(cpu))
+            .nth(number)
+        {
             let mut only = CpuSet::new();
             only.set(cpu);
             // If the kernel refuses, some lines conflict without need.
@@ -136,9 +172,17 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read() {
-        let figure = |side, locked| Figure { operation: "hit".to_owned(), side, locked, conflicts: 1.0 };
+        let figure = |side, locked| Figure {
+            operation: "hit".to_owned(),
+            side,
+            locked,
+            conflicts: 1.0,
+        };
         let figures = vec![figure(Side::Baseline, 4.25), figure(Side::Extern4, 0.0)];
-        let counted = AccessCounts { figures, ..AccessCounts::default() };
+        let counted = AccessCounts {
+            figures,
+            ..AccessCounts::default()
+        };
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("counted");
         counted.write(&file).unwrap();

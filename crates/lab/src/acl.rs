@@ -39,21 +39,35 @@ const OPEN: &str = "open and close, no ACL";
 const FIRST: &str = "the first question, ACL not read yet";
 const NULL_CALL: &str = "null call";
 const NULL_IO: &str = "null I/O";
-const WORKLOADS: [&str; 8] = [NULL_CALL, NULL_IO, STAT, OPEN, CHECKS, STAT_ACLS, CHECKS_ACLS, FIRST];
+const WORKLOADS: [&str; 8] = [
+    NULL_CALL,
+    NULL_IO,
+    STAT,
+    OPEN,
+    CHECKS,
+    STAT_ACLS,
+    CHECKS_ACLS,
+    FIRST,
+];
 
 /// Creates a volume with or without ACLs.
 fn volume(side: Side, with_acls: bool) -> Production {
     let volume = Production::new(check_of(side), &headers());
     let acl = NAMED.parse().expect("an ACL");
     let paths = DIRECTORIES.iter().chain([&PATH]);
-    paths.filter(|_| with_acls).for_each(|path| volume.set_acl(path, &acl));
+    paths
+        .filter(|_| with_acls)
+        .for_each(|path| volume.set_acl(path, &acl));
     volume
 }
 
 /// Measures ACLs.
 pub fn chapter(plan: &Plan, counted: &AccessCounts, say: &mut dyn FnMut(&str)) -> Chapter {
     let mut rows = Vec::new();
-    for workload in WORKLOADS.into_iter().filter(|workload| plan.wants(workload)) {
+    for workload in WORKLOADS
+        .into_iter()
+        .filter(|workload| plan.wants(workload))
+    {
         let with_acls = [STAT_ACLS, CHECKS_ACLS, FIRST].contains(&workload);
         let volumes = Side::ALL.map(|side| volume(side, with_acls));
         for &threads in plan.threads_of(workload) {
@@ -88,10 +102,19 @@ pub fn chapter(plan: &Plan, counted: &AccessCounts, say: &mut dyn FnMut(&str)) -
 }
 
 fn verdicts(rows: &[Row]) -> Vec<Verdict> {
-    let of = |workload, threads| rows.iter().find(|row| row.workload == workload && row.threads == threads);
+    let of = |workload, threads| {
+        rows.iter()
+            .find(|row| row.workload == workload && row.threads == threads)
+    };
     let two = "stat, no ACL, 2 threads, one file";
     let mut verdicts = vec![
-        Verdict::faster(Side::Extern4, Side::Baseline, "stat, no ACL, one thread", 1.1, of(STAT, 1)),
+        Verdict::faster(
+            Side::Extern4,
+            Side::Baseline,
+            "stat, no ACL, one thread",
+            1.1,
+            of(STAT, 1),
+        ),
         Verdict::faster(Side::Extern4, Side::Baseline, two, 3.0, of(STAT, 2)),
     ];
     verdicts.extend(row::nowhere_slower("calls and checks", rows, |_| true));
@@ -108,7 +131,9 @@ fn table(rows: &[Row]) -> Table {
     ];
     let mut table = Table::new(1, chapter::titles("lmbench, \u{b5}s", "ns"));
     for (theirs, workload) in THEIRS {
-        let row = rows.iter().find(|row| row.workload == workload && row.threads == 1);
+        let row = rows
+            .iter()
+            .find(|row| row.workload == workload && row.threads == 1);
         table.line(chapter::line(theirs, row));
     }
     table
@@ -150,7 +175,10 @@ const NOTES: &[(&str, &str)] = &[
          costs extern4 as much as none does: the word says so.)",
     ),
     (CHECKS_ACLS, "The same with the ACLs."),
-    (OPEN, "As the first, to open the file for reading and to close it."),
+    (
+        OPEN,
+        "As the first, to open the file for reading and to close it.",
+    ),
     (
         FIRST,
         "Each thread reads the inode of the file from the file system, which is the same for all, and asks whether the user may read it; \
@@ -170,7 +198,9 @@ const PUBLISHED: &str = "lmbench on a Nehalem of 3.2 GHz, microseconds, files no
 /// Counts the accesses of the sides to shared memory.
 #[cfg(feature = "audit")]
 pub fn count(counted: &mut AccessCounts) {
-    Side::ALL.into_iter().for_each(|side| count_side(counted, side));
+    Side::ALL
+        .into_iter()
+        .for_each(|side| count_side(counted, side));
 }
 
 #[cfg(feature = "audit")]

@@ -69,23 +69,38 @@ pub trait Cache: Sized + Send + Sync {
 
 const HIT: &str = "hit";
 /// The workloads by name, with the number of lookups of which one misses.
-const WORKLOADS: [(&str, Option<u64>); 3] =
-    [("lookups, no misses", None), (SEED_RATE, Some(333)), ("lookups, 1 of 10 misses", Some(10))];
+const WORKLOADS: [(&str, Option<u64>); 3] = [
+    ("lookups, no misses", None),
+    (SEED_RATE, Some(333)),
+    ("lookups, 1 of 10 misses", Some(10)),
+];
 const SEED_RATE: &str = "lookups, 1 of 333 misses";
 
 /// Measures the buffer cache.
 pub fn chapter(plan: &Plan, counted: &AccessCounts, say: &mut dyn FnMut(&str)) -> Chapter {
     let mut rows = Vec::new();
-    for (workload, one_of) in WORKLOADS.into_iter().filter(|(workload, _)| plan.wants(workload)) {
-        let (baseline, patch, extern4) =
-            (lookups::warm::<Baseline>(), lookups::warm::<Patch>(), lookups::warm::<Extern4>());
+    for (workload, one_of) in WORKLOADS
+        .into_iter()
+        .filter(|(workload, _)| plan.wants(workload))
+    {
+        let (baseline, patch, extern4) = (
+            lookups::warm::<Baseline>(),
+            lookups::warm::<Patch>(),
+            lookups::warm::<Extern4>(),
+        );
         for &threads in plan.threads_of(workload) {
             say(&format!("{workload}, {threads} threads"));
-            rows.push(row::measure(plan, workload, threads, &Side::ALL, |side| match side {
-                Side::Baseline => lookups::take(&baseline, plan, threads, one_of),
-                Side::Patch => lookups::take(&patch, plan, threads, one_of),
-                _ => lookups::take(&extern4, plan, threads, one_of),
-            }));
+            rows.push(row::measure(
+                plan,
+                workload,
+                threads,
+                &Side::ALL,
+                |side| match side {
+                    Side::Baseline => lookups::take(&baseline, plan, threads, one_of),
+                    Side::Patch => lookups::take(&patch, plan, threads, one_of),
+                    _ => lookups::take(&extern4, plan, threads, one_of),
+                },
+            ));
         }
     }
     let share = by_unlinking(plan, &mut rows, say);
@@ -119,10 +134,14 @@ fn by_unlinking(plan: &Plan, rows: &mut Vec<Row>, say: &mut dyn FnMut(&str)) -> 
         say("no volume can be made here for files to be removed");
         return None;
     };
-    let way = [1, EIGHT].into_iter().filter(|way| plan.repeated.is_none() || *way == 1);
+    let way = [1, EIGHT]
+        .into_iter()
+        .filter(|way| plan.repeated.is_none() || *way == 1);
     for way in way {
         say(&format!("{UNLINK}, {way} threads"));
-        rows.push(row::measure(plan, UNLINK, way, &[Side::Extern4], |_| unlink::take(&device, plan, way)));
+        rows.push(row::measure(plan, UNLINK, way, &[Side::Extern4], |_| {
+            unlink::take(&device, plan, way)
+        }));
     }
     let counts = plan.repeated.is_none() && plan.counts_allocators && callgrind::is_there();
     counts.then(|| unlink::allocator_share(UNLINK).expect("a run that is counted"))
@@ -143,7 +162,13 @@ fn verdicts(rows: &[Row], counted: &AccessCounts) -> Vec<Verdict> {
     let beyond = "the cache alone, buffers that extern4 allocates for a lookup beyond its misses";
     let eight = "lookups in the cache alone, 8 threads, 1 of 333 misses";
     let mut verdicts = vec![
-        Verdict::faster(Side::Extern4, Side::Baseline, eight, 3.0, rows.iter().find(at_eight)),
+        Verdict::faster(
+            Side::Extern4,
+            Side::Baseline,
+            eight,
+            3.0,
+            rows.iter().find(at_eight),
+        ),
         Verdict::of_count(beyond, Goal::AtMost(0.0), excess.reduce(f64::max)),
         Verdict::of_count(
             "the cache alone, locked instructions of a hit in extern4",
@@ -151,24 +176,52 @@ fn verdicts(rows: &[Row], counted: &AccessCounts) -> Vec<Verdict> {
             held,
         ),
     ];
-    verdicts.extend(row::nowhere_slower("lookups in the cache alone", rows, |row| row.workload != UNLINK));
+    verdicts.extend(row::nowhere_slower(
+        "lookups in the cache alone",
+        rows,
+        |row| row.workload != UNLINK,
+    ));
     verdicts
 }
 
 /// Returns the patch's own figures next to the lab's, under the same load.
 fn table(rows: &[Row], share: Option<f64>) -> Table {
-    let row = rows.iter().find(|row| row.workload == UNLINK && row.threads == EIGHT);
+    let row = rows
+        .iter()
+        .find(|row| row.workload == UNLINK && row.threads == EIGHT);
     let ours = |name| row.and_then(|row| row.counter(Side::Extern4, name));
-    let rate = row.and_then(|row| row.nanos(Side::Extern4).median()).map(|nanos| 1e9 / nanos);
-    let titles = ["8 threads that remove files", "patch: before", "after", "here: extern4"];
+    let rate = row
+        .and_then(|row| row.nanos(Side::Extern4).median())
+        .map(|nanos| 1e9 / nanos);
+    let titles = [
+        "8 threads that remove files",
+        "patch: before",
+        "after",
+        "here: extern4",
+    ];
     let mut table = Table::new(1, titles);
     let mut line = |name: &str, before: &str, after: &str, ours: Option<f64>| {
         table.line([name, before, after, &maybe(ours)]);
     };
     line("files a second", "80,000", "80,000", rate);
-    line("lookups that found their block, for a file", "12.5", "12.5", ours(unlink::HITS));
-    line("buffers made, for a file", "12.5", "0.04", ours(unlink::MADE));
-    line("lookups that found their block, for a buffer made", "1", "333", ours(unlink::HITS_A_BUFFER));
+    line(
+        "lookups that found their block, for a file",
+        "12.5",
+        "12.5",
+        ours(unlink::HITS),
+    );
+    line(
+        "buffers made, for a file",
+        "12.5",
+        "0.04",
+        ours(unlink::MADE),
+    );
+    line(
+        "lookups that found their block, for a buffer made",
+        "1",
+        "333",
+        ours(unlink::HITS_A_BUFFER),
+    );
     line(
         "the allocator's share, % (patch: of samples; here: of instructions, one thread)",
         "9.3",
@@ -195,7 +248,10 @@ const SIDES: &[&str] = &[
 ];
 
 const NOTES: &[(&str, &str)] = &[
-    (WORKLOADS[0].0, "512 blocks of 4 KiB in memory, of which all threads read one byte each."),
+    (
+        WORKLOADS[0].0,
+        "512 blocks of 4 KiB in memory, of which all threads read one byte each.",
+    ),
     (
         SEED_RATE,
         "As the first, but one lookup of 333 is of one of 16,384 other blocks: the share that the patch reports.",
@@ -224,7 +280,11 @@ pub fn count(counted: &mut AccessCounts) {
 fn count_side<C: Cache>(counted: &mut AccessCounts, side: Side) {
     let cache = lookups::warm::<C>();
     let hit = |block| {
-        std::hint::black_box(cache.with(block, |bytes| bytes[9]).expect("memory can be read"));
+        std::hint::black_box(
+            cache
+                .with(block, |bytes| bytes[9])
+                .expect("memory can be read"),
+        );
     };
     counted.count(HIT, side, || hit(5), || hit(6));
 }
@@ -239,19 +299,34 @@ mod tests {
     const SIZE: u64 = 512;
 
     fn shape(blocks: u64, capacity: usize) -> Shape {
-        let bytes = (0..blocks).flat_map(|block| [block as u8; SIZE as usize]).collect();
+        let bytes = (0..blocks)
+            .flat_map(|block| [block as u8; SIZE as usize])
+            .collect();
         let device = Arc::new(MemoryDevice::new(bytes));
-        Shape { device, block_size: SIZE as u32, block_count: blocks, capacity }
+        Shape {
+            device,
+            block_size: SIZE as u32,
+            block_count: blocks,
+            capacity,
+        }
     }
 
     fn reads_return_the_contents_of_the_device<C: Cache>() {
         let cache = C::new(&shape(64, 64)).unwrap();
         for _ in 0..2 {
-            (0..64).for_each(|block| assert_eq!(cache.with(block, |bytes| bytes[3]).unwrap(), block as u8));
+            (0..64).for_each(|block| {
+                assert_eq!(cache.with(block, |bytes| bytes[3]).unwrap(), block as u8)
+            });
         }
         let counts = cache.counts();
         assert_eq!((counts.hits, counts.misses), (64, 64));
-        assert!(matches!(cache.with(64, |_| ()), Err(Error::BlockOutOfRange { block: 64, block_count: 64 })));
+        assert!(matches!(
+            cache.with(64, |_| ()),
+            Err(Error::BlockOutOfRange {
+                block: 64,
+                block_count: 64
+            })
+        ));
     }
 
     fn more_than_fits_can_be_read_by_many<C: Cache>() {
@@ -322,6 +397,13 @@ mod tests {
             (0..100).for_each(|_| cache.with(5, |_| ()).unwrap());
             cache.counts().allocations
         }
-        assert_eq!([allocated::<Baseline>(), allocated::<Patch>(), allocated::<Extern4>()], [100, 1, 1]);
+        assert_eq!(
+            [
+                allocated::<Baseline>(),
+                allocated::<Patch>(),
+                allocated::<Extern4>()
+            ],
+            [100, 1, 1]
+        );
     }
 }

@@ -54,7 +54,11 @@ pub struct Fact {
 impl Chapter {
     /// Returns the sides that occur in a row, in order.
     pub fn measured_sides(&self) -> Vec<Side> {
-        let has = |side: &Side| self.rows.iter().any(|row| row.sides().any(|known| known == *side));
+        let has = |side: &Side| {
+            self.rows
+                .iter()
+                .any(|row| row.sides().any(|known| known == *side))
+        };
         Side::EVERY.into_iter().filter(has).collect()
     }
 
@@ -72,7 +76,10 @@ impl Chapter {
 
     /// Returns the note on a workload.
     pub fn note(&self, workload: &str) -> &'static str {
-        self.notes.iter().find(|(name, _)| *name == workload).map_or("", |(_, note)| note)
+        self.notes
+            .iter()
+            .find(|(name, _)| *name == workload)
+            .map_or("", |(_, note)| note)
     }
 }
 
@@ -98,7 +105,12 @@ pub fn titles(theirs: &'static str, ours: &'static str) -> [String; 9] {
 
 /// Returns a line of such a table.
 pub fn line((name, before, after, gain): Published, row: Option<&Row>) -> Vec<String> {
-    let theirs = [name.to_owned(), before.to_owned(), after.to_owned(), times(gain)];
+    let theirs = [
+        name.to_owned(),
+        before.to_owned(),
+        after.to_owned(),
+        times(gain),
+    ];
     theirs.into_iter().chain(ours(row)).collect()
 }
 
@@ -108,12 +120,22 @@ pub fn ours(row: Option<&Row>) -> [String; 5] {
     let median = |side| maybe(row.and_then(|row| row.nanos(side).median()));
     let gain = |side| times(row.map_or(f64::NAN, |row| row.ratio(side, Side::Baseline)));
     let [baseline, patch, extern4] = Side::ALL.map(median);
-    [baseline, patch, extern4, gain(Side::Patch), gain(Side::Extern4)]
+    [
+        baseline,
+        patch,
+        extern4,
+        gain(Side::Patch),
+        gain(Side::Extern4),
+    ]
 }
 
 /// Formats a factor.
 pub fn times(n: f64) -> String {
-    if n.is_finite() { format!("{n:.2}x") } else { figure(n) }
+    if n.is_finite() {
+        format!("{n:.2}x")
+    } else {
+        figure(n)
+    }
 }
 
 #[cfg(test)]
@@ -125,7 +147,12 @@ mod tests {
     fn ours_stands_next_to_theirs() {
         let row = row("x", 1, [8.0, 4.0, 2.0]);
         let line = line(("stat", "0.95", "0.92", 0.95 / 0.92), Some(&row));
-        assert_eq!(line, ["stat", "0.95", "0.92", "1.03x", "8.00", "4.00", "2.00", "2.00x", "4.00x"]);
+        assert_eq!(
+            line,
+            [
+                "stat", "0.95", "0.92", "1.03x", "8.00", "4.00", "2.00", "2.00x", "4.00x"
+            ]
+        );
         assert_eq!(ours(None), ["-"; 5]);
         assert_eq!(titles("a", "ns").len(), line.len());
     }

@@ -67,7 +67,14 @@ pub fn run(
     let mut machine = Machine::look();
     let chapters = chapters(plan, counted, say);
     machine.about.look_again();
-    report::write(&Report { machine: &machine, plan, chapters: &chapters }, folder)?;
+    report::write(
+        &Report {
+            machine: &machine,
+            plan,
+            chapters: &chapters,
+        },
+        folder,
+    )?;
     Ok(chapters)
 }
 
@@ -79,12 +86,22 @@ fn chapters(plan: &Plan, counted: &AccessCounts, say: &mut dyn FnMut(&str)) -> V
     let measured = |chapter: Measure| {
         let before = CpuTimes::now();
         let mut chapter = chapter(plan, counted, say);
-        let load =
-            CpuTimes::now().zip(before).and_then(|(now, before)| now.others_since(&before, all_cpus()));
-        chapter.verdicts.iter_mut().for_each(|verdict| verdict.load = load);
+        let load = CpuTimes::now()
+            .zip(before)
+            .and_then(|(now, before)| now.others_since(&before, all_cpus()));
+        chapter
+            .verdicts
+            .iter_mut()
+            .for_each(|verdict| verdict.load = load);
         chapter
     };
-    [acl::chapter, may_exec::chapter, open_files::chapter, mbcache::chapter, buffer_cache::chapter]
-        .map(measured)
-        .into()
+    [
+        acl::chapter,
+        may_exec::chapter,
+        open_files::chapter,
+        mbcache::chapter,
+        buffer_cache::chapter,
+    ]
+    .map(measured)
+    .into()
 }

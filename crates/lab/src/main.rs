@@ -35,8 +35,11 @@ fn main() -> ExitCode {
 }
 
 fn run(mut args: impl Iterator<Item = String>) -> Result<()> {
-    let (mut plan, mut folder, mut counted) =
-        (Plan::full(), PathBuf::from("target/lab"), AccessCounts::default());
+    let (mut plan, mut folder, mut counted) = (
+        Plan::full(),
+        PathBuf::from("target/lab"),
+        AccessCounts::default(),
+    );
     let mut may_be_busy = false;
     while let Some(arg) = args.next() {
         let mut value = || args.next().ok_or(USAGE);
@@ -46,7 +49,10 @@ fn run(mut args: impl Iterator<Item = String>) -> Result<()> {
             "--busy" => may_be_busy = true,
             "--only" => plan.only = Some(value()?),
             "--threads" => {
-                plan.threads = value()?.split(',').map(str::parse).collect::<std::result::Result<_, _>>()?
+                plan.threads = value()?
+                    .split(',')
+                    .map(str::parse)
+                    .collect::<std::result::Result<_, _>>()?
             }
             "--out" => folder = value()?.into(),
             "--counted" => counted = AccessCounts::read(value()?.as_ref())?,
@@ -60,14 +66,17 @@ fn run(mut args: impl Iterator<Item = String>) -> Result<()> {
         wait_until_idle(say)?;
     }
     if callgrind::is_there() {
-        for (operations, sides) in
-            [(&may_exec::REPEATED[..], &Side::EVERY[..]), (&open_files::REPEATED[..], &Side::ALL[..])]
-        {
+        for (operations, sides) in [
+            (&may_exec::REPEATED[..], &Side::EVERY[..]),
+            (&open_files::REPEATED[..], &Side::ALL[..]),
+        ] {
             let operations = operations.iter().filter(|operation| plan.wants(operation));
             instructions::count(operations.copied(), sides, &mut counted, say)?;
         }
     } else {
-        say("valgrind is not installed: instructions are not counted, and verdicts on them stay open");
+        say(
+            "valgrind is not installed: instructions are not counted, and verdicts on them stay open",
+        );
     }
     let chapters = extern4_lab::run(&plan, &counted, &folder, say)?;
     print!("{}", headline::text(&chapters));
@@ -81,8 +90,11 @@ fn run(mut args: impl Iterator<Item = String>) -> Result<()> {
 ///
 /// It does not come to rest.
 fn wait_until_idle(say: &mut dyn FnMut(&str)) -> Result<()> {
-    let waits =
-        |load| say(&format!("load {load}: waits until it is below {IDLE}; --busy measures all the same"));
+    let waits = |load| {
+        say(&format!(
+            "load {load}: waits until it is below {IDLE}; --busy measures all the same"
+        ))
+    };
     machine::wait_until_idle(IDLE, PATIENCE, waits).map_err(|load| {
         let minutes = PATIENCE.as_secs() / 60;
         format!("the load is still {load} after {minutes} minutes, not below {IDLE}: nothing was measured")

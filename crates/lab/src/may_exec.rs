@@ -22,7 +22,11 @@ use crate::volume::{File, PATH, Production, check_of, headers};
 
 /// Returns the check of a side without its short way.
 fn full_check_of(side: Side) -> Check {
-    if side == Side::Extern4 { Check::Full } else { Check::General }
+    if side == Side::Extern4 {
+        Check::Full
+    } else {
+        Check::General
+    }
 }
 
 const STAT: &str = "stat";
@@ -51,16 +55,25 @@ fn files(workload: &str, plan: &Plan) -> (Vec<File>, Vec<String>) {
 fn build(plan: &Plan) -> (Vec<File>, Vec<String>) {
     let trace = Trace::named(BUILD_TRACE).expect("a trace of the repository");
     let calls = if plan.every_cell { usize::MAX } else { 5_000 };
-    (trace.files(), trace.paths().take(calls).map(str::to_owned).collect())
+    (
+        trace.files(),
+        trace.paths().take(calls).map(str::to_owned).collect(),
+    )
 }
 
 /// Returns the files of a working set, a hundred in each directory, and their paths. A quick plan
 /// has fewer.
 fn working_set(workload: &str, plan: &Plan) -> (Vec<File>, Vec<String>) {
-    let number = if workload == SOME || !plan.every_cell { 1_000 } else { 100_000 };
+    let number = if workload == SOME || !plan.every_cell {
+        1_000
+    } else {
+        100_000
+    };
     let mut files = vec![File::directory("/set")];
     files.extend((0..number / 100).map(|dir| File::directory(format!("/set/{dir}"))));
-    let paths: Vec<_> = (0..number).map(|file| format!("/set/{}/{file}", file / 100)).collect();
+    let paths: Vec<_> = (0..number)
+        .map(|file| format!("/set/{}/{file}", file / 100))
+        .collect();
     files.extend(paths.iter().map(File::regular));
     (files, paths)
 }
@@ -68,20 +81,41 @@ fn working_set(workload: &str, plan: &Plan) -> (Vec<File>, Vec<String>) {
 /// Measures search checks.
 pub fn chapter(plan: &Plan, counted: &AccessCounts, say: &mut dyn FnMut(&str)) -> Chapter {
     let mut rows = Vec::new();
-    for workload in WORKLOADS.into_iter().filter(|workload| plan.wants(workload)) {
+    for workload in WORKLOADS
+        .into_iter()
+        .filter(|workload| plan.wants(workload))
+    {
         let (files, paths) = files(workload, plan);
-        let check = if workload == FULL { full_check_of } else { check_of };
+        let check = if workload == FULL {
+            full_check_of
+        } else {
+            check_of
+        };
         let volumes = Side::EVERY.map(|side| (side, Production::new(check(side), &files)));
         for &threads in plan.threads_of(workload) {
             say(&format!("{workload}, {threads} threads"));
-            rows.push(row::measure(plan, workload, threads, &Side::EVERY, |side| {
-                let (_, volume) = volumes.iter().find(|(of, _)| *of == side).expect("each side has one");
-                calls::take(volume, &paths, plan, workload, threads)
-            }));
+            rows.push(row::measure(
+                plan,
+                workload,
+                threads,
+                &Side::EVERY,
+                |side| {
+                    let (_, volume) = volumes
+                        .iter()
+                        .find(|(of, _)| *of == side)
+                        .expect("each side has one");
+                    calls::take(volume, &paths, plan, workload, threads)
+                },
+            ));
         }
     }
-    let (verdicts, table) =
-        (verdicts(&rows, counted), table(&rows, (plan.repeated.is_none() && plan.wants(STAT)).then(shares)));
+    let (verdicts, table) = (
+        verdicts(&rows, counted),
+        table(
+            &rows,
+            (plan.repeated.is_none() && plan.wants(STAT)).then(shares),
+        ),
+    );
     let of = |operation| Side::EVERY.map(|side| counted.instructions(operation, side).cloned());
     let lengths = REPEATED.into_iter().flat_map(of).flatten().collect();
     let counted = counted.of(&[CHECKS]);
@@ -104,7 +138,11 @@ pub fn chapter(plan: &Plan, counted: &AccessCounts, say: &mut dyn FnMut(&str)) -
 }
 
 fn verdicts(rows: &[Row], counted: &AccessCounts) -> Vec<Verdict> {
-    let length = |operation, side| counted.instructions(operation, side).map(|length| &length.instructions);
+    let length = |operation, side| {
+        counted
+            .instructions(operation, side)
+            .map(|length| &length.instructions)
+    };
     let share = |of: &dyn Fn(Side) -> Option<Figures>| {
         of(Side::Extern4)
             .zip(of(Side::Baseline))
@@ -115,15 +153,29 @@ fn verdicts(rows: &[Row], counted: &AccessCounts) -> Vec<Verdict> {
     // The cost of more components.
     let component = |side| {
         let (long, short) = (length(LONG, side)?, length(SHORT, side)?);
-        Some(long.0.iter().zip(&short.0).map(|(long, short)| long - short).collect())
+        Some(
+            long.0
+                .iter()
+                .zip(&short.0)
+                .map(|(long, short)| long - short)
+                .collect(),
+        )
     };
-    let stat = rows.iter().find(|row| row.workload == STAT && row.threads == 1);
+    let stat = rows
+        .iter()
+        .find(|row| row.workload == STAT && row.threads == 1);
     let a_check = "a search check alone, instructions of extern4 by those of the baseline";
     let a_component = "a component more in stat, instructions of extern4 by those of the baseline";
     let mut verdicts = vec![
         Verdict::of_figures(a_check, Goal::AtMost(0.6), &share(&check)),
         Verdict::of_figures(a_component, Goal::AtMost(0.6), &share(&component)),
-        Verdict::faster(Side::Extern4, Side::Baseline, "stat, one thread", 1.08, stat),
+        Verdict::faster(
+            Side::Extern4,
+            Side::Baseline,
+            "stat, one thread",
+            1.08,
+            stat,
+        ),
     ];
     verdicts.extend(row::nowhere_slower("stat and checks", rows, |_| true));
     verdicts
@@ -132,13 +184,19 @@ fn verdicts(rows: &[Row], counted: &AccessCounts) -> Vec<Verdict> {
 /// Returns the percentage of the search checks of a build that each side answers the short way.
 fn shares() -> [f64; 3] {
     let trace = Trace::named(SHARE_TRACE).expect("a trace of the repository");
-    let (files, paths) = (trace.files(), trace.paths().map(str::to_owned).collect::<Vec<_>>());
+    let (files, paths) = (
+        trace.files(),
+        trace.paths().map(str::to_owned).collect::<Vec<_>>(),
+    );
     Side::ALL.map(|side| Production::new(check_of(side), &files).share(&paths))
 }
 
 /// Returns the patch's own figures next to the lab's.
 fn table(rows: &[Row], shares: Option<[f64; 3]>) -> Table {
-    let of = |workload, threads| rows.iter().find(|row| row.workload == workload && row.threads == threads);
+    let of = |workload, threads| {
+        rows.iter()
+            .find(|row| row.workload == workload && row.threads == threads)
+    };
     let mut table = Table::new(1, chapter::titles("", "ns"));
     let theirs = (
         "stat of one path (patch: operations a second)",
@@ -149,7 +207,8 @@ fn table(rows: &[Row], shares: Option<[f64; 3]>) -> Table {
     table.line(chapter::line(theirs, of(STAT, 1)));
     let none = String::new;
     if let Some(shares) = shares {
-        let name = "checks that took the short way, % (patch: a kernel is built; here: `cargo check`)";
+        let name =
+            "checks that took the short way, % (patch: a kernel is built; here: `cargo check`)";
         let [baseline, patch, extern4] = shares.map(figure);
         let line = [name, "", "90.9", ""].map(str::to_owned).into_iter();
         table.line(line.chain([baseline, patch, extern4, none(), none()]));
@@ -229,7 +288,11 @@ pub fn repeat(operation: &str, side: Side, batches: u64) -> Option<u64> {
         (0..calls::BATCH).for_each(|_| act());
         calls::BATCH * operations
     };
-    Some(plan::load(1).repeat_times(batches, |_| (), |()| batch()).ops)
+    Some(
+        plan::load(1)
+            .repeat_times(batches, |_| (), |()| batch())
+            .ops,
+    )
 }
 
 const PUBLISHED: &str = "Compiling a kernel, 60,579,018 of 66,676,145 checks took the short way: 90.9 %. stat of `/usr/include/linux/fs.h` in a loop, on ext4, on a \
@@ -240,7 +303,9 @@ const PUBLISHED: &str = "Compiling a kernel, 60,579,018 of 66,676,145 checks too
 /// Counts the accesses of the sides to shared memory.
 #[cfg(feature = "audit")]
 pub fn count(counted: &mut AccessCounts) {
-    Side::ALL.into_iter().for_each(|side| count_side(counted, side));
+    Side::ALL
+        .into_iter()
+        .for_each(|side| count_side(counted, side));
 }
 
 #[cfg(feature = "audit")]

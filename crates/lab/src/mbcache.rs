@@ -62,20 +62,33 @@ pub trait Cache: Send + Sync {
 /// Returns the hash of a value.
 fn hash(value: u32) -> u32 {
     // A bijection: different values have different hashes.
-    value.wrapping_mul(0x85eb_ca6b).rotate_left(13).wrapping_mul(0xc2b2_ae35)
+    value
+        .wrapping_mul(0x85eb_ca6b)
+        .rotate_left(13)
+        .wrapping_mul(0xc2b2_ae35)
 }
 
 /// Measures shared attributes.
 pub fn chapter(plan: &Plan, counted: &AccessCounts, say: &mut dyn FnMut(&str)) -> Chapter {
     let mut rows = Vec::new();
     for cell in grid::cells(plan) {
-        for &threads in plan.threads_of(cell.name).iter().filter(|threads| **threads <= MOST_PROCESSES) {
+        for &threads in plan
+            .threads_of(cell.name)
+            .iter()
+            .filter(|threads| **threads <= MOST_PROCESSES)
+        {
             say(&format!("{}, {threads} threads", cell.name));
-            rows.push(row::measure(plan, cell.name, threads, &Side::ALL, |side| match side {
-                Side::Baseline => sets::take::<Baseline>(plan, cell, threads),
-                Side::Patch => sets::take::<Patch>(plan, cell, threads),
-                _ => sets::take::<Extern4>(plan, cell, threads),
-            }));
+            rows.push(row::measure(
+                plan,
+                cell.name,
+                threads,
+                &Side::ALL,
+                |side| match side {
+                    Side::Baseline => sets::take::<Baseline>(plan, cell, threads),
+                    Side::Patch => sets::take::<Patch>(plan, cell, threads),
+                    _ => sets::take::<Extern4>(plan, cell, threads),
+                },
+            ));
         }
     }
     let through = through(plan, say);
@@ -103,8 +116,13 @@ pub fn chapter(plan: &Plan, counted: &AccessCounts, say: &mut dyn FnMut(&str)) -
 /// Measures the workload through `setxattr`. Returns no rows if no volume can be made.
 fn through(plan: &Plan, say: &mut dyn FnMut(&str)) -> Vec<Row> {
     let mut rows = Vec::new();
-    let most =
-        plan.threads.iter().copied().filter(|threads| *threads <= MOST_PROCESSES).max().unwrap_or_default();
+    let most = plan
+        .threads
+        .iter()
+        .copied()
+        .filter(|threads| *threads <= MOST_PROCESSES)
+        .max()
+        .unwrap_or_default();
     if !grid::cells(plan).any(|cell| plan.wants(cell.through)) {
         return rows;
     }
@@ -113,25 +131,47 @@ fn through(plan: &Plan, say: &mut dyn FnMut(&str)) -> Vec<Row> {
         return rows;
     };
     for cell in grid::cells(plan) {
-        for &threads in plan.threads_of(cell.through).iter().filter(|threads| **threads <= MOST_PROCESSES) {
+        for &threads in plan
+            .threads_of(cell.through)
+            .iter()
+            .filter(|threads| **threads <= MOST_PROCESSES)
+        {
             say(&format!("{}, {threads} threads", cell.through));
-            let five = &Plan { repetitions: plan.repetitions.min(5), ..plan.clone() };
-            rows.push(row::measure(five, cell.through, threads, &Side::ALL, |side| {
-                volumes.take(plan, side, cell, threads)
-            }));
+            let five = &Plan {
+                repetitions: plan.repetitions.min(5),
+                ..plan.clone()
+            };
+            rows.push(row::measure(
+                five,
+                cell.through,
+                threads,
+                &Side::ALL,
+                |side| volumes.take(plan, side, cell, threads),
+            ));
         }
     }
     rows
 }
 
 fn verdicts(rows: &[Row], through: &[Row], plan: &Plan) -> Vec<Verdict> {
-    let most =
-        plan.threads.iter().copied().filter(|threads| *threads <= MOST_PROCESSES).max().unwrap_or_default();
+    let most = plan
+        .threads
+        .iter()
+        .copied()
+        .filter(|threads| *threads <= MOST_PROCESSES)
+        .max()
+        .unwrap_or_default();
     let with_most = || rows.iter().filter(|row| row.threads == most);
-    let many = |row: &&Row| CELLS.iter().any(|cell| cell.name == row.workload && cell.values >= 10_000);
+    let many = |row: &&Row| {
+        CELLS
+            .iter()
+            .any(|cell| cell.name == row.workload && cell.values >= 10_000)
+    };
     let hottest = with_most().find(|row| row.workload == CELLS[0].name);
     let patch = |row: &Row| row.ratio(Side::Extern4, Side::Patch);
-    let worst = with_most().filter(many).min_by(|a, b| patch(a).total_cmp(&patch(b)));
+    let worst = with_most()
+        .filter(many)
+        .min_by(|a, b| patch(a).total_cmp(&patch(b)));
     let hot = format!("the cache alone, {}, {most} threads", CELLS[0].name);
     let many = format!("the cache alone, V of 10,000 and more, {most} threads, the least");
     let mut verdicts = vec![
@@ -339,10 +379,17 @@ fn table(through: &[Row]) -> Table {
     let mut table = Table::new(1, [String::new()].into_iter().chain(titles));
     for (cell, seconds) in CELLS.iter().zip(SECONDS) {
         let theirs = seconds.map(|(before, after)| {
-            format!("{} / {} ({})", seconds_text(before), seconds_text(after), times(before / after))
+            format!(
+                "{} / {} ({})",
+                seconds_text(before),
+                seconds_text(after),
+                times(before / after)
+            )
         });
         let ours = PROCESSES.map(|p| {
-            let Some(row) = through.iter().find(|row| row.workload == cell.through && row.threads == p)
+            let Some(row) = through
+                .iter()
+                .find(|row| row.workload == cell.through && row.threads == p)
             else {
                 return String::new();
             };
@@ -352,14 +399,21 @@ fn table(through: &[Row]) -> Table {
             let [baseline, patch, extern4] = [baseline, patch, extern4].map(seconds_text);
             format!("<br>{baseline} / {patch} / {extern4} ({patch_gain}, {our_gain})")
         });
-        let cells = theirs.into_iter().zip(ours).map(|(theirs, ours)| theirs + &ours);
+        let cells = theirs
+            .into_iter()
+            .zip(ours)
+            .map(|(theirs, ours)| theirs + &ours);
         table.line([cell.name.to_owned()].into_iter().chain(cells));
     }
     table
 }
 
 fn seconds_text(seconds: f64) -> String {
-    if seconds.is_finite() { format!("{seconds:.3}") } else { "-".to_owned() }
+    if seconds.is_finite() {
+        format!("{seconds:.3}")
+    } else {
+        "-".to_owned()
+    }
 }
 
 /// A counter: the seconds of a run in which each thread sets the planned number of attributes.
@@ -381,7 +435,11 @@ fn count_side<C: Cache>(counted: &mut AccessCounts, side: Side) {
     let (cache, blocks) = (&C::new(), &Blocks::new(1000));
     let setter = |thread: u32| {
         let (files, turn) = (RefCell::new(sets::Files::new(0, 3)), Cell::new(0));
-        let set = move |file, which| files.borrow_mut().set(cache, blocks, file, 2 * thread + which);
+        let set = move |file, which| {
+            files
+                .borrow_mut()
+                .set(cache, blocks, file, 2 * thread + which)
+        };
         (0..3).for_each(|file| set(file, file as u32 % 2));
         move || {
             turn.set(1 - turn.get());

@@ -67,12 +67,17 @@ impl Locks for Extern4 {}
 fn open<R: Registry<Opened>>(registry: &R, ino: u64) -> R::Ticket {
     let mut info = OpenFileInfo::default();
     (info.session, info.uid, info.ino, info.flags) = (1, 1000, ino, OpenFlags::empty());
-    registry.add(|opened| opened.fill(&info, PATH)).expect("there is room")
+    registry
+        .add(|opened| opened.fill(&info, PATH))
+        .expect("there is room")
 }
 
 /// Removes an open file from the registry.
 fn close<R: Registry<Opened>>(registry: &R, ticket: &R::Ticket) {
-    assert!(registry.remove(ticket, Opened::empty), "it has been closed before");
+    assert!(
+        registry.remove(ticket, Opened::empty),
+        "it has been closed before"
+    );
 }
 
 /// Counts of closed files: all, those closed on the CPU that opened them, and those closed on its
@@ -88,7 +93,8 @@ impl Moves {
     fn note(&self, opened: usize) {
         let here = percpu::cpu();
         let same_node = percpu::node_of(here) == percpu::node_of(opened);
-        self.0.add([1, u64::from(here == opened), u64::from(same_node)]);
+        self.0
+            .add([1, u64::from(here == opened), u64::from(same_node)]);
     }
 
     /// Returns the counts as counters, in percent.
@@ -114,14 +120,23 @@ pub fn chapter(plan: &Plan, counted: &AccessCounts, say: &mut dyn FnMut(&str)) -
     for workload in WORKLOADS {
         for &threads in plan.threads_of(workload) {
             say(&format!("{workload}, {threads} threads"));
-            rows.push(row::measure(plan, workload, threads, &Side::ALL, |side| match side {
-                Side::Baseline => take::<Baseline>(plan, workload, threads),
-                Side::Patch => take::<Patch>(plan, workload, threads),
-                _ => take::<Extern4>(plan, workload, threads),
-            }));
+            rows.push(row::measure(
+                plan,
+                workload,
+                threads,
+                &Side::ALL,
+                |side| match side {
+                    Side::Baseline => take::<Baseline>(plan, workload, threads),
+                    Side::Patch => take::<Patch>(plan, workload, threads),
+                    _ => take::<Extern4>(plan, workload, threads),
+                },
+            ));
         }
     }
-    let of = |workload| rows.iter().filter(move |row: &&Row| row.workload == workload);
+    let of = |workload| {
+        rows.iter()
+            .filter(move |row: &&Row| row.workload == workload)
+    };
     let two = of(PAIRS).find(|row| row.threads == 2);
     let mut verdicts = vec![
         Verdict::faster(
@@ -140,15 +155,30 @@ pub fn chapter(plan: &Plan, counted: &AccessCounts, say: &mut dyn FnMut(&str)) -
         ),
     ];
     let through = [BOOT, BUILD, DBENCH];
-    verdicts.extend(row::nowhere_slower("the registry alone", &rows, |row| !through.contains(&row.workload)));
-    verdicts.extend(row::nowhere_slower("through open", &rows, |row| through.contains(&row.workload)));
+    verdicts.extend(row::nowhere_slower("the registry alone", &rows, |row| {
+        !through.contains(&row.workload)
+    }));
+    verdicts.extend(row::nowhere_slower("through open", &rows, |row| {
+        through.contains(&row.workload)
+    }));
     let table = table(&rows);
-    let mut facts = if plan.repeated.is_some() { Vec::new() } else { churn::facts(plan) };
-    let lengths: Vec<_> =
-        Side::ALL.into_iter().filter_map(|side| counted.instructions(PAIRS, side).cloned()).collect();
-    let instructions = lengths.iter().filter_map(|length| length.instructions.median());
+    let mut facts = if plan.repeated.is_some() {
+        Vec::new()
+    } else {
+        churn::facts(plan)
+    };
+    let lengths: Vec<_> = Side::ALL
+        .into_iter()
+        .filter_map(|side| counted.instructions(PAIRS, side).cloned())
+        .collect();
+    let instructions = lengths
+        .iter()
+        .filter_map(|length| length.instructions.median());
     if let Ok(figures) = instructions.collect::<Vec<_>>().try_into() {
-        facts.push(Fact { name: format!("instructions, the registry alone: {PAIRS}"), figures });
+        facts.push(Fact {
+            name: format!("instructions, the registry alone: {PAIRS}"),
+            figures,
+        });
     }
     let counted = counted.of(&[PAIRS, CLOSE]);
     Chapter {
@@ -212,7 +242,10 @@ fn table(rows: &[Row]) -> Table {
     ];
     let mut table = Table::new(1, titles.into_iter().chain(ours));
     for (name, theirs, workload) in THEIRS {
-        let row = rows.iter().filter(|row| row.workload == workload).max_by_key(|row| row.threads);
+        let row = rows
+            .iter()
+            .filter(|row| row.workload == workload)
+            .max_by_key(|row| row.threads);
         let counter = |side, name| maybe(row.and_then(|row| row.counter(side, name)));
         let mut line = vec![name.to_owned()];
         line.extend(theirs.map(str::to_owned));
@@ -304,7 +337,8 @@ fn count_side<R: Registry<Opened, Ticket: Send>>(counted: &mut AccessCounts, sid
     counted.count(PAIRS, side, || pair(1), || pair(2));
     // Another thread, which lives until the end, opens files that others close: enough for all
     // calls of `count`.
-    let some = || std::cell::RefCell::new((0..200).map(|ino| open(registry, ino)).collect::<Vec<_>>());
+    let some =
+        || std::cell::RefCell::new((0..200).map(|ino| open(registry, ino)).collect::<Vec<_>>());
     std::thread::scope(|scope| {
         let (sender, opened) = std::sync::mpsc::channel();
         let (end, ended) = std::sync::mpsc::channel::<()>();
@@ -315,7 +349,10 @@ fn count_side<R: Registry<Opened, Ticket: Send>>(counted: &mut AccessCounts, sid
         });
         let [ours, theirs] = opened.recv().expect("it sends");
         let close_one = |files: &std::cell::RefCell<Vec<R::Ticket>>| {
-            close(registry, &files.borrow_mut().pop().expect("there are enough"));
+            close(
+                registry,
+                &files.borrow_mut().pop().expect("there are enough"),
+            );
         };
         counted.count(CLOSE, side, || close_one(&ours), move || close_one(&theirs));
         drop(end);
@@ -336,13 +373,22 @@ mod tests {
             scope.spawn(|| (100..5000).for_each(|ino| close(registry, &open(registry, ino))));
             for _ in 0..50 {
                 let list = registry.list(Opened::info);
-                assert!(list.iter().all(|info| info.path == PATH && info.uid == 1000));
-                assert!((0..100).all(|ino| list.iter().filter(|info| info.ino == ino).count() == 1));
+                assert!(
+                    list.iter()
+                        .all(|info| info.path == PATH && info.uid == 1000)
+                );
+                assert!(
+                    (0..100).all(|ino| list.iter().filter(|info| info.ino == ino).count() == 1)
+                );
             }
             let half = stay.split_off(50);
             scope.spawn(move || half.iter().for_each(|ticket| close(registry, ticket)));
         });
-        let mut left: Vec<u64> = registry.list(Opened::info).iter().map(|info| info.ino).collect();
+        let mut left: Vec<u64> = registry
+            .list(Opened::info)
+            .iter()
+            .map(|info| info.ino)
+            .collect();
         left.sort_unstable();
         assert_eq!(left, (0..50).collect::<Vec<_>>());
         assert!(
@@ -357,7 +403,9 @@ mod tests {
     fn turns_read_only_without_writers<R: WriterCheck<Ticket: Send>>() {
         const OPENED: u64 = 500;
         let (volume, writing) = (&Volume::<R>::new(), &AtomicU64::new(0));
-        let reading = (0..20).map(|ino| open(volume.registry(), ino)).collect::<Vec<_>>();
+        let reading = (0..20)
+            .map(|ino| open(volume.registry(), ino))
+            .collect::<Vec<_>>();
         let nobody_writes = || assert_eq!(writing.load(Ordering::SeqCst), 0);
         assert!(volume.remount(nobody_writes), "readers are not in the way");
         let ticket = volume.open(7);
@@ -376,7 +424,11 @@ mod tests {
             });
             assert!(is_closed);
         });
-        assert_eq!(writing.swap(0, Ordering::SeqCst), 1, "the waiting thread has opened it");
+        assert_eq!(
+            writing.swap(0, Ordering::SeqCst),
+            1,
+            "the waiting thread has opened it"
+        );
         std::thread::scope(|scope| {
             let write = || {
                 for ino in 0..OPENED {
@@ -394,7 +446,9 @@ mod tests {
             }
         });
         assert!(volume.remount(nobody_writes));
-        reading.iter().for_each(|ticket| close(volume.registry(), ticket));
+        reading
+            .iter()
+            .for_each(|ticket| close(volume.registry(), ticket));
     }
 
     #[test]

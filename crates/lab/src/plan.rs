@@ -99,7 +99,12 @@ pub struct Repeated {
 impl Repeated {
     /// Plans `batches` batches, none of which is done yet.
     pub fn new(workload: String, side: Side, batches: u64) -> Self {
-        Self { workload, side, batches, operations: Arc::default() }
+        Self {
+            workload,
+            side,
+            batches,
+            operations: Arc::default(),
+        }
     }
 }
 
@@ -122,7 +127,12 @@ impl Plan {
 
     /// Returns the plan of a run under callgrind.
     pub fn repeat(repeated: Repeated) -> Self {
-        Self { threads: vec![1], every_cell: true, repeated: Some(repeated), ..Self::quick() }
+        Self {
+            threads: vec![1],
+            every_cell: true,
+            repeated: Some(repeated),
+            ..Self::quick()
+        }
     }
 
     /// Covers all of it in some minutes, on an idle machine.
@@ -159,23 +169,34 @@ impl Plan {
         if let Some(repeated) = &self.repeated {
             return repeated.workload == workload;
         }
-        self.only.as_ref().is_none_or(|only| workload.contains(only.as_str()))
+        self.only
+            .as_ref()
+            .is_none_or(|only| workload.contains(only.as_str()))
     }
 
     /// Returns the numbers of threads that a workload is measured with; empty if it is not
     /// measured.
     pub fn threads_of(&self, workload: &str) -> &[usize] {
-        if self.wants(workload) { &self.threads } else { &[] }
+        if self.wants(workload) {
+            &self.threads
+        } else {
+            &[]
+        }
     }
 
     /// Takes the figure of each of `sides` as often as planned, in turn. In a run under callgrind,
     /// takes one figure of one side and returns nothing for the others.
-    pub fn interleave<T>(&self, sides: &[Side], mut take: impl FnMut(Side) -> T) -> Vec<(Side, Vec<T>)> {
+    pub fn interleave<T>(
+        &self,
+        sides: &[Side],
+        mut take: impl FnMut(Side) -> T,
+    ) -> Vec<(Side, Vec<T>)> {
         if let Some(repeated) = &self.repeated {
             return vec![(repeated.side, vec![take(repeated.side)])];
         }
-        let Ok(taken) =
-            rounds::interleave(self.repetitions, sides.len(), |at| Ok::<_, Infallible>(take(sides[at])));
+        let Ok(taken) = rounds::interleave(self.repetitions, sides.len(), |at| {
+            Ok::<_, Infallible>(take(sides[at]))
+        });
         sides.iter().copied().zip(taken).collect()
     }
 
@@ -211,14 +232,24 @@ mod tests {
 
     #[test]
     fn unrequested_rows_are_not_measured() {
-        let plan = Plan { only: Some("open".to_owned()), ..Plan::quick() };
-        assert_eq!((plan.threads_of("open and close"), plan.threads_of("stat")), (&[1, 2, 8][..], &[][..]));
+        let plan = Plan {
+            only: Some("open".to_owned()),
+            ..Plan::quick()
+        };
+        assert_eq!(
+            (plan.threads_of("open and close"), plan.threads_of("stat")),
+            (&[1, 2, 8][..], &[][..])
+        );
         assert_eq!(Plan::quick().threads_of("stat"), [1, 2, 8]);
     }
 
     #[test]
     fn a_report_is_made_of_ten_repetitions_at_least() {
         assert!(Plan::full().repetitions >= 10 && Plan::full().threads.contains(&512));
-        assert!(Side::EVERY.iter().all(|side| Side::of_name(side.name()) == Some(*side)));
+        assert!(
+            Side::EVERY
+                .iter()
+                .all(|side| Side::of_name(side.name()) == Some(*side))
+        );
     }
 }

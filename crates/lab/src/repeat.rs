@@ -11,7 +11,10 @@ use crate::{Result, may_exec};
 /// Runs the hidden command: an operation of `may_exec`, or batches of a workload.
 pub fn run(mut args: impl Iterator<Item = String>) -> Result<()> {
     let what = args.next().ok_or("what?")?;
-    let side = args.next().and_then(|name| Side::of_name(&name)).ok_or("which side?")?;
+    let side = args
+        .next()
+        .and_then(|name| Side::of_name(&name))
+        .ok_or("which side?")?;
     let batches = args.next().ok_or("how often?")?.parse()?;
     let operations = match may_exec::repeat(&what, side, batches) {
         Some(operations) => operations,
@@ -24,7 +27,11 @@ pub fn run(mut args: impl Iterator<Item = String>) -> Result<()> {
 /// Does batches of a workload, and returns how many operations these were.
 fn repeat_workload(workload: String, side: Side, batches: u64) -> u64 {
     let repeated = Repeated::new(workload, side, batches);
-    crate::chapters(&Plan::repeat(repeated.clone()), &AccessCounts::default(), &mut |_| {});
+    crate::chapters(
+        &Plan::repeat(repeated.clone()),
+        &AccessCounts::default(),
+        &mut |_| {},
+    );
     repeated.operations.load(Relaxed)
 }
 

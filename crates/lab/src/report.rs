@@ -45,14 +45,20 @@ pub fn write(report: &Report<'_>, folder: &Path) -> Result<()> {
         fs::write(&file, text).map_err(|e| format!("{}: {e}", file.display()))
     };
     for chapter in report.chapters {
-        write(&chart::file_name(chapter), chart::svg(chapter, &chapter.workloads())?)?;
+        write(
+            &chart::file_name(chapter),
+            chart::svg(chapter, &chapter.workloads())?,
+        )?;
     }
     write("report.md", markdown::text(report))?;
     // Files of an earlier run may have other names.
     let _ = fs::remove_dir_all(folder.join(PAGE));
     fs::create_dir_all(folder.join(PAGE)).map_err(|e| format!("{}: {e}", folder.display()))?;
     for chapter in report.chapters {
-        write(&format!("{PAGE}/{}", chart::file_name(chapter)), chart::svg(chapter, chapter.drawn)?)?;
+        write(
+            &format!("{PAGE}/{}", chart::file_name(chapter)),
+            chart::svg(chapter, chapter.drawn)?,
+        )?;
     }
     write(&format!("{PAGE}/README.md"), page::text(report))?;
     write("report.json", json::text(report))?;

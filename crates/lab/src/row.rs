@@ -32,8 +32,13 @@ pub fn measure(
     let counts = plan.counts_instructions && threads == 1;
     if counts && !Side::RIVALS.iter().all(is_decided) && callgrind::is_there() {
         for side in sides {
-            let counted = instructions::per_operation(workload, *side).expect("a run that is counted");
-            row.note(*side, INSTRUCTIONS, counted.median().expect("there are several runs"));
+            let counted =
+                instructions::per_operation(workload, *side).expect("a run that is counted");
+            row.note(
+                *side,
+                INSTRUCTIONS,
+                counted.median().expect("there are several runs"),
+            );
         }
     }
     row
@@ -43,8 +48,15 @@ pub fn measure(
 /// the rows that `covers` chooses. `what` names what they measure.
 pub fn nowhere_slower(what: &str, rows: &[Row], covers: impl Fn(&Row) -> bool) -> [Verdict; 2] {
     [("one thread", true), ("more threads", false)].map(|(threads, alone)| {
-        let rows = rows.iter().filter(|row| (row.threads == 1) == alone && covers(row));
-        Verdict::nowhere_slower(&format!("{what}, {threads}"), Side::Extern4, &Side::RIVALS, rows)
+        let rows = rows
+            .iter()
+            .filter(|row| (row.threads == 1) == alone && covers(row));
+        Verdict::nowhere_slower(
+            &format!("{what}, {threads}"),
+            Side::Extern4,
+            &Side::RIVALS,
+            rows,
+        )
     })
 }
 
@@ -54,13 +66,19 @@ pub(crate) mod tests {
 
     /// A row with these nanoseconds for the three sides.
     pub(crate) fn row(workload: &'static str, threads: usize, nanos: [f64; 3]) -> Row {
-        let sample = |side: Side| Sample { nanos: nanos[side as usize], counters: Vec::new() };
+        let sample = |side: Side| Sample {
+            nanos: nanos[side as usize],
+            counters: Vec::new(),
+        };
         measure(&Plan::quick(), workload, threads, &Side::ALL, sample)
     }
 
     #[test]
     fn a_ratio_says_how_much_faster_new_is() {
         let row = row("x", 1, [8.0, 4.0, 2.0]);
-        assert_eq!([Side::Baseline, Side::Patch].map(|rival| row.ratio(Side::Extern4, rival)), [4.0, 2.0]);
+        assert_eq!(
+            [Side::Baseline, Side::Patch].map(|rival| row.ratio(Side::Extern4, rival)),
+            [4.0, 2.0]
+        );
     }
 }

@@ -29,10 +29,18 @@ impl Trace {
     /// # Errors
     /// There is no such trace, or it is damaged.
     pub fn named(name: &str) -> Result<Self> {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("traces").join(name).with_extension("gz");
+        let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("traces")
+            .join(name)
+            .with_extension("gz");
         let unpacked = Command::new("gzip").arg("-dc").arg(&path).output()?;
         if !unpacked.status.success() {
-            return Err(format!("{}: {}", path.display(), String::from_utf8_lossy(&unpacked.stderr)).into());
+            return Err(format!(
+                "{}: {}",
+                path.display(),
+                String::from_utf8_lossy(&unpacked.stderr)
+            )
+            .into());
         }
         Self::of(&String::from_utf8(unpacked.stdout)?)
     }
@@ -45,10 +53,16 @@ impl Trace {
     fn of(text: &str) -> Result<Self> {
         let mut trace = Self::default();
         for line in text.lines() {
-            let (kind, path) = line.split_once(' ').ok_or_else(|| format!("no line of a trace: {line}"))?;
+            let (kind, path) = line
+                .split_once(' ')
+                .ok_or_else(|| format!("no line of a trace: {line}"))?;
             if kind == "d" {
-                let (mode, path) = path.split_once(' ').ok_or_else(|| format!("no mode: {line}"))?;
-                trace.closed.insert(path.to_owned(), u16::from_str_radix(mode, 8)?);
+                let (mode, path) = path
+                    .split_once(' ')
+                    .ok_or_else(|| format!("no mode: {line}"))?;
+                trace
+                    .closed
+                    .insert(path.to_owned(), u16::from_str_radix(mode, 8)?);
                 continue;
             }
             trace.call(path, !kind.chars().all(char::is_uppercase));
@@ -73,10 +87,21 @@ impl Trace {
     /// that are closed to others.
     pub fn files(&self) -> Vec<File> {
         let file = |(path, is_directory): (&String, &bool)| {
-            let kind = if *is_directory { FileType::Directory } else { FileType::Regular };
+            let kind = if *is_directory {
+                FileType::Directory
+            } else {
+                FileType::Regular
+            };
             let closed = self.closed.get(path).filter(|_| *is_directory);
-            let mode = closed.copied().unwrap_or(if *is_directory { 0o755 } else { 0o644 });
-            File { path: path.clone(), kind, uid: if closed.is_some() { 1000 } else { 0 }, mode }
+            let mode = closed
+                .copied()
+                .unwrap_or(if *is_directory { 0o755 } else { 0o644 });
+            File {
+                path: path.clone(),
+                kind,
+                uid: if closed.is_some() { 1000 } else { 0 },
+                mode,
+            }
         };
         // A directory sorts before its entries.
         self.found.iter().map(file).collect()
@@ -91,8 +116,7 @@ mod tests {
 
     #[test]
     fn a_recorded_trace_is_read() {
-        let text =
-            "d 700 /home/user\nS /home/user/none\no /home/user/a/f\ns /home/user/b/\nu /gone\nO /none\n";
+        let text = "d 700 /home/user\nS /home/user/none\no /home/user/a/f\ns /home/user/b/\nu /gone\nO /none\n";
         let trace = Trace::of(text).expect("a trace");
         assert_eq!(trace.paths[..2], ["/home/user/none", "/home/user/a/f"]);
         let volume = Production::new(check_of(Side::Extern4), &trace.files());
@@ -109,8 +133,10 @@ mod tests {
 
     /// The first components of recorded paths: directories that any machine has, and names that the
     /// recorder substitutes.
-    const PUBLIC: [&str; 13] =
-        ["src", "build", "repo", "home", "tmp", "usr", "lib", "lib64", "bin", "etc", "proc", "sys", "dev"];
+    const PUBLIC: [&str; 13] = [
+        "src", "build", "repo", "home", "tmp", "usr", "lib", "lib64", "bin", "etc", "proc", "sys",
+        "dev",
+    ];
 
     /// Returns whether a path tells nothing of the machine that it was recorded on.
     fn is_public(path: &str) -> bool {
@@ -118,7 +144,9 @@ mod tests {
         match parts[..] {
             [""] => true,
             ["home", "user", ".cargo", "registry", _, host, ..] => host == "registry",
-            ["home", "user", first, ..] => [".cargo", ".rustup", ".config", ".gitconfig"].contains(&first),
+            ["home", "user", first, ..] => {
+                [".cargo", ".rustup", ".config", ".gitconfig"].contains(&first)
+            }
             ["home", other, ..] => other == "user",
             [first, ..] => PUBLIC.contains(&first),
             [] => false,
@@ -133,6 +161,8 @@ mod tests {
             assert!(trace.paths.len() > 1000, "{name}");
             assert_eq!(trace.paths().find(|path| !is_public(path)), None, "{name}");
         }
-        assert!(!is_public("/home/user/.cargo/registry/src/index.crates.io/x") && !is_public("/root/x"));
+        assert!(
+            !is_public("/home/user/.cargo/registry/src/index.crates.io/x") && !is_public("/root/x")
+        );
     }
 }

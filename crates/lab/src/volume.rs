@@ -29,12 +29,22 @@ pub struct File {
 impl File {
     /// Returns a directory that root owns and every user may search.
     pub fn directory(path: impl Into<String>) -> Self {
-        Self { path: path.into(), kind: FileType::Directory, uid: 0, mode: 0o755 }
+        Self {
+            path: path.into(),
+            kind: FileType::Directory,
+            uid: 0,
+            mode: 0o755,
+        }
     }
 
     /// Returns a file that root owns and every user may read.
     pub fn regular(path: impl Into<String>) -> Self {
-        Self { path: path.into(), kind: FileType::Regular, uid: 0, mode: 0o644 }
+        Self {
+            path: path.into(),
+            kind: FileType::Regular,
+            uid: 0,
+            mode: 0o644,
+        }
     }
 }
 
@@ -62,7 +72,10 @@ pub const DIRECTORIES: [&str; 4] = ["/", "/usr", "/usr/include", "/usr/include/l
 
 /// Returns the file, the directories above it, and ten other files in each of these.
 pub fn headers() -> Vec<File> {
-    let mut files: Vec<_> = DIRECTORIES[1..].iter().map(|path| File::directory(*path)).collect();
+    let mut files: Vec<_> = DIRECTORIES[1..]
+        .iter()
+        .map(|path| File::directory(*path))
+        .collect();
     for dir in DIRECTORIES {
         let dir = dir.trim_end_matches('/');
         files.extend((0..10).map(|n| File::regular(format!("{dir}/other{n}.h"))));
@@ -84,14 +97,28 @@ pub(crate) mod tests {
     /// Checks the behaviour of a volume, which does not depend on its search check.
     pub(crate) fn walks_as_it_should(make: impl Fn(&[File]) -> Production) {
         let mut files = headers();
-        files.push(File { uid: 1000, mode: 0o700, ..File::directory("/home") });
-        files.push(File { mode: 0o700, ..File::directory("/root") });
-        files.push(File { mode: 0o600, ..File::regular("/home/secret") });
+        files.push(File {
+            uid: 1000,
+            mode: 0o700,
+            ..File::directory("/home")
+        });
+        files.push(File {
+            mode: 0o700,
+            ..File::directory("/root")
+        });
+        files.push(File {
+            mode: 0o600,
+            ..File::regular("/home/secret")
+        });
         files.push(File::regular("/root/open"));
         let volume = make(&files);
         for path in [PATH, PATH_BY_NAME, "/usr/../usr/include/linux/fs.h"] {
             let attr = volume.stat(path).unwrap();
-            assert_eq!((attr.kind, attr.mode, attr.uid), (FileType::Regular, 0o644, 0), "{path}");
+            assert_eq!(
+                (attr.kind, attr.mode, attr.uid),
+                (FileType::Regular, 0o644, 0),
+                "{path}"
+            );
             assert_eq!(attr.ino, volume.stat(PATH).unwrap().ino);
         }
         assert_eq!(volume.stat("/usr").unwrap().kind, FileType::Directory);
@@ -114,7 +141,9 @@ pub(crate) mod tests {
         assert!(!volume.may_search(&all()));
         volume.chmod("/root", 0o701);
         assert!(volume.may_search(&all()));
-        assert!(volume.stat("/root/open").is_ok() && volume.stat("/root/none") == Err(Errno::ENOENT));
+        assert!(
+            volume.stat("/root/open").is_ok() && volume.stat("/root/none") == Err(Errno::ENOENT)
+        );
         volume.chmod("/usr/include", 0o744);
         assert_eq!(volume.stat(PATH).unwrap_err(), Errno::EACCES);
         assert_eq!(volume.stat(PATH_BY_NAME).unwrap_err(), Errno::EACCES);

@@ -15,10 +15,13 @@ fn a_quick_run_writes_a_report() {
     let file = folder.path().join("counted");
     fs::write(&file, "hit\textern4\t0\t0\nhit\tbaseline\t9\t3\n").unwrap();
     let (plan, mut counted) = (Plan::quick(), AccessCounts::read(&file).unwrap());
-    for (operation, instructions) in may_exec::REPEATED.into_iter().zip([[30.0; 3], [200.0; 3], [500.0; 3]]) {
-        Side::ALL
-            .iter()
-            .for_each(|side| counted.note_instructions(operation, *side, instructions.into_iter().collect()));
+    for (operation, instructions) in may_exec::REPEATED
+        .into_iter()
+        .zip([[30.0; 3], [200.0; 3], [500.0; 3]])
+    {
+        Side::ALL.iter().for_each(|side| {
+            counted.note_instructions(operation, *side, instructions.into_iter().collect())
+        });
     }
     let mut heard = 0;
     let chapters = extern4_lab::run(&plan, &counted, folder.path(), &mut |_| heard += 1).unwrap();
@@ -39,7 +42,10 @@ fn a_quick_run_writes_a_report() {
     for chapter in &chapters {
         assert!(report.contains(&format!("## {}", chapter.title)));
         assert!(
-            chapter.workloads().iter().all(|workload| report.contains(workload) && json.contains(workload))
+            chapter
+                .workloads()
+                .iter()
+                .all(|workload| report.contains(workload) && json.contains(workload))
         );
         let chart = read(&format!("{}.svg", chapter.name));
         assert!(chart.starts_with("<svg") && chart.contains("operations in a microsecond"));
@@ -48,10 +54,27 @@ fn a_quick_run_writes_a_report() {
     for chapter in &chapters {
         assert!(page.contains(&format!("## {}", chapter.title)) && !chapter.theirs.is_empty());
         assert!(read(&format!("page/{}.svg", chapter.name)).starts_with("<svg"));
-        assert!(chapter.drawn.iter().all(|drawn| chapter.workloads().contains(drawn)));
-        let goals = chapter.verdicts.iter().all(|verdict| page.contains(&verdict.found));
-        assert!(goals && chapter.table.as_ref().is_some_and(|table| page.contains(&table.markdown())));
+        assert!(
+            chapter
+                .drawn
+                .iter()
+                .all(|drawn| chapter.workloads().contains(drawn))
+        );
+        let goals = chapter
+            .verdicts
+            .iter()
+            .all(|verdict| page.contains(&verdict.found));
+        assert!(
+            goals
+                && chapter
+                    .table
+                    .as_ref()
+                    .is_some_and(|table| page.contains(&table.markdown()))
+        );
     }
-    assert!(page.contains(" load ") && page.lines().count() <= 110, "{page}");
+    assert!(
+        page.contains(" load ") && page.lines().count() <= 110,
+        "{page}"
+    );
     assert!(headline::text(&chapters).contains("x baseline"));
 }

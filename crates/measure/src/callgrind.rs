@@ -44,7 +44,9 @@ fn count(args: &[&str], only: Option<&str>, file: &str) -> Result<(f64, String),
     let mut command = Command::new("valgrind");
     command.args(["--tool=callgrind", &format!("--callgrind-out-file={file}")]);
     command.args(only.map(|only| format!("--toggle-collect={only}")));
-    command.arg(std::env::current_exe().map_err(|e| e.to_string())?).args(args);
+    command
+        .arg(std::env::current_exe().map_err(|e| e.to_string())?)
+        .args(args);
     let output = command.output().map_err(|e| format!("{command:?}: {e}"))?;
     let says = String::from_utf8_lossy(&output.stderr);
     let figure = says.lines().find_map(|line| line.split_once("Collected :"));
@@ -63,7 +65,9 @@ fn by_function(text: &str) -> HashMap<String, f64> {
     let mut names = HashMap::<&str, &str>::new();
     let (mut costs, mut function, mut is_call) = (HashMap::<String, f64>::new(), "", false);
     for line in text.lines() {
-        let of = line.strip_prefix("fn=").or_else(|| line.strip_prefix("cfn="));
+        let of = line
+            .strip_prefix("fn=")
+            .or_else(|| line.strip_prefix("cfn="));
         if let Some((id, name)) = of.and_then(|of| of.split_once(')')) {
             if !name.is_empty() {
                 names.insert(id, name.trim());
@@ -74,7 +78,10 @@ fn by_function(text: &str) -> HashMap<String, f64> {
         } else if line.starts_with("calls=") {
             is_call = true;
         } else if line.starts_with(|c: char| c.is_ascii_digit() || matches!(c, '+' | '-' | '*')) {
-            let cost = line.split_whitespace().nth(1).and_then(|cost| cost.parse::<f64>().ok());
+            let cost = line
+                .split_whitespace()
+                .nth(1)
+                .and_then(|cost| cost.parse::<f64>().ok());
             if let Some(cost) = cost.filter(|_| !std::mem::take(&mut is_call)) {
                 *costs.entry(function.to_owned()).or_default() += cost;
             }
@@ -91,6 +98,9 @@ mod tests {
     fn a_call_is_no_cost_of_its_caller() {
         let text = "events: Ir\nfn=(1) main\n10 5\ncfn=(2) malloc\ncalls=1 20\n11 100\n+1 2\n\nfn=(2)\n20 90\n* 10\n";
         let costs = by_function(text);
-        assert_eq!((costs["main"], costs["malloc"], costs.len()), (7.0, 100.0, 2));
+        assert_eq!(
+            (costs["main"], costs["malloc"], costs.len()),
+            (7.0, 100.0, 2)
+        );
     }
 }

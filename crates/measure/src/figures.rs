@@ -47,7 +47,11 @@ impl Figures {
 
     /// Returns the ratio to `other` in each round, since a disturbance of one round meets both.
     pub fn ratios(&self, other: &Self) -> Self {
-        self.0.iter().zip(&other.0).map(|(ours, theirs)| ours / theirs).collect()
+        self.0
+            .iter()
+            .zip(&other.0)
+            .map(|(ours, theirs)| ours / theirs)
+            .collect()
     }
 
     /// Returns the figure that this share of all is below, interpolated between two.
@@ -55,9 +59,16 @@ impl Figures {
         let mut sorted = self.0.clone();
         sorted.sort_by(f64::total_cmp);
         let place = share * sorted.len().checked_sub(1)? as f64;
-        let (below, above) = (sorted[place.floor() as usize], sorted[place.ceil() as usize]);
+        let (below, above) = (
+            sorted[place.floor() as usize],
+            sorted[place.ceil() as usize],
+        );
         // Equal figures are not interpolated: infinite figures have no difference.
-        Some(if below == above { below } else { below + (above - below) * place.fract() })
+        Some(if below == above {
+            below
+        } else {
+            below + (above - below) * place.fract()
+        })
     }
 }
 
@@ -78,14 +89,32 @@ mod tests {
     #[test]
     fn figures_have_a_middle_and_a_spread() {
         let figures = of(&[5.0, 1.0, 3.0, 2.0, 4.0]);
-        assert_eq!((figures.median(), figures.quartiles()), (Some(3.0), Some((2.0, 4.0))));
-        assert_eq!((figures.range(), figures.mean()), (Some((1.0, 5.0)), Some(3.0)));
-        assert_eq!((figures.quartile_distance(), figures.spread()), (Some(2.0), Some(1.0 / 3.0)));
+        assert_eq!(
+            (figures.median(), figures.quartiles()),
+            (Some(3.0), Some((2.0, 4.0)))
+        );
+        assert_eq!(
+            (figures.range(), figures.mean()),
+            (Some((1.0, 5.0)), Some(3.0))
+        );
+        assert_eq!(
+            (figures.quartile_distance(), figures.spread()),
+            (Some(2.0), Some(1.0 / 3.0))
+        );
         assert_eq!(of(&[4.0, 1.0, 3.0, 2.0]).quartiles(), Some((1.75, 3.25)));
-        assert_eq!((of(&[7.0]).median(), of(&[7.0]).spread()), (Some(7.0), None));
-        assert_eq!((Figures::default().median(), Figures::default().spread()), (None, None));
+        assert_eq!(
+            (of(&[7.0]).median(), of(&[7.0]).spread()),
+            (Some(7.0), None)
+        );
+        assert_eq!(
+            (Figures::default().median(), Figures::default().spread()),
+            (None, None)
+        );
         let infinite = of(&[f64::INFINITY; 3]);
-        assert_eq!((infinite.median(), infinite.quartile_distance()), (Some(f64::INFINITY), Some(0.0)));
+        assert_eq!(
+            (infinite.median(), infinite.quartile_distance()),
+            (Some(f64::INFINITY), Some(0.0))
+        );
     }
 
     #[test]

@@ -137,12 +137,18 @@ struct ForTerminals;
 
 impl Formatter for ForTerminals {
     /// Writes text that holds none of the characters that JSON itself escapes.
-    fn write_string_fragment<W: ?Sized + io::Write>(&mut self, out: &mut W, text: &str) -> io::Result<()> {
+    fn write_string_fragment<W: ?Sized + io::Write>(
+        &mut self,
+        out: &mut W,
+        text: &str,
+    ) -> io::Result<()> {
         let mut start = 0;
         for (at, escaped) in text.match_indices(|c| !is_printable(c)) {
             out.write_all(&text.as_bytes()[start..at])?;
             // A character beyond the first plane takes two units of UTF-16.
-            escaped.encode_utf16().try_for_each(|unit| write!(out, "\\u{unit:04x}"))?;
+            escaped
+                .encode_utf16()
+                .try_for_each(|unit| write!(out, "\\u{unit:04x}"))?;
             start = at + escaped.len();
         }
         out.write_all(&text.as_bytes()[start..])

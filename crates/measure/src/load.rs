@@ -71,13 +71,19 @@ impl Done {
 impl Load {
     /// Returns a load of `threads` threads, whose allocations are not counted.
     pub fn of(threads: usize) -> Self {
-        Self { threads, allocations: || 0 }
+        Self {
+            threads,
+            allocations: || 0,
+        }
     }
 
     /// Returns a load of `threads` threads. `allocations` returns the number of allocations that
     /// the calling thread has made so far.
     pub fn counting(threads: usize, allocations: fn() -> u64) -> Self {
-        Self { threads, allocations }
+        Self {
+            threads,
+            allocations,
+        }
     }
 
     /// Runs the load. Each thread makes a state of its own with `begin`, which gets the thread's
@@ -106,22 +112,39 @@ impl Load {
             let (begun, cpu, allocated) = (Instant::now(), cpu_time(), (self.allocations)());
             let ops = counted_work(&work, &mut state)?;
             let allocations = (self.allocations)() - allocated;
-            let done = Done { ops, cpu: cpu_time() - cpu, allocations, wall: Duration::ZERO };
+            let done = Done {
+                ops,
+                cpu: cpu_time() - cpu,
+                allocations,
+                wall: Duration::ZERO,
+            };
             Ok((done, begun, Instant::now()))
         };
         let one = &one;
         let done = thread::scope(|scope| {
-            let workers: Vec<_> = (0..self.threads).map(|thread| scope.spawn(move || one(thread))).collect();
+            let workers: Vec<_> = (0..self.threads)
+                .map(|thread| scope.spawn(move || one(thread)))
+                .collect();
             ready.wait();
             meanwhile();
-            let joined = workers.into_iter().map(|worker| worker.join().expect("a worker does not panic"));
+            let joined = workers
+                .into_iter()
+                .map(|worker| worker.join().expect("a worker does not panic"));
             joined.collect::<Vec<_>>()
         });
         let done = done.into_iter().collect::<Result<Vec<_>, E>>()?;
         let begun = done.iter().map(|(_, begun, _)| *begun).min();
         let ended = done.iter().map(|(.., ended)| *ended).max();
-        let wall = begun.zip(ended).map_or(Duration::ZERO, |(begun, ended)| ended - begun);
-        Ok(done.iter().fold(Done { wall, ..Done::default() }, |total, (done, ..)| total.with(done)))
+        let wall = begun
+            .zip(ended)
+            .map_or(Duration::ZERO, |(begun, ended)| ended - begun);
+        Ok(done.iter().fold(
+            Done {
+                wall,
+                ..Done::default()
+            },
+            |total, (done, ..)| total.with(done),
+        ))
     }
 
     /// Has the threads call `batch` over and over while `meanwhile` runs on this one. `batch`
@@ -227,15 +250,24 @@ mod tests {
     fn the_work_of_all_threads_is_added_up() {
         let (start, meanwhile) = (Instant::now(), || thread::sleep(Duration::from_millis(5)));
         let done = Load::counting(3, || 7).repeat(meanwhile, |thread| thread, |_| 2);
-        assert!(done.ops > 0 && done.ops.is_multiple_of(2) && done.allocations == 0, "{done:?}");
-        assert!(done.cpu > Duration::ZERO && done.wall > Duration::ZERO && done.wall <= start.elapsed());
+        assert!(
+            done.ops > 0 && done.ops.is_multiple_of(2) && done.allocations == 0,
+            "{done:?}"
+        );
+        assert!(
+            done.cpu > Duration::ZERO && done.wall > Duration::ZERO && done.wall <= start.elapsed()
+        );
         assert_eq!(Load::of(3).repeat_times(5, |_| (), |()| 2).ops, 30);
     }
 
     #[test]
     fn an_error_of_one_thread_is_the_result() {
         let run = |bad| {
-            Load::of(4).run(|thread| thread, |thread| if *thread == bad { Err(bad) } else { Ok(1) }, || {})
+            Load::of(4).run(
+                |thread| thread,
+                |thread| if *thread == bad { Err(bad) } else { Ok(1) },
+                || {},
+            )
         };
         assert_eq!(run(2).map(|done| done.ops), Err(2));
         assert_eq!(run(9).map(|done| done.ops), Ok(4));
@@ -244,6 +276,13 @@ mod tests {
     #[test]
     fn a_span_has_one_batch_at_least() {
         assert_eq!(for_span(Duration::ZERO, 3, Ok::<_, ()>), Ok(1 + 2));
-        assert_eq!(for_span(Duration::MAX, 3, |turn| if turn == 5 { Err(turn) } else { Ok(1) }), Err(5));
+        assert_eq!(
+            for_span(Duration::MAX, 3, |turn| if turn == 5 {
+                Err(turn)
+            } else {
+                Ok(1)
+            }),
+            Err(5)
+        );
     }
 }

@@ -32,7 +32,9 @@ impl Machine {
     pub fn this() -> Self {
         let about = rustix::system::uname();
         let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-        let cpu = info.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
+        let cpu = info
+            .lines()
+            .find_map(|line| line.strip_prefix("model name")?.split_once(": "));
         Self {
             cpu: cpu.map(|(_, name)| name.trim().to_owned()),
             cpus: cpu_count(),
@@ -49,17 +51,33 @@ impl Machine {
 
     /// Returns a sentence about a machine that was busy before the measurement.
     pub fn was_busy(&self) -> Option<String> {
-        let load = self.load.first().filter(|load| **load > MOST_BUSY * f64::from(self.cpus))?;
-        Some(format!("the machine was busy already: its load was {load} on {} CPUs", self.cpus))
+        let load = self
+            .load
+            .first()
+            .filter(|load| **load > MOST_BUSY * f64::from(self.cpus))?;
+        Some(format!(
+            "the machine was busy already: its load was {load} on {} CPUs",
+            self.cpus
+        ))
     }
 
     /// Returns processor, CPUs, kernel and load, in a line.
     pub fn line(&self) -> String {
-        let cpu = self.cpu.as_ref().map_or(String::new(), |cpu| format!(" ({cpu})"));
+        let cpu = self
+            .cpu
+            .as_ref()
+            .map_or(String::new(), |cpu| format!(" ({cpu})"));
         let cpus = if self.cpus == 1 { "CPU" } else { "CPUs" };
         let load: Vec<_> = self.load.iter().map(f64::to_string).collect();
-        let load = if load.is_empty() { String::new() } else { format!(", load {}", load.join(" then ")) };
-        format!("Linux {}, {}, {} {cpus}{cpu}{load}", self.kernel, self.architecture, self.cpus)
+        let load = if load.is_empty() {
+            String::new()
+        } else {
+            format!(", load {}", load.join(" then "))
+        };
+        format!(
+            "Linux {}, {}, {} {cpus}{cpu}{load}",
+            self.kernel, self.architecture, self.cpus
+        )
     }
 
     /// Writes the members to an object.
@@ -115,7 +133,11 @@ impl CpuTimes {
 
     /// Parses both files, described in proc_stat(5) and proc_pid_stat(5).
     fn of(stat: &str, own: &str) -> Option<Self> {
-        let figures = |text: &str| text.split_whitespace().map_while(|word| word.parse().ok()).collect();
+        let figures = |text: &str| {
+            text.split_whitespace()
+                .map_while(|word| word.parse().ok())
+                .collect()
+        };
         let times: Vec<f64> = figures(stat.lines().next()?.strip_prefix("cpu ")?);
         // Guests are part of the user's time.
         let all: f64 = times.iter().take(8).sum();
@@ -123,7 +145,11 @@ impl CpuTimes {
         // After the name, which may hold spaces, come the state and further fields. The times of
         // the user and the system are the fourteenth to the seventeenth field of all.
         let own: Vec<f64> = figures(own.rsplit_once(')')?.1.trim_start().split_once(' ')?.1);
-        Some(Self { all, busy: all - idle - wait, own: own.get(10..14)?.iter().sum() })
+        Some(Self {
+            all,
+            busy: all - idle - wait,
+            own: own.get(10..14)?.iter().sum(),
+        })
     }
 
     /// Returns how many of the machine's CPUs other programs used since `before`, on average.
@@ -144,11 +170,17 @@ pub fn all_cpus() -> u32 {
 
 /// Returns the number of CPUs that this process may use.
 pub fn cpu_count() -> u32 {
-    std::thread::available_parallelism().map_or(1, |count| count.get().try_into().unwrap_or(u32::MAX))
+    std::thread::available_parallelism()
+        .map_or(1, |count| count.get().try_into().unwrap_or(u32::MAX))
 }
 
 fn load() -> Option<f64> {
-    fs::read_to_string("/proc/loadavg").ok()?.split(' ').next()?.parse().ok()
+    fs::read_to_string("/proc/loadavg")
+        .ok()?
+        .split(' ')
+        .next()?
+        .parse()
+        .ok()
 }
 
 #[cfg(test)]
@@ -157,7 +189,10 @@ mod tests {
 
     #[test]
     fn a_busy_machine_is_waited_for() {
-        assert_eq!(wait_until_idle(f64::INFINITY, Duration::ZERO, |_| ()), Ok(()));
+        assert_eq!(
+            wait_until_idle(f64::INFINITY, Duration::ZERO, |_| ()),
+            Ok(())
+        );
         let mut heard = None;
         let waited = wait_until_idle(-1.0, Duration::ZERO, |load| heard = Some(load));
         assert_eq!(waited.err(), heard);
@@ -165,12 +200,17 @@ mod tests {
 
     #[test]
     fn other_programs_are_told_from_this_one() {
-        let own = |user: u32| format!("7 (a) b) S 1 7 7 0 -1 4 9 0 0 0 {user} 5 0 0 20 0 1 0 9 9 9");
+        let own =
+            |user: u32| format!("7 (a) b) S 1 7 7 0 -1 4 9 0 0 0 {user} 5 0 0 20 0 1 0 9 9 9");
         let stat = |user: u32, idle: u32| format!("cpu  {user} 0 5 {idle} 10 0 0 0 0 0\ncpu0 1\n");
         let times = |user, idle, mine| CpuTimes::of(&stat(user, idle), &own(mine)).unwrap();
         let (before, after) = (times(100, 1000, 30), times(150, 1050, 50));
         assert_eq!(
-            (after.all - before.all, after.busy - before.busy, after.own - before.own),
+            (
+                after.all - before.all,
+                after.busy - before.busy,
+                after.own - before.own
+            ),
             (100.0, 50.0, 20.0)
         );
         assert_eq!(after.others_since(&before, 4), Some(4.0 * 0.3));
@@ -183,7 +223,10 @@ mod tests {
     fn a_machine_has_cpus_a_kernel_and_a_load() {
         let mut machine = Machine::this();
         machine.look_again();
-        assert!(machine.cpus > 0 && !machine.kernel.is_empty() && machine.load.len() == 2, "{machine:?}");
+        assert!(
+            machine.cpus > 0 && !machine.kernel.is_empty() && machine.load.len() == 2,
+            "{machine:?}"
+        );
         assert!(machine.line().contains(" then "), "{}", machine.line());
         machine.load = vec![f64::from(machine.cpus)];
         assert!(machine.was_busy().is_some());

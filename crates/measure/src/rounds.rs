@@ -41,6 +41,9 @@ mod tests {
         });
         assert_eq!(asked[..6], [0, 1, 2, 1, 2, 0]);
         assert_eq!(taken, Ok(vec![vec![6, 8], vec![4, 9], vec![5, 7]]));
-        assert_eq!(interleave(2, 2, |side| if side == 1 { Err(side) } else { Ok(()) }), Err(1));
+        assert_eq!(
+            interleave(2, 2, |side| if side == 1 { Err(side) } else { Ok(()) }),
+            Err(1)
+        );
     }
 }

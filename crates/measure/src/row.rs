@@ -33,12 +33,21 @@ pub struct Sample {
 impl Sample {
     /// Returns the sample of a load.
     pub fn of(done: &Done) -> Self {
-        let counters = vec![(CPU, done.cpu_nanos()), ("allocations/op", done.allocations_per_op())];
-        Self { nanos: done.nanos(), counters }
+        let counters = vec![
+            (CPU, done.cpu_nanos()),
+            ("allocations/op", done.allocations_per_op()),
+        ];
+        Self {
+            nanos: done.nanos(),
+            counters,
+        }
     }
 
     fn counter(&self, name: &str) -> Option<f64> {
-        self.counters.iter().find(|(known, _)| *known == name).map(|(_, value)| *value)
+        self.counters
+            .iter()
+            .find(|(known, _)| *known == name)
+            .map(|(_, value)| *value)
     }
 }
 
@@ -77,7 +86,11 @@ pub struct Comparison {
 impl<S: Side> Row<S> {
     /// Returns a row of these samples.
     pub fn new(workload: &'static str, threads: usize, sides: Vec<(S, Vec<Sample>)>) -> Self {
-        Self { workload, threads, sides }
+        Self {
+            workload,
+            threads,
+            sides,
+        }
     }
 
     /// Returns the workload and the number of threads, for a sentence.
@@ -95,17 +108,26 @@ impl<S: Side> Row<S> {
 
     /// Returns all repetitions of a side; none if it was not measured.
     pub fn samples(&self, side: S) -> &[Sample] {
-        self.sides.iter().find(|(known, _)| *known == side).map_or(&[], |(_, samples)| samples)
+        self.sides
+            .iter()
+            .find(|(known, _)| *known == side)
+            .map_or(&[], |(_, samples)| samples)
     }
 
     /// Returns the nanoseconds of the clock.
     pub fn nanos(&self, side: S) -> Figures {
-        self.samples(side).iter().map(|sample| sample.nanos).collect()
+        self.samples(side)
+            .iter()
+            .map(|sample| sample.nanos)
+            .collect()
     }
 
     /// Returns a counter in all repetitions of a side.
     pub fn figures(&self, side: S, counter: &str) -> Figures {
-        self.samples(side).iter().filter_map(|sample| sample.counter(counter)).collect()
+        self.samples(side)
+            .iter()
+            .filter_map(|sample| sample.counter(counter))
+            .collect()
     }
 
     /// Returns the median of a counter, if a side has it.
@@ -116,8 +138,11 @@ impl<S: Side> Row<S> {
     /// Returns the counters of any side, in the order in which they were noted.
     pub fn counter_names(&self) -> Vec<&'static str> {
         let mut names = Vec::new();
-        for (name, _) in
-            self.sides.iter().filter_map(|(_, samples)| samples.first()).flat_map(|s| &s.counters)
+        for (name, _) in self
+            .sides
+            .iter()
+            .filter_map(|(_, samples)| samples.first())
+            .flat_map(|s| &s.counters)
         {
             if !names.contains(name) {
                 names.push(*name);
@@ -128,8 +153,11 @@ impl<S: Side> Row<S> {
 
     /// Adds a counter to all repetitions of a side.
     pub fn note(&mut self, side: S, name: &'static str, value: f64) {
-        let samples =
-            self.sides.iter_mut().filter(|(known, _)| *known == side).flat_map(|(_, samples)| samples);
+        let samples = self
+            .sides
+            .iter_mut()
+            .filter(|(known, _)| *known == side)
+            .flat_map(|(_, samples)| samples);
         samples.for_each(|sample| sample.counters.push((name, value)));
     }
 
@@ -140,11 +168,19 @@ impl<S: Side> Row<S> {
         let counted = (By::Instructions, self.ratios_of(side, rival, INSTRUCTIONS));
         let judge = |(by, ratios): (By, Figures)| {
             let times = ratios.median()?;
-            Some(Comparison { times, by, outcome: goal.judge(&ratios) })
+            Some(Comparison {
+                times,
+                by,
+                outcome: goal.judge(&ratios),
+            })
         };
         let by_time = judge(self.by_time(side, rival))?;
         let by_count = || judge(counted).filter(|comparison| comparison.outcome.is_decided());
-        Some(if by_time.outcome.is_decided() { by_time } else { by_count().unwrap_or(by_time) })
+        Some(if by_time.outcome.is_decided() {
+            by_time
+        } else {
+            by_count().unwrap_or(by_time)
+        })
     }
 
     /// Returns how many times as fast one side is as another, by time; not a number if one of them
@@ -160,14 +196,17 @@ impl<S: Side> Row<S> {
         let clock = self.nanos(rival).ratios(&self.nanos(side));
         let cpu = self.ratios_of(side, rival, CPU);
         match (clock.spread(), cpu.spread()) {
-            (Some(of_clock), Some(of_cpu)) if self.threads == 1 && of_cpu < of_clock => (By::Cpu, cpu),
+            (Some(of_clock), Some(of_cpu)) if self.threads == 1 && of_cpu < of_clock => {
+                (By::Cpu, cpu)
+            }
             _ => (By::Clock, clock),
         }
     }
 
     /// Returns how many times as much of a counter a rival has, in each round.
     fn ratios_of(&self, side: S, rival: S, counter: &str) -> Figures {
-        self.figures(rival, counter).ratios(&self.figures(side, counter))
+        self.figures(rival, counter)
+            .ratios(&self.figures(side, counter))
     }
 }
 
@@ -209,14 +248,22 @@ pub(crate) mod tests {
         cpu: [f64; 2],
     ) -> Row<Who> {
         let samples = |who: usize| {
-            let sample = |nanos| Sample { nanos, counters: vec![(CPU, cpu[who])] };
+            let sample = |nanos| Sample {
+                nanos,
+                counters: vec![(CPU, cpu[who])],
+            };
             clock[who].map(sample).to_vec()
         };
-        Row::new(workload, threads, vec![(Who::Old, samples(0)), (Who::New, samples(1))])
+        Row::new(
+            workload,
+            threads,
+            vec![(Who::Old, samples(0)), (Who::New, samples(1))],
+        )
     }
 
     fn compared(row: &Row<Who>, side: Who, rival: Who) -> (f64, By, &'static str) {
-        let Comparison { times, by, outcome } = row.compare(side, rival, Goal::AtLeast(0.95)).unwrap();
+        let Comparison { times, by, outcome } =
+            row.compare(side, rival, Goal::AtLeast(0.95)).unwrap();
         (times, by, outcome.word())
     }
 
@@ -227,7 +274,10 @@ pub(crate) mod tests {
         // On the clock New looks faster in two of three rounds; its CPU time is steady, and higher.
         let clock = [[8.0, 2.0, 5.0], [2.0, 8.0, 4.0]];
         let noisy = row("x", 1, clock, [4.0, 5.0]);
-        assert_eq!(compared(&noisy, Who::New, Who::Old), (0.8, By::Cpu, "MISSED"));
+        assert_eq!(
+            compared(&noisy, Who::New, Who::Old),
+            (0.8, By::Cpu, "MISSED")
+        );
         assert_eq!(compared(&noisy, Who::Old, Who::New), (1.25, By::Cpu, "met"));
         // The CPU time of two threads lacks the time for which one waits for the other.
         assert_eq!(
@@ -239,19 +289,38 @@ pub(crate) mod tests {
     #[test]
     fn instructions_decide_where_times_do_not() {
         let mut row = row("x", 2, [[4.0, 2.0, 4.0], [4.0, 4.0, 2.0]], [4.0, 4.0]);
-        assert_eq!(compared(&row, Who::New, Who::Old), (1.0, By::Clock, "undecided"));
+        assert_eq!(
+            compared(&row, Who::New, Who::Old),
+            (1.0, By::Clock, "undecided")
+        );
         row.note(Who::Old, INSTRUCTIONS, 20.0);
         row.note(Who::New, INSTRUCTIONS, 30.0);
         assert_eq!(compared(&row, Who::New, Who::Old).1, By::Instructions);
         assert_eq!(compared(&row, Who::New, Who::Old).2, "MISSED");
-        assert_eq!(compared(&row, Who::Old, Who::New), (1.5, By::Instructions, "met"));
+        assert_eq!(
+            compared(&row, Who::Old, Who::New),
+            (1.5, By::Instructions, "met")
+        );
     }
 
     #[test]
     fn a_side_that_was_not_measured_has_no_ratio() {
-        let row = Row::new("x", 1, vec![(Who::New, vec![Sample { nanos: 1.0, counters: vec![("n", 3.0)] }])]);
+        let row = Row::new(
+            "x",
+            1,
+            vec![(
+                Who::New,
+                vec![Sample {
+                    nanos: 1.0,
+                    counters: vec![("n", 3.0)],
+                }],
+            )],
+        );
         assert!(row.ratio(Who::New, Who::Old).is_nan());
-        assert_eq!((row.counter(Who::New, "n"), row.counter(Who::Old, "n")), (Some(3.0), None));
+        assert_eq!(
+            (row.counter(Who::New, "n"), row.counter(Who::Old, "n")),
+            (Some(3.0), None)
+        );
         assert_eq!(row.counter_names(), ["n"]);
     }
 }

@@ -16,7 +16,10 @@ impl Table {
     /// Returns a table with these titles. The first `texts` are of columns with text; the others
     /// have figures.
     pub fn new(texts: usize, titles: impl IntoIterator<Item = impl Into<String>>) -> Self {
-        Self { lines: vec![titles.into_iter().map(Into::into).collect()], texts }
+        Self {
+            lines: vec![titles.into_iter().map(Into::into).collect()],
+            texts,
+        }
     }
 
     /// Adds a line.
@@ -33,9 +36,15 @@ impl Table {
     /// them.
     pub fn text(&self) -> String {
         let width = |column: usize| {
-            self.lines.iter().filter_map(|line| line.get(column)).map(|c| c.chars().count()).max()
+            self.lines
+                .iter()
+                .filter_map(|line| line.get(column))
+                .map(|c| c.chars().count())
+                .max()
         };
-        let widths: Vec<_> = (0..self.lines[0].len()).map(|column| width(column).unwrap_or(0)).collect();
+        let widths: Vec<_> = (0..self.lines[0].len())
+            .map(|column| width(column).unwrap_or(0))
+            .collect();
         let mut text = String::new();
         for line in &self.lines {
             for (column, (cell, width)) in line.iter().zip(&widths).enumerate() {
@@ -94,7 +103,10 @@ mod tests {
         table.line(["a", "100"]);
         table.line(["longer", "7"]);
         assert_eq!(table.text(), "name      n\na       100\nlonger    7\n");
-        assert_eq!(table.markdown(), "| name | n |\n|---|---:|\n| a | 100 |\n| longer | 7 |\n");
+        assert_eq!(
+            table.markdown(),
+            "| name | n |\n|---|---:|\n| a | 100 |\n| longer | 7 |\n"
+        );
     }
 
     #[test]

@@ -36,7 +36,9 @@ impl Goal {
 
     /// Judges figures by their median, if their spread is smaller than the margin.
     pub fn judge(self, figures: &Figures) -> Outcome {
-        let Some(median) = figures.median() else { return Outcome::Open };
+        let Some(median) = figures.median() else {
+            return Outcome::Open;
+        };
         let Some(spread) = figures.quartile_distance() else {
             return Outcome::Undecided("one figure has no spread".to_owned());
         };
@@ -55,7 +57,11 @@ impl Goal {
             Self::AtLeast(bound) => count >= bound,
             Self::AtMost(bound) => count <= bound,
         };
-        if is_met { Outcome::Met } else { Outcome::Missed }
+        if is_met {
+            Outcome::Met
+        } else {
+            Outcome::Missed
+        }
     }
 }
 
@@ -108,7 +114,11 @@ impl Outcome {
 
     /// Returns the reason in parentheses, where figures do not tell.
     fn reason(&self) -> String {
-        if let Self::Undecided(reason) = self { format!(" ({reason})") } else { String::new() }
+        if let Self::Undecided(reason) = self {
+            format!(" ({reason})")
+        } else {
+            String::new()
+        }
     }
 }
 
@@ -127,14 +137,27 @@ pub struct Verdict {
 
 impl Verdict {
     fn new(goal: String, found: String, outcome: Outcome) -> Self {
-        Self { goal, found, outcome, load: None }
+        Self {
+            goal,
+            found,
+            outcome,
+            load: None,
+        }
     }
 
     /// Judges whether a side is at least `times` as fast as another in a row, if there is one.
-    pub fn faster<S: Side>(side: S, rival: S, what: &str, times: f64, row: Option<&Row<S>>) -> Self {
+    pub fn faster<S: Side>(
+        side: S,
+        rival: S,
+        what: &str,
+        times: f64,
+        row: Option<&Row<S>>,
+    ) -> Self {
         let comparison = row.and_then(|row| row.compare(side, rival, Goal::AtLeast(times)));
         let goal = format!("{what}: {} at least {times}x {}", side.name(), rival.name());
-        let Some(comparison) = comparison else { return Self::new(goal, not_measured(), Outcome::Open) };
+        let Some(comparison) = comparison else {
+            return Self::new(goal, not_measured(), Outcome::Open);
+        };
         let reason = comparison.outcome.reason();
         let found = format!("{:.2}x{}{reason}", comparison.times, comparison.by.remark());
         Self::new(goal, found, comparison.outcome)
@@ -160,14 +183,24 @@ impl Verdict {
     /// Judges whether figures are within their goal.
     pub fn of_figures(what: &str, goal: Goal, figures: &Figures) -> Self {
         let outcome = goal.judge(figures);
-        let found = figures.median().map(|median| format!("{median:.3}{}", outcome.reason()));
-        Self::new(within(what, goal), found.unwrap_or_else(not_measured), outcome)
+        let found = figures
+            .median()
+            .map(|median| format!("{median:.3}{}", outcome.reason()));
+        Self::new(
+            within(what, goal),
+            found.unwrap_or_else(not_measured),
+            outcome,
+        )
     }
 
     /// Judges whether a count, which is the same in each run, is within its goal.
     pub fn of_count(what: &str, goal: Goal, count: Option<f64>) -> Self {
         let outcome = count.map_or(Outcome::Open, |count| goal.judge_count(count));
-        Self::new(within(what, goal), count.map_or_else(not_measured, figure), outcome)
+        Self::new(
+            within(what, goal),
+            count.map_or_else(not_measured, figure),
+            outcome,
+        )
     }
 
     /// Judges whether a side is nowhere slower than its rivals, in `rows`, which `what` describes.
@@ -179,9 +212,15 @@ impl Verdict {
     ) -> Self {
         let (mut compared, mut slower, mut undecided) = (0, Vec::new(), Vec::new());
         for (row, rival) in rows.flat_map(|row| rivals.iter().map(move |rival| (row, *rival))) {
-            let Some(comparison) = row.compare(side, rival, Goal::NOT_SLOWER) else { continue };
+            let Some(comparison) = row.compare(side, rival, Goal::NOT_SLOWER) else {
+                continue;
+            };
             compared += 1;
-            let (times, by, reason) = (comparison.times, comparison.by.remark(), comparison.outcome.reason());
+            let (times, by, reason) = (
+                comparison.times,
+                comparison.by.remark(),
+                comparison.outcome.reason(),
+            );
             let finding = format!("{}: {times:.2}x {}{by}{reason}", row.title(), rival.name());
             match comparison.outcome {
                 Outcome::Met => {}
@@ -201,8 +240,15 @@ impl Verdict {
             _ => listed(&slower, "slower", compared) + &listed(&undecided, "undecided", compared),
         };
         found.truncate(found.trim_end_matches("; ").len());
-        let rivals = rivals.iter().map(|rival| rival.name()).collect::<Vec<_>>().join(" or ");
-        let goal = format!("{what}: {} at least {NOT_SLOWER}x {rivals}, in each row", side.name());
+        let rivals = rivals
+            .iter()
+            .map(|rival| rival.name())
+            .collect::<Vec<_>>()
+            .join(" or ");
+        let goal = format!(
+            "{what}: {} at least {NOT_SLOWER}x {rivals}, in each row",
+            side.name()
+        );
         Self::new(goal, found, outcome)
     }
 
@@ -213,7 +259,10 @@ impl Verdict {
 
     /// Returns the finding, and the load under which it was made.
     pub fn found_under_load(&self) -> String {
-        let load = self.load.map(|load| format!(", load {load:.2}")).unwrap_or_default();
+        let load = self
+            .load
+            .map(|load| format!(", load {load:.2}"))
+            .unwrap_or_default();
         format!("{}{load}", self.found)
     }
 }
@@ -222,7 +271,10 @@ impl Verdict {
 fn listed(findings: &[String], what: &str, compared: usize) -> String {
     match findings.len() {
         0 => String::new(),
-        number => format!("{what} in {number} of {compared} comparisons: {}; ", findings.join("; ")),
+        number => format!(
+            "{what} in {number} of {compared} comparisons: {}; ",
+            findings.join("; ")
+        ),
     }
 }
 
@@ -260,14 +312,21 @@ mod tests {
         assert_eq!(word(Goal::AtMost(0.0), &[0.0; 3]), "met");
         assert_eq!(Goal::AtMost(0.0).judge_count(1.0), Outcome::Missed);
         let reason = Goal::AtLeast(2.0).judge(&of(&[1.0, 3.0, 5.0]));
-        assert_eq!(reason, Outcome::Undecided("spread 2.00, margin 1.00".to_owned()));
+        assert_eq!(
+            reason,
+            Outcome::Undecided("spread 2.00, margin 1.00".to_owned())
+        );
         assert_eq!(Goal::AtMost(2.5).to_string(), "<=2.5");
     }
 
     /// Counts of one operation that differ each time.
     #[test]
     fn noise_is_no_verdict() {
-        let verdict = Verdict::of_figures("x", Goal::AtMost(0.6), &of(&[0.150, -0.092, 0.273, 0.9, 0.7]));
+        let verdict = Verdict::of_figures(
+            "x",
+            Goal::AtMost(0.6),
+            &of(&[0.150, -0.092, 0.273, 0.9, 0.7]),
+        );
         assert_eq!(
             (verdict.word(), verdict.found.as_str()),
             ("undecided", "0.273 (spread 0.55, margin 0.33)")
@@ -279,19 +338,34 @@ mod tests {
         let fast = row("x", 2, [[9.0; 3], [3.0; 3]], [9.0, 3.0]);
         let word = |times, row| Verdict::faster(Who::New, Who::Old, "x", times, row).word();
         assert_eq!(
-            [word(3.0, Some(&fast)), word(3.1, Some(&fast)), word(3.0, None)],
+            [
+                word(3.0, Some(&fast)),
+                word(3.1, Some(&fast)),
+                word(3.0, None)
+            ],
             ["met", "MISSED", "open"]
         );
-        assert_eq!(Verdict::of_count("x", Goal::AtMost(0.0), Some(0.0)).word(), "met");
-        assert_eq!(Verdict::of_count("x", Goal::AtMost(0.0), None).word(), "open");
+        assert_eq!(
+            Verdict::of_count("x", Goal::AtMost(0.0), Some(0.0)).word(),
+            "met"
+        );
+        assert_eq!(
+            Verdict::of_count("x", Goal::AtMost(0.0), None).word(),
+            "open"
+        );
     }
 
     #[test]
     fn the_worst_row_counts() {
-        let rows =
-            [row("x", 1, [[9.0; 3], [3.0; 3]], [9.0, 3.0]), row("x", 4, [[2.0; 3], [4.0; 3]], [2.0, 4.0])];
+        let rows = [
+            row("x", 1, [[9.0; 3], [3.0; 3]], [9.0, 3.0]),
+            row("x", 4, [[2.0; 3], [4.0; 3]], [2.0, 4.0]),
+        ];
         let verdict = Verdict::faster_in_all(Who::New, Who::Old, "x", 1.0, rows.iter());
-        assert_eq!((verdict.word(), verdict.found.as_str()), ("MISSED", "0.50x, the least: x, 4 threads"));
+        assert_eq!(
+            (verdict.word(), verdict.found.as_str()),
+            ("MISSED", "0.50x, the least: x, 4 threads")
+        );
     }
 
     #[test]
@@ -311,7 +385,10 @@ mod tests {
         assert_eq!((all.word(), all.found.as_str()), ("MISSED", found));
         assert_eq!(over(&["x", "z"]).word(), "undecided");
         let some = over(&["x"]);
-        assert_eq!((some.word(), some.found.as_str()), ("met", "nowhere in 1 comparisons"));
+        assert_eq!(
+            (some.word(), some.found.as_str()),
+            ("met", "nowhere in 1 comparisons")
+        );
         assert_eq!(over(&[]).word(), "open");
         assert_eq!(all.goal, "all: New at least 0.95x Old, in each row");
     }

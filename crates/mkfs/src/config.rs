@@ -51,26 +51,38 @@ impl Config {
         let mut relations = Vec::new();
         let (mut section, mut groups) = (String::new(), Vec::<String>::new());
         for (index, line) in text.lines().enumerate() {
-            let wrong = |reason| Error::Config { line: index + 1, reason };
+            let wrong = |reason| Error::Config {
+                line: index + 1,
+                reason,
+            };
             let line = line.trim();
             if line.is_empty() || line.starts_with(['#', ';']) {
                 continue;
             }
             if let Some(name) = line.strip_prefix('[') {
-                section = name.strip_suffix(']').ok_or_else(|| wrong("a section ends in ']'"))?.to_owned();
+                section = name
+                    .strip_suffix(']')
+                    .ok_or_else(|| wrong("a section ends in ']'"))?
+                    .to_owned();
                 groups.clear();
             } else if line == "}" {
                 groups.pop().ok_or_else(|| wrong("'}' without '{'"))?;
             } else {
-                let (name, value) =
-                    line.split_once('=').ok_or_else(|| wrong("a relation is written 'name = value'"))?;
+                let (name, value) = line
+                    .split_once('=')
+                    .ok_or_else(|| wrong("a relation is written 'name = value'"))?;
                 let (name, value) = (name.trim().to_owned(), value.trim());
                 if value == "{" {
                     groups.push(name);
                 } else {
                     let value = value.trim_matches('"').to_owned();
                     let subsection = groups.join("/");
-                    relations.push(Relation { section: section.clone(), subsection, name, value });
+                    relations.push(Relation {
+                        section: section.clone(),
+                        subsection,
+                        name,
+                        value,
+                    });
                 }
             }
         }
@@ -79,15 +91,23 @@ impl Config {
 
     fn find(&self, section: &str, subsection: &str, name: &str) -> Option<&str> {
         let is = |relation: &&Relation| {
-            relation.section == section && relation.subsection == subsection && relation.name == name
+            relation.section == section
+                && relation.subsection == subsection
+                && relation.name == name
         };
-        self.relations.iter().find(is).map(|relation| relation.value.as_str())
+        self.relations
+            .iter()
+            .find(is)
+            .map(|relation| relation.value.as_str())
     }
 
     /// Returns the value of a relation for a volume of these types: that of the last type that has
     /// it, else the default.
     pub(crate) fn value(&self, types: &[String], name: &str) -> Option<&str> {
-        let of_type = types.iter().rev().find_map(|kind| self.find("fs_types", kind, name));
+        let of_type = types
+            .iter()
+            .rev()
+            .find_map(|kind| self.find("fs_types", kind, name));
         of_type.or_else(|| self.find("defaults", "", name))
     }
 
@@ -97,7 +117,9 @@ impl Config {
         types: &'a [String],
         name: &'a str,
     ) -> impl Iterator<Item = &'a str> {
-        types.iter().filter_map(move |kind| self.find("fs_types", kind, name))
+        types
+            .iter()
+            .filter_map(move |kind| self.find("fs_types", kind, name))
     }
 
     /// Returns the value of a relation of `[defaults]`.
@@ -116,7 +138,9 @@ impl Config {
     /// Returns the usage type for a volume of this size if the options name none: a type of the
     /// configuration, or `default`.
     pub fn usage(&self, bytes: u64) -> &'static str {
-        Some(by_size(bytes)).filter(|name| self.has_type(name)).unwrap_or("default")
+        Some(by_size(bytes))
+            .filter(|name| self.has_type(name))
+            .unwrap_or("default")
     }
 
     /// Returns the value of a relation as a number, if it is one.
@@ -151,11 +175,30 @@ mod tests {
     #[test]
     fn a_type_counts_more_than_the_defaults() {
         let config = Config::default();
-        let types = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
-        assert_eq!(config.number(&types(&["ext4", "default"]), "blocksize"), Some(4096));
-        assert_eq!(config.number(&types(&["ext4", "small"]), "blocksize"), Some(1024));
-        assert_eq!(config.number(&types(&["ext4", "small", "largefile"]), "inode_ratio"), Some(1_048_576));
-        assert_eq!(config.of_types(&types(&["ext3"]), "features").collect::<Vec<_>>(), ["has_journal"]);
+        let types = |names: &[&str]| {
+            names
+                .iter()
+                .map(|name| (*name).to_owned())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(
+            config.number(&types(&["ext4", "default"]), "blocksize"),
+            Some(4096)
+        );
+        assert_eq!(
+            config.number(&types(&["ext4", "small"]), "blocksize"),
+            Some(1024)
+        );
+        assert_eq!(
+            config.number(&types(&["ext4", "small", "largefile"]), "inode_ratio"),
+            Some(1_048_576)
+        );
+        assert_eq!(
+            config
+                .of_types(&types(&["ext3"]), "features")
+                .collect::<Vec<_>>(),
+            ["has_journal"]
+        );
         assert!(config.has_type("huge") && !config.has_type("default"));
     }
 

@@ -69,8 +69,12 @@ impl Draft {
 
     /// Returns the draft of a volume without further files.
     pub(crate) fn empty(options: &Options, config: &Config, bytes: u64) -> Result<Self> {
-        let (mut draft, journal) =
-            Self::begin(options, config, bytes, &[Owner::of(options.root_owner), LOST_FOUND_OWNER])?;
+        let (mut draft, journal) = Self::begin(
+            options,
+            config,
+            bytes,
+            &[Owner::of(options.root_owner), LOST_FOUND_OWNER],
+        )?;
         draft.make_root(options)?;
         draft.make_lost_found()?;
         draft.make_files(journal, options)?;
@@ -91,7 +95,12 @@ impl Draft {
         let quotas = QuotaFile::all(options, sb.features(), owners);
         let mut space = Space::default();
         layout::take_fixed(sb.geometry(), &mut space);
-        let bad_blocks = layout::take_bad(sb.geometry(), &options.bad_blocks, &mut space, &mut warnings)?;
+        let bad_blocks = layout::take_bad(
+            sb.geometry(),
+            &options.bad_blocks,
+            &mut space,
+            &mut warnings,
+        )?;
         let groups = layout::place(sb.geometry(), options, &mut space)?;
         let mut draft = Self {
             sb,
@@ -112,7 +121,11 @@ impl Draft {
         let metadata = draft.space.used_in(0, draft.sb.blocks_count()) - bad_blocks.len() as u64;
         draft.make_bad_blocks(&bad_blocks)?;
         let overhead = metadata + journal.map_or(0, |journal| journal.all.into());
-        draft.sb.raw_mut().s_overhead_blocks.set(numbers::narrow(overhead)?);
+        draft
+            .sb
+            .raw_mut()
+            .s_overhead_blocks
+            .set(numbers::narrow(overhead)?);
         Ok((draft, journal))
     }
 
@@ -149,12 +162,16 @@ impl Draft {
     /// Adds an inode to the quota usage of its owner. `bytes` are those of its contents, map and
     /// attributes.
     pub fn charge(&mut self, owner: Owner, bytes: u64) {
-        self.quotas.iter_mut().for_each(|file| file.charge(owner, bytes));
+        self.quotas
+            .iter_mut()
+            .for_each(|file| file.charge(owner, bytes));
     }
 
     /// Returns the first block of a group's inode table.
     pub fn inode_table(&self, group: u32) -> Option<u64> {
-        self.groups.get(group as usize).map(|group| group.inode_table)
+        self.groups
+            .get(group as usize)
+            .map(|group| group.inode_table)
     }
 
     /// Returns the inodes in use so far. They have all numbers from 1 on, except those of the root
@@ -165,7 +182,9 @@ impl Draft {
         let mut inodes = self.inodes.clone();
         if self.sb.metadata_seed().is_some() {
             for ino in 1..=RESERVED_INODES {
-                inodes.entry(ino).or_insert_with(|| Inode::new(ino, 0, 0, &self.sb));
+                inodes
+                    .entry(ino)
+                    .or_insert_with(|| Inode::new(ino, 0, 0, &self.sb));
             }
         }
         inodes
@@ -173,7 +192,10 @@ impl Draft {
 
     /// Returns the first free inode.
     pub fn first_free_inode(&self) -> u32 {
-        self.inodes.last_key_value().map_or(LOST_FOUND_INO, |(ino, _)| LOST_FOUND_INO.max(*ino)) + 1
+        self.inodes
+            .last_key_value()
+            .map_or(LOST_FOUND_INO, |(ino, _)| LOST_FOUND_INO.max(*ino))
+            + 1
     }
 
     /// Finishes the plan, now that all files have their blocks and inodes. The caller writes the
@@ -205,7 +227,10 @@ impl Draft {
     /// Finishes a volume without further files.
     pub(crate) fn finish_empty(self) -> Result<Plan> {
         let runs = [(1, u64::from(self.first_free_inode()))];
-        self.finish(&UsedInodes { runs: &runs, directories: &[ROOT_INO, LOST_FOUND_INO] })
+        self.finish(&UsedInodes {
+            runs: &runs,
+            directories: &[ROOT_INO, LOST_FOUND_INO],
+        })
     }
 
     pub(crate) fn block_size(&self) -> usize {
@@ -228,13 +253,20 @@ impl Draft {
     /// first free runs after `goal`.
     pub(crate) fn allocate(&mut self, len: u64, goal: u64) -> Result<Vec<(u64, u64)>> {
         let end = self.sb.blocks_count();
-        let whole = self.space.find(len, goal, end).or_else(|| self.space.find(len, 0, end));
+        let whole = self
+            .space
+            .find(len, goal, end)
+            .or_else(|| self.space.find(len, 0, end));
         if let Some(start) = whole {
             self.space.take(start, len);
             return Ok(vec![(start, len)]);
         }
         let (mut runs, mut left) = (Vec::new(), len);
-        for (start, free) in self.space.free_in(goal, end).chain(self.space.free_in(0, goal)) {
+        for (start, free) in self
+            .space
+            .free_in(goal, end)
+            .chain(self.space.free_in(0, goal))
+        {
             let part = free.min(left);
             if part > 0 {
                 runs.push((start, part));
@@ -242,7 +274,9 @@ impl Draft {
             }
         }
         if left > 0 {
-            return Err(Error::Size(format!("the volume has no room for {len} blocks of its own")));
+            return Err(Error::Size(format!(
+                "the volume has no room for {len} blocks of its own"
+            )));
         }
         for &(start, len) in &runs {
             self.space.take(start, len);
@@ -255,10 +289,16 @@ impl Draft {
         let mut tables = BTreeMap::<u64, Vec<u8>>::new();
         let (geometry, size) = (*self.sb.geometry(), self.block_size());
         for (ino, inode) in self.inodes() {
-            let Some(slot) = geometry.inode_slot(ino) else { continue };
+            let Some(slot) = geometry.inode_slot(ino) else {
+                continue;
+            };
             let table = self.groups[slot.group as usize].inode_table;
-            let Some(position) = geometry.inode_position(table, slot.index) else { continue };
-            let block = tables.entry(position.block).or_insert_with(|| vec![0; size]);
+            let Some(position) = geometry.inode_position(table, slot.index) else {
+                continue;
+            };
+            let block = tables
+                .entry(position.block)
+                .or_insert_with(|| vec![0; size]);
             inode.encode(&mut block[position.offset as usize..], &self.sb);
         }
         self.blocks.extend(tables);
@@ -293,7 +333,9 @@ fn journal(
     if options.external_journal.is_some() {
         return match options.journal_size {
             None => Ok(None),
-            Some(_) => Err(Error::options("the size of an external journal is that of its device")),
+            Some(_) => Err(Error::options(
+                "the size of an external journal is that of its device",
+            )),
         };
     }
     let has_fast_commits = numbers.features.compat.contains(Compat::FAST_COMMIT);
@@ -304,17 +346,24 @@ fn journal(
         (options.journal_size, options.fast_commit_kib),
     )?;
     // As in mke2fs, where the default size may take more, and so may volumes with flex_bg.
-    let has_limit = options.journal_size.is_some() && !numbers.features.incompat.contains(Incompat::FLEX_BG);
+    let has_limit =
+        options.journal_size.is_some() && !numbers.features.incompat.contains(Incompat::FLEX_BG);
     if let Some(journal) = chosen.filter(|_| has_limit) {
         let free = numbers.free_blocks(options);
         if u64::from(journal.all) > free / 2 {
-            let text = format!("a journal of {} blocks: at most half of the {free} free ones", journal.all);
+            let text = format!(
+                "a journal of {} blocks: at most half of the {free} free ones",
+                journal.all
+            );
             return Err(Error::options(text));
         }
     }
     if chosen.is_none() {
         warnings.push("the volume is too small for a journal, so it gets none".to_owned());
-        numbers.features.compat.remove(Compat::HAS_JOURNAL | Compat::ORPHAN_FILE);
+        numbers
+            .features
+            .compat
+            .remove(Compat::HAS_JOURNAL | Compat::ORPHAN_FILE);
     }
     Ok(chosen)
 }

@@ -46,8 +46,20 @@ impl ExternalJournal {
             Ok(sb) => sb,
         };
         let users = journal(device, sb.block_size())?.users;
-        let label = sb.raw().s_volume_name.iter().copied().take_while(|byte| *byte != 0).collect();
-        Ok(Some(Self { uuid: sb.uuid(), label, block_size: sb.block_size(), device_number, users }))
+        let label = sb
+            .raw()
+            .s_volume_name
+            .iter()
+            .copied()
+            .take_while(|byte| *byte != 0)
+            .collect();
+        Ok(Some(Self {
+            uuid: sb.uuid(),
+            label,
+            block_size: sb.block_size(),
+            device_number,
+            users,
+        }))
     }
 
     /// Records durably on `device` that the volume with the UUID `user` uses the journal. It
@@ -78,5 +90,6 @@ fn offset(block_size: u32) -> u64 {
 fn journal(device: &dyn BlockDevice, block_size: u32) -> Result<JournalSuperblock> {
     let mut bytes = [0; JournalSuperblock::SIZE];
     device.read_at(&mut bytes, offset(block_size))?;
-    JournalSuperblock::decode(&bytes, Place::new(Structure::JournalSuperblock)).map_err(Error::Damaged)
+    JournalSuperblock::decode(&bytes, Place::new(Structure::JournalSuperblock))
+        .map_err(Error::Damaged)
 }

@@ -47,7 +47,11 @@ const RO_COMPAT: RoCompat = RoCompat::SPARSE_SUPER
 
 /// Returns the features that `mkfs` can make.
 pub fn known_features() -> Features {
-    Features { compat: COMPAT, incompat: INCOMPAT, ro_compat: RO_COMPAT }
+    Features {
+        compat: COMPAT,
+        incompat: INCOMPAT,
+        ro_compat: RO_COMPAT,
+    }
 }
 
 /// The number of GNU Hurd among the systems that a volume can be for.
@@ -75,32 +79,50 @@ fn set(features: &mut Features, feature: Feature, is_on: bool) {
     let mask = feature.mask();
     match feature.set() {
         FeatureSet::Compat => features.compat.set(Compat::from_bits_retain(mask), is_on),
-        FeatureSet::Incompat => features.incompat.set(Incompat::from_bits_retain(mask), is_on),
-        FeatureSet::RoCompat => features.ro_compat.set(RoCompat::from_bits_retain(mask), is_on),
+        FeatureSet::Incompat => features
+            .incompat
+            .set(Incompat::from_bits_retain(mask), is_on),
+        FeatureSet::RoCompat => features
+            .ro_compat
+            .set(RoCompat::from_bits_retain(mask), is_on),
     }
 }
 
 /// Returns whether the list of `-O` asks for a journal, or for a feature that needs one.
 pub(crate) fn asks_for_journal(options: &Options) -> Result<bool> {
     let mut asked = Features::default();
-    options.features.iter().try_for_each(|list| edit(&mut asked, list))?;
-    Ok(asked.compat.intersects(Compat::HAS_JOURNAL | Compat::ORPHAN_FILE | Compat::FAST_COMMIT))
+    options
+        .features
+        .iter()
+        .try_for_each(|list| edit(&mut asked, list))?;
+    Ok(asked
+        .compat
+        .intersects(Compat::HAS_JOURNAL | Compat::ORPHAN_FILE | Compat::FAST_COMMIT))
 }
 
 /// Returns the features that the configuration and the options ask for.
 pub(crate) fn choose(options: &Options, config: &Config, types: &[String]) -> Result<Features> {
     let mut features = Features::default();
     if options.revision == 0 {
-        let journal = options.journal || options.journal_size.is_some() || options.external_journal.is_some();
+        let journal =
+            options.journal || options.journal_size.is_some() || options.external_journal.is_some();
         if journal || !options.features.is_empty() {
-            return Err(Error::options("a volume of revision 0 has no features and no journal"));
+            return Err(Error::options(
+                "a volume of revision 0 has no features and no journal",
+            ));
         }
         return Ok(features);
     }
-    edit(&mut features, config.value(types, "base_features").unwrap_or(""))?;
+    edit(
+        &mut features,
+        config.value(types, "base_features").unwrap_or(""),
+    )?;
     let mut of_types = config.of_types(types, "features").peekable();
     if of_types.peek().is_none() {
-        edit(&mut features, config.default_of("default_features").unwrap_or(""))?;
+        edit(
+            &mut features,
+            config.default_of("default_features").unwrap_or(""),
+        )?;
     }
     for list in of_types {
         edit(&mut features, list)?;
@@ -118,9 +140,15 @@ pub(crate) fn choose(options: &Options, config: &Config, types: &[String]) -> Re
     }
     if options.creator_os == HURD {
         features.incompat.remove(Incompat::FILETYPE);
-        features.ro_compat.remove(RoCompat::HUGE_FILE | RoCompat::METADATA_CSUM);
+        features
+            .ro_compat
+            .remove(RoCompat::HUGE_FILE | RoCompat::METADATA_CSUM);
     }
-    if options.quota.as_ref().is_some_and(|kinds| kinds.contains(&Kind::Project)) {
+    if options
+        .quota
+        .as_ref()
+        .is_some_and(|kinds| kinds.contains(&Kind::Project))
+    {
         features.ro_compat |= RoCompat::PROJECT;
     }
     if !features.compat.contains(Compat::HAS_JOURNAL) {
@@ -149,10 +177,16 @@ fn resolve(options: &Options, features: &mut Features, asked: Features) -> Resul
         return Err(Error::options("64bit needs extent"));
     }
     if features.incompat.contains(Incompat::BIT64) && options.creator_os == HURD {
-        return Err(Error::options("the Hurd has no 64bit: -t ext2 makes a volume for it"));
+        return Err(Error::options(
+            "the Hurd has no 64bit: -t ext2 makes a volume for it",
+        ));
     }
-    if features.incompat.contains(Incompat::META_BG) && features.compat.contains(Compat::RESIZE_INODE) {
-        return Err(Error::options("resize_inode and meta_bg exclude each other"));
+    if features.incompat.contains(Incompat::META_BG)
+        && features.compat.contains(Compat::RESIZE_INODE)
+    {
+        return Err(Error::options(
+            "resize_inode and meta_bg exclude each other",
+        ));
     }
     let sparse = features.ro_compat.contains(RoCompat::SPARSE_SUPER);
     if features.compat.contains(Compat::RESIZE_INODE) && !sparse {

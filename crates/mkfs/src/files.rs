@@ -45,20 +45,28 @@ const REGULAR: u16 = 0o100_000;
 /// Returns the blocks that lost+found has at least on a volume with this superblock, as `mke2fs`
 /// makes it.
 pub fn lost_found_blocks(sb: &Superblock) -> u64 {
-    let blocks = LOST_FOUND_BYTES.div_ceil(sb.block_size().into()).clamp(LOST_FOUND_BLOCKS, DIRECT);
+    let blocks = LOST_FOUND_BYTES
+        .div_ceil(sb.block_size().into())
+        .clamp(LOST_FOUND_BLOCKS, DIRECT);
     // With `inline_data` it is one block shorter, because its first entries can be in the inode.
     blocks - u64::from(sb.features().incompat.contains(Incompat::INLINE_DATA))
 }
 
 impl Draft {
     /// Makes all internal files except the root directory and lost+found.
-    pub(crate) fn make_files(&mut self, journal: Option<JournalBlocks>, options: &Options) -> Result<()> {
+    pub(crate) fn make_files(
+        &mut self,
+        journal: Option<JournalBlocks>,
+        options: &Options,
+    ) -> Result<()> {
         let features = self.sb.features();
         if features.compat.contains(Compat::RESIZE_INODE) {
             self.make_resize_inode()?;
         }
         if let Some(journal) = journal {
-            let location = options.journal_location.map(|place| place.blocks(self.sb.block_size()));
+            let location = options
+                .journal_location
+                .map(|place| place.blocks(self.sb.block_size()));
             self.make_journal(journal, location.or(options.packed_metadata.then_some(0)))?;
         }
         if features.incompat.contains(Incompat::MMP) {
@@ -80,7 +88,11 @@ impl Draft {
         ];
         let block = self.directory_block(ROOT_INO, &entries);
         self.put(runs[0].0, block);
-        let mut inode = self.file(ROOT_INO, DIRECTORY | options.root_perms.unwrap_or(0o755), &runs)?;
+        let mut inode = self.file(
+            ROOT_INO,
+            DIRECTORY | options.root_perms.unwrap_or(0o755),
+            &runs,
+        )?;
         inode.set_links(3);
         inode.set_uid(options.root_owner.0);
         inode.set_gid(options.root_owner.1);
@@ -91,7 +103,10 @@ impl Draft {
 
     pub(crate) fn make_lost_found(&mut self) -> Result<()> {
         let runs = self.allocate(lost_found_blocks(&self.sb), 0)?;
-        let first = [(LOST_FOUND_INO, ".".as_bytes()), (ROOT_INO, "..".as_bytes())];
+        let first = [
+            (LOST_FOUND_INO, ".".as_bytes()),
+            (ROOT_INO, "..".as_bytes()),
+        ];
         let mut contents = self.directory_block(LOST_FOUND_INO, &first);
         for number in runs.iter().flat_map(|(start, len)| *start..start + len) {
             self.put(number, contents);
@@ -121,9 +136,23 @@ impl Draft {
         let end = block.len() - if checksum { TAIL } else { 0 };
         let mut at = 0;
         for (index, &(ino, name)) in entries.iter().enumerate() {
-            let len = if index + 1 == entries.len() { end - at } else { layout.rec_len(name) };
-            let kind = if ino == 0 { FileType::Unknown } else { FileType::Directory };
-            let entry = DirEntry { ino, kind, name, offset: 0, hash: None };
+            let len = if index + 1 == entries.len() {
+                end - at
+            } else {
+                layout.rec_len(name)
+            };
+            let kind = if ino == 0 {
+                FileType::Unknown
+            } else {
+                FileType::Directory
+            };
+            let entry = DirEntry {
+                ino,
+                kind,
+                name,
+                offset: 0,
+                hash: None,
+            };
             entry.encode(&mut block[at..at + len], &layout);
             at += len;
         }
@@ -147,9 +176,14 @@ impl Draft {
         inode.set_map(&root);
         inode.set_size((bad.len() * size) as u64);
         if !inode.set_sectors((bad.len() + blocks.len()) as u64 * (size as u64 / 512)) {
-            return Err(Error::Size(format!("{} bad blocks are too many", bad.len())));
+            return Err(Error::Size(format!(
+                "{} bad blocks are too many",
+                bad.len()
+            )));
         }
-        blocks.into_iter().for_each(|(number, block)| self.put(number, block));
+        blocks
+            .into_iter()
+            .for_each(|(number, block)| self.put(number, block));
         self.set_inode(&inode);
         Ok(())
     }
@@ -159,18 +193,22 @@ impl Draft {
     fn make_resize_inode(&mut self) -> Result<()> {
         let size = self.block_size();
         let (geometry, entries) = (*self.sb.geometry(), size as u64 / 4);
-        let backups: Vec<u64> =
-            (1..geometry.group_count()).filter_map(|group| geometry.superblock_in(group)).collect();
+        let backups: Vec<u64> = (1..geometry.group_count())
+            .filter_map(|group| geometry.superblock_in(group))
+            .collect();
         let top = self.allocate(1, 0)?[0].0;
         let mut double = vec![0; size];
         let reserved = u64::from(geometry.reserved_gdt_blocks());
-        for index in
-            u64::from(geometry.descriptor_blocks())..u64::from(geometry.descriptor_blocks()) + reserved
+        for index in u64::from(geometry.descriptor_blocks())
+            ..u64::from(geometry.descriptor_blocks()) + reserved
         {
             let block = geometry.superblock_block() + 1 + index;
             let slot = usize::try_from(index % entries * 4).unwrap_or(0);
             double[slot..slot + 4].copy_from_slice(&low_word(block));
-            let copies = backups.iter().flat_map(|backup| low_word(backup + 1 + index)).collect();
+            let copies = backups
+                .iter()
+                .flat_map(|backup| low_word(backup + 1 + index))
+                .collect();
             self.put(block, copies);
         }
         self.put(top, double);
@@ -195,22 +233,34 @@ impl Draft {
     /// middle of the volume on.
     fn make_journal(&mut self, journal: JournalBlocks, location: Option<u64>) -> Result<()> {
         let geometry = *self.sb.geometry();
-        let middle = geometry.group_start(geometry.group_count() / 2).unwrap_or(0);
-        let goal = location.filter(|goal| geometry.contains_block(*goal)).unwrap_or(middle);
+        let middle = geometry
+            .group_start(geometry.group_count() / 2)
+            .unwrap_or(0);
+        let goal = location
+            .filter(|goal| geometry.contains_block(*goal))
+            .unwrap_or(middle);
         let runs = self.allocate(journal.all.into(), goal)?;
         let inode = self.file(JOURNAL_INO, REGULAR | 0o600, &runs)?;
         self.set_inode(&inode);
         let at = Place::new(Structure::JournalSuperblock);
         let uuid = self.sb.uuid();
-        let superblock =
-            JournalSuperblock::new(self.sb.block_size(), journal.all, journal.fast_commits, uuid, at)?;
+        let superblock = JournalSuperblock::new(
+            self.sb.block_size(),
+            journal.all,
+            journal.fast_commits,
+            uuid,
+            at,
+        )?;
         let mut block = vec![0; self.block_size()];
         block[..JournalSuperblock::SIZE].copy_from_slice(superblock.encode().as_bytes());
         self.put(runs[0].0, block);
         self.zeroes.extend(&runs);
         self.journal_blocks = journal.all.into();
         self.journal_superblock = Some(runs[0].0);
-        let backup = JournalBackup { map: *inode.map(), size: inode.size() };
+        let backup = JournalBackup {
+            map: *inode.map(),
+            size: inode.size(),
+        };
         self.sb.raw_mut().set_journal(JOURNAL_INO, &backup);
         if self.superblocks_only {
             // The journal of the earlier volume may be elsewhere.
@@ -232,7 +282,10 @@ impl Draft {
     /// Makes the quota files, whose contents follow when all files are known.
     fn make_quotas(&mut self) -> Result<()> {
         for index in 0..self.quotas.len() {
-            let (kind, len) = (self.quotas[index].kind, self.quotas[index].encode()?.len() as u64);
+            let (kind, len) = (
+                self.quotas[index].kind,
+                self.quotas[index].encode()?.len() as u64,
+            );
             let runs = self.allocate(len.div_ceil(self.block_size() as u64), 0)?;
             let project_ino = self.first_free_inode();
             let ino = kind.reserved_inode().unwrap_or(project_ino);
@@ -250,7 +303,10 @@ impl Draft {
     pub(crate) fn fill_quotas(&mut self) -> Result<()> {
         for file in std::mem::take(&mut self.quotas) {
             let contents = file.encode()?;
-            let mut numbers = file.runs.iter().flat_map(|(start, len)| *start..start + len);
+            let mut numbers = file
+                .runs
+                .iter()
+                .flat_map(|(start, len)| *start..start + len);
             for block in contents.chunks(self.block_size()) {
                 let number = numbers.next().ok_or_else(|| {
                     Error::Size("a quota file has no room for one of the owners".to_owned())
@@ -276,9 +332,11 @@ impl Draft {
         for number in runs.iter().flat_map(|(start, len)| *start..start + len) {
             let block = match self.inode_seed(ino) {
                 Some(seed) => empty.encode(number, seed, &self.sb),
-                None => {
-                    empty.encode(number, extern4_disk::checksum::ChecksumSeed::of_uuid(&[0; 16]), &self.sb)
-                }
+                None => empty.encode(
+                    number,
+                    extern4_disk::checksum::ChecksumSeed::of_uuid(&[0; 16]),
+                    &self.sb,
+                ),
             };
             self.put(number, block);
         }
@@ -300,10 +358,16 @@ impl Draft {
         let mut inode = self.inode(ino, mode);
         inode.set_map(&root);
         inode.set_links(1);
-        inode.set_flags(if has_extents { InodeFlags::EXTENTS } else { InodeFlags::empty() });
+        inode.set_flags(if has_extents {
+            InodeFlags::EXTENTS
+        } else {
+            InodeFlags::empty()
+        });
         inode.set_size(len * size as u64);
         if !inode.set_sectors((len + blocks.len() as u64) * (size as u64 / 512)) {
-            return Err(Error::Size(format!("inode {ino} has more blocks than it can count")));
+            return Err(Error::Size(format!(
+                "inode {ino} has more blocks than it can count"
+            )));
         }
         for (number, block) in blocks {
             self.put(number, block);
@@ -313,7 +377,10 @@ impl Draft {
 
     fn inode(&self, ino: u32, mode: u16) -> Inode {
         let mut inode = Inode::new(ino, mode, 0, &self.sb);
-        let now = Timestamp { seconds: self.time.cast_signed(), nanos: 0 };
+        let now = Timestamp {
+            seconds: self.time.cast_signed(),
+            nanos: 0,
+        };
         inode.set_atime(now);
         inode.set_ctime(now);
         inode.set_mtime(now);

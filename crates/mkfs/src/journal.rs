@@ -34,7 +34,9 @@ impl JournalBlocks {
         has_fast_commits: bool,
         wanted: (Option<JournalSize>, Option<u32>),
     ) -> Result<Option<Self>> {
-        let Some(default) = default_journal(blocks) else { return Ok(None) };
+        let Some(default) = default_journal(blocks) else {
+            return Ok(None);
+        };
         let log = match wanted.0 {
             Some(JournalSize::Blocks(blocks)) => blocks,
             Some(JournalSize::Mebibytes(size)) => size.saturating_mul((1 << 20) / block_size),
@@ -50,7 +52,10 @@ impl JournalBlocks {
             None if has_fast_commits => default / BLOCKS_PER_FAST_COMMIT_BLOCK,
             None => 0,
         };
-        Ok(Some(Self { all: log.saturating_add(fast_commits), fast_commits }))
+        Ok(Some(Self {
+            all: log.saturating_add(fast_commits),
+            fast_commits,
+        }))
     }
 }
 

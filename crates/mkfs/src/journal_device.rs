@@ -21,20 +21,30 @@ use crate::superblock;
 
 /// Whether these options ask for an external journal instead of a volume.
 pub(crate) fn is_wanted(options: &Options) -> bool {
-    let words = options.features.iter().flat_map(|list| list.split([',', ' ']));
+    let words = options
+        .features
+        .iter()
+        .flat_map(|list| list.split([',', ' ']));
     let last = words.rev().find(|word| word.ends_with("journal_dev"));
     last.is_some_and(|word| Feature::from_name(word.trim_start_matches('+')).is_some())
 }
 
 /// Returns the plan of the external journal that these options make on a device of `bytes`.
 pub(crate) fn plan(options: &Options, config: &Config, bytes: u64) -> Result<Plan> {
-    let features = Features { incompat: Incompat::JOURNAL_DEV, ..Features::default() };
+    let features = Features {
+        incompat: Incompat::JOURNAL_DEV,
+        ..Features::default()
+    };
     let numbers = Numbers::of_journal(options, config, features, bytes)?;
     if options.superblocks_only {
-        return Err(Error::options("an external journal has no copies of its superblock to write again"));
+        return Err(Error::options(
+            "an external journal has no copies of its superblock to write again",
+        ));
     }
     if options.revision == 0 {
-        return Err(Error::options("a volume of revision 0 has no features and no journal"));
+        return Err(Error::options(
+            "a volume of revision 0 has no features and no journal",
+        ));
     }
     let blocks = numbers::narrow(numbers.blocks)?;
     if blocks < MIN_JOURNAL {

@@ -47,13 +47,18 @@ pub(crate) fn take_bad(
     for &block in &bad.iter().copied().collect::<BTreeSet<_>>() {
         if primary.contains(&block) {
             let last = primary.end - 1;
-            return Err(Error::Size(format!("block {block} is bad: a volume needs all up to block {last}")));
+            return Err(Error::Size(format!(
+                "block {block} is bad: a volume needs all up to block {last}"
+            )));
         }
         if block >= geometry.blocks_count() || block < primary.start {
-            warnings.push(format!("block {block} of the bad blocks is not in the volume"));
+            warnings.push(format!(
+                "block {block} of the bad blocks is not in the volume"
+            ));
         } else if space.used_in(block, block + 1) > 0 {
-            warnings
-                .push(format!("a copy of the superblock or of the descriptors has the bad block {block}"));
+            warnings.push(format!(
+                "a copy of the superblock or of the descriptors has the bad block {block}"
+            ));
         } else {
             space.take(block, 1);
             taken.push(block);
@@ -67,7 +72,11 @@ pub(crate) fn take_bad(
 /// With `flex_bg`, the first group of a flexible group has the block bitmaps of all its groups,
 /// then their inode bitmaps, then their inode tables. Otherwise each group has its own at its
 /// start. On a RAID with a `stride`, the bitmaps of different groups are then on different disks.
-pub(crate) fn place(geometry: &Geometry, options: &Options, space: &mut Space) -> Result<Vec<Group>> {
+pub(crate) fn place(
+    geometry: &Geometry,
+    options: &Options,
+    space: &mut Space,
+) -> Result<Vec<Group>> {
     let mut groups = Vec::new();
     // 1 without flex_bg. Packed metadata is that of a flexible group of all groups.
     let members = match geometry.groups_per_flex() {
@@ -94,11 +103,21 @@ fn place_flexible(
     groups: &mut Vec<Group>,
 ) -> Result<()> {
     let start = geometry.group_start(members.start).unwrap_or(0);
-    let (mut take, count) = (taker(space, members.start, geometry.blocks_count()), members.len() as u64);
+    let (mut take, count) = (
+        taker(space, members.start, geometry.blocks_count()),
+        members.len() as u64,
+    );
     let table = geometry.inode_table_blocks().into();
-    let block_bitmaps = members.clone().map(|_| take(1, start)).collect::<Result<Vec<_>>>()?;
+    let block_bitmaps = members
+        .clone()
+        .map(|_| take(1, start))
+        .collect::<Result<Vec<_>>>()?;
     // A single group leaves room for the bitmaps of a full flexible group.
-    let gap = if count == 1 { u64::from(geometry.groups_per_flex()) } else { count };
+    let gap = if count == 1 {
+        u64::from(geometry.groups_per_flex())
+    } else {
+        count
+    };
     let inode_bitmaps = members
         .clone()
         .map(|_| take(1, block_bitmaps[0] + gap).or_else(|_| take(1, start)))
@@ -108,7 +127,11 @@ fn place_flexible(
         let inode_table = take(table, inode_bitmaps[0] + gap)
             .or_else(|_| take(table, start))
             .or_else(|_| take(table, 0))?;
-        groups.push(Group { block_bitmap, inode_bitmap, inode_table });
+        groups.push(Group {
+            block_bitmap,
+            inode_bitmap,
+            inode_table,
+        });
     }
     Ok(())
 }
@@ -125,14 +148,20 @@ fn place_alone(geometry: &Geometry, group: u32, stride: u16, space: &mut Space) 
     let mut take = taker(space, group, end);
     let block_bitmap = take(1, goal).or_else(|_| take(1, start))?;
     let inode_bitmap = take(1, goal).or_else(|_| take(1, start))?;
-    Ok(Group { block_bitmap, inode_bitmap, inode_table: take(table, start)? })
+    Ok(Group {
+        block_bitmap,
+        inode_bitmap,
+        inode_table: take(table, start)?,
+    })
 }
 
 /// Returns a function that takes the first run of `len` free blocks between a goal and `end`.
 fn taker(space: &mut Space, group: u32, end: u64) -> impl FnMut(u64, u64) -> Result<u64> {
     move |len, goal| {
         let at = space.find(len, goal, end).ok_or_else(|| {
-            Error::Size(format!("group {group} has no room for its bitmaps and inode table"))
+            Error::Size(format!(
+                "group {group} has no room for its bitmaps and inode table"
+            ))
         })?;
         space.take(at, len);
         Ok(at)

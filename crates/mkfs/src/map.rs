@@ -5,7 +5,9 @@
 //! crate `build` use them. A file that is too long for its map is an error.
 
 use extern4_disk::checksum::ChecksumSeed;
-use extern4_disk::extent::{Entries, Extent, Index, MAX_WRITTEN_LEN, OwnedExtentNode, store_checksum};
+use extern4_disk::extent::{
+    Entries, Extent, Index, MAX_WRITTEN_LEN, OwnedExtentNode, store_checksum,
+};
 use extern4_disk::inode::MAP_SIZE;
 use extern4_disk::{Place, Structure};
 
@@ -34,7 +36,11 @@ pub fn without_holes(pieces: &[(u64, u64)]) -> Vec<Run> {
     let mut logical = 0;
     let mut run = |&(start, len): &(u64, u64)| {
         logical += len;
-        Run { logical: logical - len, start, len }
+        Run {
+            logical: logical - len,
+            start,
+            len,
+        }
     };
     pieces.iter().map(&mut run).collect()
 }
@@ -71,7 +77,13 @@ pub fn extents(
             let at = take()?;
             let mut block = vec![0; block_size];
             let max = u16::try_from(most).map_err(|_| Error::options("blocks are too large"))?;
-            OwnedExtentNode { entries: node, depth, max, generation: 0 }.encode(&mut block);
+            OwnedExtentNode {
+                entries: node,
+                depth,
+                max,
+                generation: 0,
+            }
+            .encode(&mut block);
             if let Some(seed) = seed {
                 store_checksum(&mut block, seed, Place::new(Structure::ExtentNode))?;
             }
@@ -81,7 +93,13 @@ pub fn extents(
         (entries, depth) = (Entries::Index(indexes), depth + 1);
     }
     let mut root = [0; MAP_SIZE];
-    OwnedExtentNode { entries, depth, max: ROOT_ENTRIES as u16, generation: 0 }.encode(&mut root);
+    OwnedExtentNode {
+        entries,
+        depth,
+        max: ROOT_ENTRIES as u16,
+        generation: 0,
+    }
+    .encode(&mut root);
     Ok(Map { root, blocks })
 }
 
@@ -115,12 +133,14 @@ fn len(entries: &Entries) -> usize {
 /// Splits entries into nodes of at most `most`, each with the first file block that it maps.
 fn split(entries: Entries, most: usize) -> Vec<(u32, Entries)> {
     match entries {
-        Entries::Leaf(extents) => {
-            extents.chunks(most).map(|part| (part[0].logical, Entries::Leaf(part.to_vec()))).collect()
-        }
-        Entries::Index(indexes) => {
-            indexes.chunks(most).map(|part| (part[0].logical, Entries::Index(part.to_vec()))).collect()
-        }
+        Entries::Leaf(extents) => extents
+            .chunks(most)
+            .map(|part| (part[0].logical, Entries::Leaf(part.to_vec())))
+            .collect(),
+        Entries::Index(indexes) => indexes
+            .chunks(most)
+            .map(|part| (part[0].logical, Entries::Index(part.to_vec())))
+            .collect(),
     }
 }
 
@@ -129,7 +149,12 @@ fn split(entries: Entries, most: usize) -> Vec<(u32, Entries)> {
 /// # Errors
 /// [`Error::Size`] for a file or a block that is too large for the format, and those of `take`.
 pub fn block_list(runs: &[Run], block_size: usize, take: &mut Take<'_>) -> Result<Map> {
-    let mut list = BlockList { runs, block_size, take, blocks: Vec::new() };
+    let mut list = BlockList {
+        runs,
+        block_size,
+        take,
+        blocks: Vec::new(),
+    };
     let mut words = [0_u32; MAP_SIZE / 4];
     for (logical, word) in words[..DIRECT].iter_mut().enumerate() {
         *word = number(list.block_at(logical as u64))?;
@@ -141,13 +166,18 @@ pub fn block_list(runs: &[Run], block_size: usize, take: &mut Take<'_>) -> Resul
         from += span;
     }
     if runs.last().is_some_and(|run| run.logical + run.len > from) {
-        return Err(Error::Size("a file is too long for a block list".to_owned()));
+        return Err(Error::Size(
+            "a file is too long for a block list".to_owned(),
+        ));
     }
     let mut root = [0; MAP_SIZE];
     for (bytes, word) in root.chunks_exact_mut(4).zip(words) {
         bytes.copy_from_slice(&word.to_le_bytes());
     }
-    Ok(Map { root, blocks: list.blocks })
+    Ok(Map {
+        root,
+        blocks: list.blocks,
+    })
 }
 
 /// A block list that is being made.
@@ -161,7 +191,9 @@ struct BlockList<'a, 'b> {
 impl BlockList<'_, '_> {
     /// Returns the block for block `logical` of the file; 0 in a hole.
     fn block_at(&self, logical: u64) -> u64 {
-        let index = self.runs.partition_point(|run| run.logical + run.len <= logical);
+        let index = self
+            .runs
+            .partition_point(|run| run.logical + run.len <= logical);
         let run = self.runs.get(index).filter(|run| run.logical <= logical);
         run.map_or(0, |run| run.start + (logical - run.logical))
     }
@@ -169,15 +201,28 @@ impl BlockList<'_, '_> {
     /// Makes and returns the indirect block for `span` blocks of the file from `from` on; 0 if all
     /// of them are in a hole.
     fn indirect(&mut self, from: u64, span: u64) -> Result<u64> {
-        let first = self.runs.partition_point(|run| run.logical + run.len <= from);
-        if self.runs.get(first).is_none_or(|run| run.logical >= from + span) {
+        let first = self
+            .runs
+            .partition_point(|run| run.logical + run.len <= from);
+        if self
+            .runs
+            .get(first)
+            .is_none_or(|run| run.logical >= from + span)
+        {
             return Ok(0);
         }
         let at = (self.take)()?;
         let mut block = vec![0; self.block_size];
         let part = span / (self.block_size as u64 / 4);
-        for (from, bytes) in (from..from + span).step_by(part as usize).zip(block.chunks_exact_mut(4)) {
-            let next = if part == 1 { self.block_at(from) } else { self.indirect(from, part)? };
+        for (from, bytes) in (from..from + span)
+            .step_by(part as usize)
+            .zip(block.chunks_exact_mut(4))
+        {
+            let next = if part == 1 {
+                self.block_at(from)
+            } else {
+                self.indirect(from, part)?
+            };
             bytes.copy_from_slice(&number(next)?.to_le_bytes());
         }
         self.blocks.push((at, block));

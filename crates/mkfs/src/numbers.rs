@@ -47,7 +47,9 @@ impl Numbers {
         numbers.check_size()?;
         numbers.reserved = numbers.percentage(options, config)?;
         if inode_size < 256 && numbers.features.incompat.contains(Incompat::INLINE_DATA) {
-            return Err(Error::options("inline_data needs inodes of at least 256 bytes"));
+            return Err(Error::options(
+                "inline_data needs inodes of at least 256 bytes",
+            ));
         }
         if inode_size < 256 && numbers.features.ro_compat.contains(RoCompat::PROJECT) {
             return Err(Error::options("project needs inodes of at least 256 bytes"));
@@ -63,7 +65,11 @@ impl Numbers {
             divided = numbers;
         }
         if divided.overhead(0, options) > divided.blocks_per_group.into() {
-            let Self { inodes_per_group, blocks_per_group, .. } = divided;
+            let Self {
+                inodes_per_group,
+                blocks_per_group,
+                ..
+            } = divided;
             return Err(Error::options(format!(
                 "{inodes_per_group} inodes are too many for a group of {blocks_per_group} blocks"
             )));
@@ -131,15 +137,22 @@ impl Numbers {
     }
 
     fn too_small(&self) -> Error {
-        Error::Size(format!("{} blocks of {} bytes are too few for a volume", self.blocks, self.block_size))
+        Error::Size(format!(
+            "{} blocks of {} bytes are too few for a volume",
+            self.blocks, self.block_size
+        ))
     }
 
     /// Returns the number of blocks that are reserved for the superuser.
     fn percentage(&self, options: &Options, config: &Config) -> Result<u64> {
-        let of_config = config.value(&self.types, "reserved_ratio").and_then(|ratio| ratio.parse().ok());
+        let of_config = config
+            .value(&self.types, "reserved_ratio")
+            .and_then(|ratio| ratio.parse().ok());
         let percent = options.reserved_percent.or(of_config).unwrap_or(5.0);
         if !(0.0..=50.0).contains(&percent) {
-            return Err(Error::options(format!("{percent} % of reserved blocks: 0 to 50 are possible")));
+            return Err(Error::options(format!(
+                "{percent} % of reserved blocks: 0 to 50 are possible"
+            )));
         }
         Ok((self.blocks as f64 * percent / 100.0) as u64)
     }
@@ -148,7 +161,9 @@ impl Numbers {
         if let Some(inodes) = options.inodes {
             return Ok(inodes.max(1));
         }
-        let of_config = config.number(&self.types, "inode_ratio").and_then(|ratio| u64::try_from(ratio).ok());
+        let of_config = config
+            .number(&self.types, "inode_ratio")
+            .and_then(|ratio| u64::try_from(ratio).ok());
         // A file takes a block, so more inodes would be of no use. `-i` counts as it is.
         let of_config = of_config.map(|ratio| ratio.max(self.block_size.into()));
         let ratio = options.inode_ratio.or(of_config).unwrap_or(8192);
@@ -158,9 +173,14 @@ impl Numbers {
             )));
         }
         let inodes = u128::from(self.blocks) * u128::from(self.block_size) / u128::from(ratio);
-        u64::try_from(inodes).ok().filter(|inodes| *inodes <= u32::MAX.into()).ok_or_else(|| {
-            Error::options(format!("{inodes} inodes are more than a volume can have: 4294967295"))
-        })
+        u64::try_from(inodes)
+            .ok()
+            .filter(|inodes| *inodes <= u32::MAX.into())
+            .ok_or_else(|| {
+                Error::options(format!(
+                    "{inodes} inodes are more than a volume can have: 4294967295"
+                ))
+            })
     }
 
     /// Divides blocks and inodes into groups.
@@ -177,7 +197,8 @@ impl Numbers {
             let wanted = inodes.max(MIN_INODES + 1).div_ceil(groups);
             if wanted > most {
                 if self.blocks_per_group <= 256 {
-                    let text = format!("{inodes} inodes are too many for {groups} groups: specify fewer");
+                    let text =
+                        format!("{inodes} inodes are too many for {groups} groups: specify fewer");
                     return Err(Error::options(text));
                 }
                 (self.blocks, self.blocks_per_group) = (all, self.blocks_per_group - 8);
@@ -189,7 +210,9 @@ impl Numbers {
                 per_group = MIN_INODES.next_multiple_of(8);
             }
             if per_group * groups > u32::MAX.into() {
-                return Err(Error::options(format!("{inodes} inodes are more than a volume can have")));
+                return Err(Error::options(format!(
+                    "{inodes} inodes are more than a volume can have"
+                )));
             }
             self.groups = narrow(groups)?;
             self.inodes_per_group = narrow(per_group)?;
@@ -200,7 +223,11 @@ impl Numbers {
                 return Ok(());
             }
             if groups == 1 {
-                return if left > overhead { Ok(()) } else { Err(self.too_small()) };
+                return if left > overhead {
+                    Ok(())
+                } else {
+                    Err(self.too_small())
+                };
             }
             self.blocks -= left;
             // The reserved blocks shrink in proportion.
@@ -209,7 +236,11 @@ impl Numbers {
     }
 
     pub(crate) fn descriptor_size(&self) -> u32 {
-        if self.features.incompat.contains(Incompat::BIT64) { 64 } else { 32 }
+        if self.features.incompat.contains(Incompat::BIT64) {
+            64
+        } else {
+            32
+        }
     }
 
     fn descriptors_per_block(&self) -> u64 {
@@ -222,9 +253,13 @@ impl Numbers {
         if !self.features.compat.contains(Compat::RESIZE_INODE) {
             return Ok(0);
         }
-        let limit = options.resize_limit.map(|limit| limit.blocks(self.block_size));
+        let limit = options
+            .resize_limit
+            .map(|limit| limit.blocks(self.block_size));
         if let Some(limit) = limit.filter(|limit| *limit <= self.blocks) {
-            return Err(Error::options(format!("resize={limit} is not more than the volume has")));
+            return Err(Error::options(format!(
+                "resize={limit} is not more than the volume has"
+            )));
         }
         // A limit for which no block has to be reserved is none.
         match limit.map_or(Ok(0), |limit| self.reserved_for(limit))? {
@@ -240,7 +275,9 @@ impl Numbers {
         let groups = data.div_ceil(self.blocks_per_group.into());
         let blocks = groups.div_ceil(self.descriptors_per_block());
         let now = u64::from(self.groups).div_ceil(self.descriptors_per_block());
-        let reserved = blocks.saturating_sub(now).min(u64::from(self.block_size) / 4);
+        let reserved = blocks
+            .saturating_sub(now)
+            .min(u64::from(self.block_size) / 4);
         u16::try_from(reserved).map_err(|_| Error::options("the volume cannot grow as far"))
     }
 
@@ -256,7 +293,9 @@ impl Numbers {
 
     /// Returns how many blocks there are for files and the journal.
     pub(crate) fn free_blocks(&self, options: &Options) -> u64 {
-        let overhead: u64 = (0..self.groups).map(|group| self.overhead(group, options)).sum();
+        let overhead: u64 = (0..self.groups)
+            .map(|group| self.overhead(group, options))
+            .sum();
         (self.blocks - self.first_block()).saturating_sub(overhead)
     }
 
@@ -281,31 +320,42 @@ impl Numbers {
         };
         if self.features.compat.contains(Compat::SPARSE_SUPER2) {
             let backups = options.backup_superblocks.unwrap_or(2);
-            return group == 0 || group == 1 && backups > 0 || group == self.groups - 1 && backups > 1;
+            return group == 0
+                || group == 1 && backups > 0
+                || group == self.groups - 1 && backups > 1;
         }
         if group <= 1 {
             return true;
         }
-        !self.features.ro_compat.contains(RoCompat::SPARSE_SUPER) || [3, 5, 7].into_iter().any(is_power_of)
+        !self.features.ro_compat.contains(RoCompat::SPARSE_SUPER)
+            || [3, 5, 7].into_iter().any(is_power_of)
     }
 }
 
 /// Converts a number that earlier checks keep below 2^32.
 pub(crate) fn narrow(number: u64) -> Result<u32> {
-    u32::try_from(number).map_err(|_| Error::Size(format!("{number} is more than a volume can have")))
+    u32::try_from(number)
+        .map_err(|_| Error::Size(format!("{number} is more than a volume can have")))
 }
 
 /// Returns warnings about options that have no effect.
 pub(crate) fn warnings(options: &Options, config: &Config) -> Vec<String> {
-    let unknown = options.usage.iter().filter(|name| *name != "default" && !config.has_type(name));
-    unknown.map(|name| format!("mke2fs.conf defines no type of use '{name}'")).collect()
+    let unknown = options
+        .usage
+        .iter()
+        .filter(|name| *name != "default" && !config.has_type(name));
+    unknown
+        .map(|name| format!("mke2fs.conf defines no type of use '{name}'"))
+        .collect()
 }
 
 /// Returns the types of the configuration for the volume: that of `-t`, then those of its usage.
 fn types(options: &Options, config: &Config, bytes: u64) -> Result<Vec<String>> {
     let kind = options.fs_type.as_str();
     if !["ext2", "ext3", "ext4"].contains(&kind) && !config.has_type(kind) {
-        return Err(Error::options(format!("mke2fs.conf defines no file system type '{kind}'")));
+        return Err(Error::options(format!(
+            "mke2fs.conf defines no file system type '{kind}'"
+        )));
     }
     let mut types = vec![kind.to_owned()];
     if options.usage.is_empty() {
@@ -319,12 +369,19 @@ fn types(options: &Options, config: &Config, bytes: u64) -> Result<Vec<String>> 
 }
 
 fn block_size(options: &Options, config: &Config, types: &[String]) -> Result<u32> {
-    let of_config = config.number(types, "blocksize").and_then(|size| u32::try_from(size).ok());
-    let of_journal = options.external_journal.as_ref().map(|journal| journal.block_size);
+    let of_config = config
+        .number(types, "blocksize")
+        .and_then(|size| u32::try_from(size).ok());
+    let of_journal = options
+        .external_journal
+        .as_ref()
+        .map(|journal| journal.block_size);
     let of_config = of_journal.or(of_config.filter(|size| *size > 0));
     let least = options.least_block_size.unwrap_or(1024);
     if !(1024..=65536).contains(&least) {
-        return Err(Error::options(format!("blocks of at least {least} bytes: 1024 to 65536 are possible")));
+        return Err(Error::options(format!(
+            "blocks of at least {least} bytes: 1024 to 65536 are possible"
+        )));
     }
     let by_config = of_config.unwrap_or(4096).max(least.next_power_of_two());
     let size = options.block_size.unwrap_or(by_config);
@@ -341,17 +398,27 @@ fn block_size(options: &Options, config: &Config, types: &[String]) -> Result<u3
     Ok(size)
 }
 
-fn inode_size(options: &Options, config: &Config, types: &[String], block_size: u32) -> Result<u16> {
+fn inode_size(
+    options: &Options,
+    config: &Config,
+    types: &[String],
+    block_size: u32,
+) -> Result<u16> {
     if options.revision == 0 {
         return match options.inode_size {
             None | Some(128) => Ok(128),
-            Some(size) => Err(Error::options(format!("inodes of {size} bytes: revision 0 has 128"))),
+            Some(size) => Err(Error::options(format!(
+                "inodes of {size} bytes: revision 0 has 128"
+            ))),
         };
     }
-    let of_config = config.number(types, "inode_size").and_then(|size| u16::try_from(size).ok());
+    let of_config = config
+        .number(types, "inode_size")
+        .and_then(|size| u16::try_from(size).ok());
     let size = options.inode_size.or(of_config).unwrap_or(256);
     if !size.is_power_of_two() || size < 128 || u32::from(size) > block_size {
-        let text = format!("inodes of {size} bytes: a power of two from 128 to {block_size} is possible");
+        let text =
+            format!("inodes of {size} bytes: a power of two from 128 to {block_size} is possible");
         return Err(Error::options(text));
     }
     Ok(size)
@@ -362,7 +429,8 @@ fn blocks_per_group(options: &Options, block_size: u32) -> Result<u32> {
     match options.blocks_per_group {
         None => Ok(most),
         Some(blocks) if blocks % 8 != 0 || !(256..=most).contains(&blocks) => {
-            let text = format!("{blocks} blocks a group: a multiple of 8 from 256 to {most} is possible");
+            let text =
+                format!("{blocks} blocks a group: a multiple of 8 from 256 to {most} is possible");
             Err(Error::options(text))
         }
         Some(blocks) => Ok(blocks),

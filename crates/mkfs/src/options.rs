@@ -149,8 +149,15 @@ impl Options {
     /// # Errors
     /// The system gives no random bytes.
     pub fn unique() -> io::Result<Self> {
-        let time = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
-        Ok(Self { uuid: random_uuid()?, hash_seed: random_uuid()?, time, ..Self::default() })
+        let time = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .map_or(0, |time| time.as_secs());
+        Ok(Self {
+            uuid: random_uuid()?,
+            hash_seed: random_uuid()?,
+            time,
+            ..Self::default()
+        })
     }
 }
 
@@ -174,7 +181,9 @@ pub fn random_uuid() -> io::Result<[u8; 16]> {
 pub fn time_uuid() -> io::Result<[u8; 16]> {
     /// Steps of 100 ns from the first day of the Gregorian calendar to 1970.
     const TO_1970: u128 = 0x01b2_1dd2_1381_4000;
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos());
+    let since = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |time| time.as_nanos());
     let time = (since / 100 + TO_1970).to_be_bytes();
     let mut bytes = random_uuid()?;
     bytes[..4].copy_from_slice(&time[12..]);

@@ -30,7 +30,9 @@ impl UsedInodes<'_> {
     fn runs_in(&self, range: &Range<u32>) -> impl Iterator<Item = (u64, u64)> + Clone {
         let (start, end) = (u64::from(range.start), u64::from(range.end));
         let first = self.runs.partition_point(|(_, behind)| *behind <= start);
-        let runs = self.runs[first..].iter().take_while(move |(from, _)| *from < end);
+        let runs = self.runs[first..]
+            .iter()
+            .take_while(move |(from, _)| *from < end);
         runs.map(move |(from, behind)| ((*from).max(start), (*behind).min(end)))
     }
 
@@ -83,7 +85,8 @@ impl Plan {
             }
             // The hashes of large values depend on it, too.
             ro_compat => {
-                !ro_compat.contains(RoCompat::GDT_CSUM) && !features.incompat.contains(Incompat::EA_INODE)
+                !ro_compat.contains(RoCompat::GDT_CSUM)
+                    && !features.incompat.contains(Incompat::EA_INODE)
             }
         }
     }
@@ -126,25 +129,37 @@ impl Plan {
             let descriptor = self.make_group(group, inodes)?;
             free_blocks += u64::from(descriptor.free_clusters());
             free_inodes += descriptor.free_inodes();
-            let at = group as usize / per_block * self.block_size() + group as usize % per_block * desc_size;
+            let at = group as usize / per_block * self.block_size()
+                + group as usize % per_block * desc_size;
             descriptor.encode(&mut table[at..at + desc_size], group, &self.sb);
         }
         self.descriptors = table;
         let raw = self.sb.raw_mut();
-        raw.s_free_blocks_count_lo.set((free_blocks & 0xffff_ffff) as u32);
+        raw.s_free_blocks_count_lo
+            .set((free_blocks & 0xffff_ffff) as u32);
         raw.s_free_blocks_count_hi.set((free_blocks >> 32) as u32);
         raw.s_free_inodes_count.set(free_inodes);
         Ok(())
     }
 
     fn make_group(&mut self, group: u32, inodes: &UsedInodes<'_>) -> Result<GroupDescriptor> {
-        let Group { block_bitmap, inode_bitmap, inode_table } = self.groups[group as usize];
-        self.zeroes.push((inode_table, self.sb.geometry().inode_table_blocks().into()));
-        let mut descriptor = GroupDescriptor::new(block_bitmap, inode_bitmap, inode_table, &self.sb);
+        let Group {
+            block_bitmap,
+            inode_bitmap,
+            inode_table,
+        } = self.groups[group as usize];
+        self.zeroes
+            .push((inode_table, self.sb.geometry().inode_table_blocks().into()));
+        let mut descriptor =
+            GroupDescriptor::new(block_bitmap, inode_bitmap, inode_table, &self.sb);
         let features = self.sb.features().ro_compat;
         let lazy = features.intersects(RoCompat::GDT_CSUM | RoCompat::METADATA_CSUM);
         let lazy = lazy && !self.superblocks_only;
-        let mut flags = if lazy { GroupFlags::INODE_ZEROED } else { GroupFlags::empty() };
+        let mut flags = if lazy {
+            GroupFlags::INODE_ZEROED
+        } else {
+            GroupFlags::empty()
+        };
         if !self.make_block_bitmap(group, &mut descriptor, lazy)? {
             flags |= GroupFlags::BLOCK_UNINIT;
         }
@@ -169,8 +184,14 @@ impl Plan {
         let end = start + u64::from(len);
         let used = numbers::narrow(self.space.used_in(start, end))?;
         descriptor.set_free_clusters(len - used);
-        let bitmap = bitmap(self.block_size(), len, self.space.runs_in(start, end), start);
-        let is_initial = initial_block_bitmap(group, descriptor, &geometry).as_ref() == Some(&bitmap);
+        let bitmap = bitmap(
+            self.block_size(),
+            len,
+            self.space.runs_in(start, end),
+            start,
+        );
+        let is_initial =
+            initial_block_bitmap(group, descriptor, &geometry).as_ref() == Some(&bitmap);
         if lazy && is_initial && group > 0 && group + 1 < geometry.group_count() {
             return Ok(false);
         }
@@ -196,8 +217,14 @@ impl Plan {
         let members = first..first.saturating_add(per_group);
         let runs = inodes.runs_in(&members);
         // Both count inodes of one group.
-        let used = runs.clone().map(|(from, behind)| (behind - from) as u32).sum::<u32>();
-        let touched = runs.clone().last().map_or(0, |(_, behind)| (behind - u64::from(first)) as u32);
+        let used = runs
+            .clone()
+            .map(|(from, behind)| (behind - from) as u32)
+            .sum::<u32>();
+        let touched = runs
+            .clone()
+            .last()
+            .map_or(0, |(_, behind)| (behind - u64::from(first)) as u32);
         descriptor.set_free_inodes(per_group - used);
         descriptor.set_unused_inodes(if lazy { per_group - touched } else { 0 });
         descriptor.set_used_dirs(inodes.directories_in(&members) as u32);

@@ -27,7 +27,11 @@ pub struct Owner {
 impl Owner {
     /// Returns a user and a group, without a project.
     pub(crate) const fn of((uid, gid): (u32, u32)) -> Self {
-        Self { uid, gid, project: 0 }
+        Self {
+            uid,
+            gid,
+            project: 0,
+        }
     }
 }
 
@@ -54,12 +58,21 @@ impl QuotaFile {
         if !features.ro_compat.contains(RoCompat::QUOTA) {
             return Vec::new();
         }
-        let asked = options.quota.as_deref().unwrap_or(&[Kind::User, Kind::Group]);
+        let asked = options
+            .quota
+            .as_deref()
+            .unwrap_or(&[Kind::User, Kind::Group]);
         let has_projects = features.ro_compat.contains(RoCompat::PROJECT);
         let is_on = |kind: &Kind| asked.contains(kind) || (*kind == Kind::Project && has_projects);
         let of = |kind| {
-            let ids = owners.iter().map(|owner| (id(kind, *owner), Usage::default()));
-            Self { kind, usage: ids.collect(), runs: Vec::new() }
+            let ids = owners
+                .iter()
+                .map(|owner| (id(kind, *owner), Usage::default()));
+            Self {
+                kind,
+                usage: ids.collect(),
+                runs: Vec::new(),
+            }
         };
         Kind::ALL.into_iter().filter(is_on).map(of).collect()
     }
@@ -94,10 +107,19 @@ impl QuotaFile {
             let info = Info::new(u32::MAX, 0);
             let entry = Entry {
                 id,
-                space: Resource { used: usage.bytes, ..Resource::default() },
-                inodes: Resource { used: usage.inodes, ..Resource::default() },
+                space: Resource {
+                    used: usage.bytes,
+                    ..Resource::default()
+                },
+                inodes: Resource {
+                    used: usage.inodes,
+                    ..Resource::default()
+                },
             };
-            if quota::leaf::put(&mut blocks[leaf as usize], &entry, &info, at)?.full.is_some() {
+            if quota::leaf::put(&mut blocks[leaf as usize], &entry, &info, at)?
+                .full
+                .is_some()
+            {
                 leaf = 0;
             }
         }
@@ -141,13 +163,29 @@ mod tests {
 
     #[test]
     fn each_owner_is_found_with_its_usage() {
-        let features = Features { ro_compat: RoCompat::QUOTA | RoCompat::PROJECT, ..Features::default() };
+        let features = Features {
+            ro_compat: RoCompat::QUOTA | RoCompat::PROJECT,
+            ..Features::default()
+        };
         // Ids that share all levels of the tree, some, or none; more than a leaf has room for.
-        let owner = |id| Owner { uid: id, gid: u32::MAX - id, project: id ^ 5 };
-        let owners: Vec<Owner> = (0..40).chain((1..40).map(|id| id << 16)).map(owner).collect();
+        let owner = |id| Owner {
+            uid: id,
+            gid: u32::MAX - id,
+            project: id ^ 5,
+        };
+        let owners: Vec<Owner> = (0..40)
+            .chain((1..40).map(|id| id << 16))
+            .map(owner)
+            .collect();
         let mut files = QuotaFile::all(&Options::default(), features, &owners);
-        assert_eq!(files.iter().map(|file| file.kind).collect::<Vec<_>>(), Kind::ALL);
-        let reserved: Vec<usize> = files.iter().map(|file| file.encode().expect("a file").len()).collect();
+        assert_eq!(
+            files.iter().map(|file| file.kind).collect::<Vec<_>>(),
+            Kind::ALL
+        );
+        let reserved: Vec<usize> = files
+            .iter()
+            .map(|file| file.encode().expect("a file").len())
+            .collect();
         for file in &mut files {
             for (times, &owner) in owners.iter().enumerate() {
                 (0..times).for_each(|_| file.charge(owner, 1024));
@@ -155,7 +193,11 @@ mod tests {
         }
         for (file, reserved) in files.iter().zip(reserved) {
             let bytes = file.encode().expect("a file");
-            assert_eq!(bytes.len(), reserved, "the usage does not change the length");
+            assert_eq!(
+                bytes.len(),
+                reserved,
+                "the usage does not change the length"
+            );
             for (times, &owner) in owners.iter().enumerate() {
                 let entry = look_up(&bytes, file.kind, id(file.kind, owner)).expect("an entry");
                 let found = (entry.space.used, entry.inodes.used);

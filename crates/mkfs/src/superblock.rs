@@ -41,33 +41,56 @@ const MAX_MMP_INTERVAL: u16 = 300;
 
 /// Returns the superblock with these numbers, without counts of free blocks and inodes.
 pub(crate) fn make(options: &Options, config: &Config, numbers: &Numbers) -> Result<Superblock> {
-    let mut raw = RawSuperblock::read_from_bytes(&[0; 1024]).map_err(|_| Error::options("impossible"))?;
+    let mut raw =
+        RawSuperblock::read_from_bytes(&[0; 1024]).map_err(|_| Error::options("impossible"))?;
     set_numbers(&mut raw, options, numbers)?;
     if options.revision > 0 {
         set_revision_1(&mut raw, options, config, numbers)?;
     }
     raw.s_magic.set(MAGIC);
-    raw.s_state.set(if options.superblocks_only { VALID | ERRORS } else { VALID });
+    raw.s_state.set(if options.superblocks_only {
+        VALID | ERRORS
+    } else {
+        VALID
+    });
     raw.s_creator_os.set(options.creator_os);
-    raw.s_errors.set(options.errors.or_else(|| errors(config, &numbers.types)).unwrap_or(1));
-    for (word, bytes) in raw.s_hash_seed.iter_mut().zip(options.hash_seed.chunks_exact(4)) {
+    raw.s_errors.set(
+        options
+            .errors
+            .or_else(|| errors(config, &numbers.types))
+            .unwrap_or(1),
+    );
+    for (word, bytes) in raw
+        .s_hash_seed
+        .iter_mut()
+        .zip(options.hash_seed.chunks_exact(4))
+    {
         *word = zerocopy::little_endian::U32::read_from_bytes(bytes).unwrap_or_default();
     }
     raw.s_def_hash_version = HALF_MD4;
-    raw.s_flags.set(SIGNED_HASH | if options.is_test { TEST_FILESYSTEM } else { 0 });
+    raw.s_flags
+        .set(SIGNED_HASH | if options.is_test { TEST_FILESYSTEM } else { 0 });
     set_times(&mut raw, options.time);
     let periodic = config.is_on(&numbers.types, "enable_periodic_fsck", false);
-    raw.s_max_mnt_count.set(if periodic { 20 } else { u16::MAX });
-    raw.s_checkinterval.set(if periodic { 180 * 86_400 } else { 0 });
+    raw.s_max_mnt_count
+        .set(if periodic { 20 } else { u16::MAX });
+    raw.s_checkinterval
+        .set(if periodic { 180 * 86_400 } else { 0 });
     if numbers.features.ro_compat.contains(RoCompat::METADATA_CSUM) {
         raw.s_checksum.set(raw.compute_checksum());
     }
-    Ok(Superblock::from_raw(raw, Place::new(Structure::Superblock))?)
+    Ok(Superblock::from_raw(
+        raw,
+        Place::new(Structure::Superblock),
+    )?)
 }
 
 fn halves(number: u64) -> (u32, u32) {
     let [a, b, c, d, e, f, g, h] = number.to_le_bytes();
-    (u32::from_le_bytes([a, b, c, d]), u32::from_le_bytes([e, f, g, h]))
+    (
+        u32::from_le_bytes([a, b, c, d]),
+        u32::from_le_bytes([e, f, g, h]),
+    )
 }
 
 fn set_numbers(raw: &mut RawSuperblock, options: &Options, numbers: &Numbers) -> Result<()> {
@@ -77,7 +100,8 @@ fn set_numbers(raw: &mut RawSuperblock, options: &Options, numbers: &Numbers) ->
     let (low, high) = halves(numbers.reserved);
     raw.s_r_blocks_count_lo.set(low);
     raw.s_r_blocks_count_hi.set(high);
-    raw.s_inodes_count.set(numbers.groups * numbers.inodes_per_group);
+    raw.s_inodes_count
+        .set(numbers.groups * numbers.inodes_per_group);
     raw.s_first_data_block.set(halves(numbers.first_block()).0);
     let log = numbers.block_size.trailing_zeros() - 10;
     raw.s_log_block_size.set(log);
@@ -87,12 +111,21 @@ fn set_numbers(raw: &mut RawSuperblock, options: &Options, numbers: &Numbers) ->
     raw.s_inodes_per_group.set(numbers.inodes_per_group);
     raw.s_feature_compat.set(numbers.features.compat.bits());
     raw.s_feature_incompat.set(numbers.features.incompat.bits());
-    raw.s_feature_ro_compat.set(numbers.features.ro_compat.bits());
+    raw.s_feature_ro_compat
+        .set(numbers.features.ro_compat.bits());
     raw.s_reserved_gdt_blocks.set(numbers.reserved_gdt_blocks);
     raw.s_raid_stride.set(options.stride);
     raw.s_raid_stripe_width.set(options.stripe_width);
-    copy_text(&mut raw.s_volume_name, options.label.as_deref(), "the label")?;
-    copy_text(&mut raw.s_last_mounted, options.last_mounted.as_deref(), "the last mount point")?;
+    copy_text(
+        &mut raw.s_volume_name,
+        options.label.as_deref(),
+        "the label",
+    )?;
+    copy_text(
+        &mut raw.s_last_mounted,
+        options.last_mounted.as_deref(),
+        "the last mount point",
+    )?;
     raw.s_uuid = options.uuid;
     if let Some(journal) = &options.external_journal {
         raw.s_journal_uuid = journal.uuid;
@@ -114,8 +147,13 @@ fn set_revision_1(
         raw.s_min_extra_isize.set(EXTRA_ISIZE);
         raw.s_want_extra_isize.set(EXTRA_ISIZE);
     }
-    raw.s_default_mount_opts.set(mount_options(config, &numbers.types)?.bits());
-    copy_text(&mut raw.s_mount_opts, options.mount_options.as_deref(), "the mount options")?;
+    raw.s_default_mount_opts
+        .set(mount_options(config, &numbers.types)?.bits());
+    copy_text(
+        &mut raw.s_mount_opts,
+        options.mount_options.as_deref(),
+        "the mount options",
+    )?;
     set_features(raw, options, config, numbers)
 }
 
@@ -138,21 +176,29 @@ fn set_features(
     if features.compat.contains(Compat::SPARSE_SUPER2) {
         let last = numbers.groups - 1;
         let wanted = options.backup_superblocks.unwrap_or(2);
-        let backups = [(wanted > 0 && last > 0).then_some(1), (wanted > 1 && last > 1).then_some(last)];
+        let backups = [
+            (wanted > 0 && last > 0).then_some(1),
+            (wanted > 1 && last > 1).then_some(last),
+        ];
         for (word, group) in raw.s_backup_bgs.iter_mut().zip(backups) {
             word.set(group.unwrap_or(0));
         }
     }
     if features.incompat.contains(Incompat::CASEFOLD) {
         raw.s_encoding.set(UTF8_12_1);
-        raw.s_encoding_flags.set(if options.strict_encoding { STRICT } else { 0 });
+        raw.s_encoding_flags
+            .set(if options.strict_encoding { STRICT } else { 0 });
     }
     if features.incompat.contains(Incompat::MMP) {
         // The block is chosen later. Until then the field has a valid number.
         raw.s_mmp_block.set(numbers.blocks - 1);
-        let interval = options.mmp_interval.filter(|interval| *interval > 0).unwrap_or(MMP_INTERVAL);
+        let interval = options
+            .mmp_interval
+            .filter(|interval| *interval > 0)
+            .unwrap_or(MMP_INTERVAL);
         if interval > MAX_MMP_INTERVAL {
-            let text = format!("mmp_update_interval={interval}: up to {MAX_MMP_INTERVAL} is possible");
+            let text =
+                format!("mmp_update_interval={interval}: up to {MAX_MMP_INTERVAL} is possible");
             return Err(Error::options(text));
         }
         raw.s_mmp_interval.set(interval);
@@ -162,7 +208,8 @@ fn set_features(
     }
     if features.incompat.contains(Incompat::CSUM_SEED) {
         let derived = || extern4_disk::checksum::crc32c(!0, &options.uuid);
-        raw.s_checksum_seed.set(options.checksum_seed.unwrap_or_else(derived));
+        raw.s_checksum_seed
+            .set(options.checksum_seed.unwrap_or_else(derived));
     }
     Ok(())
 }
@@ -184,7 +231,10 @@ fn copy_text(field: &mut [u8], text: Option<&str>, name: &str) -> Result<()> {
     let text = text.unwrap_or("").as_bytes();
     if text.len() > field.len() || text.contains(&0) {
         let most = field.len();
-        return Err(Error::options(format!("{name} has {} bytes, and there is room for {most}", text.len())));
+        return Err(Error::options(format!(
+            "{name} has {} bytes, and there is room for {most}",
+            text.len()
+        )));
     }
     field[..text.len()].copy_from_slice(text);
     Ok(())
@@ -200,7 +250,9 @@ fn errors(config: &Config, types: &[String]) -> Option<u16> {
 }
 
 fn log_groups_per_flex(options: &Options, config: &Config, types: &[String]) -> Result<u8> {
-    let of_config = config.number(types, "flex_bg_size").and_then(|size| u32::try_from(size).ok());
+    let of_config = config
+        .number(types, "flex_bg_size")
+        .and_then(|size| u32::try_from(size).ok());
     let groups = options.groups_per_flex.or(of_config).unwrap_or(16);
     if !groups.is_power_of_two() {
         return Err(Error::options(format!(
@@ -222,11 +274,17 @@ fn mount_options(config: &Config, types: &[String]) -> Result<DefaultMountOption
             name => DefaultMountOptions::all()
                 .iter()
                 .find(|option| option.names().any(|known| known == name))
-                .ok_or_else(|| Error::options(format!("default_mntopts: there is no option '{name}'")))?,
+                .ok_or_else(|| {
+                    Error::options(format!("default_mntopts: there is no option '{name}'"))
+                })?,
         };
         // The three words about the journal's mode stand for each other.
         let mode = DefaultMountOptions::JOURNAL_DATA | DefaultMountOptions::JOURNAL_DATA_ORDERED;
-        options.remove(if option.intersects(mode) { mode } else { option });
+        options.remove(if option.intersects(mode) {
+            mode
+        } else {
+            option
+        });
         options.set(option, !word.starts_with('^'));
     }
     Ok(options)

@@ -134,7 +134,9 @@ impl Plan {
     fn write_backups(&self, device: &dyn BlockDevice, sb: &Superblock) -> Result<()> {
         let geometry = *sb.geometry();
         for group in 1..geometry.group_count() {
-            let Some(number) = geometry.superblock_in(group) else { continue };
+            let Some(number) = geometry.superblock_in(group) else {
+                continue;
+            };
             let mut copy = sb.clone();
             let raw = copy.raw_mut();
             raw.s_block_group_nr.set((group & 0xffff) as u16);

@@ -33,7 +33,10 @@ fn round(threads: usize, section: &(impl Fn() + Sync)) -> f64 {
             cpu_time() - start
         };
         let handles: Vec<_> = (0..threads).map(|_| scope.spawn(run)).collect();
-        handles.into_iter().map(|handle| handle.join().unwrap()).sum()
+        handles
+            .into_iter()
+            .map(|handle| handle.join().unwrap())
+            .sum()
     });
     total as f64 / (threads as u64 * SECTIONS) as f64
 }
@@ -51,7 +54,11 @@ fn compare(name: &str, threads: usize, ours: impl Fn() + Sync, theirs: impl Fn()
         their_times.push(their_time);
         ratios.push(our_time / their_time);
     }
-    let (ours, theirs, ratio) = (median(&mut our_times), median(&mut their_times), median(&mut ratios));
+    let (ours, theirs, ratio) = (
+        median(&mut our_times),
+        median(&mut their_times),
+        median(&mut ratios),
+    );
     let (our_best, their_best) = (our_times[0], their_times[0]);
     println!(
         "{name:<28} {threads} {ours:>7.2} ({our_best:>5.2}) {theirs:>11.2} ({their_best:>5.2}) {ratio:>7.2}"
@@ -59,7 +66,10 @@ fn compare(name: &str, threads: usize, ours: impl Fn() + Sync, theirs: impl Fn()
 }
 
 fn main() {
-    println!("{:<28} n    ours (best)   crossbeam (best)   ratio   (ns per section and thread)", "");
+    println!(
+        "{:<28} n    ours (best)   crossbeam (best)   ratio   (ns per section and thread)",
+        ""
+    );
     for threads in [1, 2] {
         compare(
             "pin and unpin",

@@ -52,7 +52,8 @@ use std::{sync::LazyLock, time::Instant};
 use crate::membarrier::{heavy_fence, publish, read_published};
 use crate::percpu::Padded;
 use crate::primitive::{
-    AtomicU32, AtomicU64, Condvar, Mutex, Ordering, RwLock, RwLockReadGuard, RwLockWriteGuard, capacity,
+    AtomicU32, AtomicU64, Condvar, Mutex, Ordering, RwLock, RwLockReadGuard, RwLockWriteGuard,
+    capacity,
 };
 use crate::thread_slots::ThreadSlots;
 
@@ -172,7 +173,9 @@ impl<'a, F: FnOnce(&'a VisibleReaders) -> Option<&'a ReaderSlots>> FindSlots<'a>
 
 impl Default for ReaderSlots {
     fn default() -> Self {
-        Self(std::array::from_fn(|_| Padded(std::array::from_fn(|_| AtomicU64::new(0)))))
+        Self(std::array::from_fn(|_| {
+            Padded(std::array::from_fn(|_| AtomicU64::new(0)))
+        }))
     }
 }
 
@@ -187,7 +190,9 @@ impl ReaderSlots {
     #[inline]
     fn slot(&self, bias: u64) -> Option<&AtomicU64> {
         // Relaxed: no other thread stores here.
-        self.line(bias).iter().find(|slot| slot.load(Ordering::Relaxed) == 0)
+        self.line(bias)
+            .iter()
+            .find(|slot| slot.load(Ordering::Relaxed) == 0)
     }
 }
 
@@ -213,14 +218,21 @@ impl VisibleReaders {
         }
         let has = |slot: &AtomicU64| read_published(slot) == bias;
         // A reader finds its slots before it publishes, so these include them.
-        let is_read = || self.readers.iter().any(|slots| slots.line(bias).iter().any(has));
+        let is_read = || {
+            self.readers
+                .iter()
+                .any(|slots| slots.line(bias).iter().any(has))
+        };
         // A reader that this misses sees that the bias is over.
         if !is_read() {
             return;
         }
         let mut sleepers = self.sleepers.lock().unwrap_or_else(PoisonError::into_inner);
         while is_read() {
-            sleepers = self.slot_cleared.wait(sleepers).unwrap_or_else(PoisonError::into_inner);
+            sleepers = self
+                .slot_cleared
+                .wait(sleepers)
+                .unwrap_or_else(PoisonError::into_inner);
         }
     }
 
@@ -236,7 +248,9 @@ impl VisibleReaders {
 fn line_of(bias: u64) -> usize {
     // The upper bits of a product: biases that begin one after another have different lines. OK: a
     // few bits.
-    (bias.wrapping_mul(0x9e37_79b9_7f4a_7c15).unbounded_shr(u64::BITS - LINE_BITS)) as usize
+    (bias
+        .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+        .unbounded_shr(u64::BITS - LINE_BITS)) as usize
 }
 
 /// Returns a number for a new bias.
@@ -255,8 +269,15 @@ static PROCESS: LazyLock<VisibleReaders> = LazyLock::new(VisibleReaders::new);
 impl<T> BiasedRwLock<T> {
     /// Creates a free lock.
     pub fn new(value: T) -> Self {
-        let raw = RawLock { lock: RwLock::new(()), bias: AtomicU32::new(0), streak: AtomicU32::new(0) };
-        Self { raw, value: UnsafeCell::new(value) }
+        let raw = RawLock {
+            lock: RwLock::new(()),
+            bias: AtomicU32::new(0),
+            streak: AtomicU32::new(0),
+        };
+        Self {
+            raw,
+            value: UnsafeCell::new(value),
+        }
     }
 
     /// Returns the value. The exclusive borrow proves that there is no other user.
@@ -270,7 +291,10 @@ impl<T> BiasedRwLock<T> {
     #[inline]
     #[cfg_attr(feature = "audit", track_caller)]
     pub fn try_write_unless_read(&self) -> Option<BiasedWriteGuard<'_, T>> {
-        Some(BiasedWriteGuard { _held: self.raw.try_write_unless_read()?, lock: self })
+        Some(BiasedWriteGuard {
+            _held: self.raw.try_write_unless_read()?,
+            lock: self,
+        })
     }
 
     /// Takes the lock shared. A thread must not take it twice.
@@ -278,7 +302,10 @@ impl<T> BiasedRwLock<T> {
     #[inline]
     #[cfg_attr(feature = "audit", track_caller)]
     pub fn read(&self) -> BiasedReadGuard<'_, T> {
-        BiasedReadGuard { _held: self.raw.read(&PROCESS, VisibleReaders::own), lock: self }
+        BiasedReadGuard {
+            _held: self.raw.read(&PROCESS, VisibleReaders::own),
+            lock: self,
+        }
     }
 
     /// Takes the lock shared if that is possible without waiting. A thread must not take it twice.
@@ -286,7 +313,10 @@ impl<T> BiasedRwLock<T> {
     #[inline]
     #[cfg_attr(feature = "audit", track_caller)]
     pub fn try_read(&self) -> Option<BiasedReadGuard<'_, T>> {
-        Some(BiasedReadGuard { _held: self.raw.try_read(&PROCESS, VisibleReaders::own)?, lock: self })
+        Some(BiasedReadGuard {
+            _held: self.raw.try_read(&PROCESS, VisibleReaders::own)?,
+            lock: self,
+        })
     }
 
     /// Takes the lock exclusive.
@@ -302,28 +332,48 @@ impl<T> BiasedRwLock<T> {
     #[cfg(feature = "loom")]
     pub fn read(&self) -> BiasedReadGuard<'_, T> {
         let held = self.raw.lock.read().unwrap_or_else(PoisonError::into_inner);
-        BiasedReadGuard { _held: ReadHold::Locked(held), lock: self }
+        BiasedReadGuard {
+            _held: ReadHold::Locked(held),
+            lock: self,
+        }
     }
 
     /// Takes the lock shared if that is possible without waiting; as `read`, the ordinary lock.
     #[cfg(feature = "loom")]
     pub fn try_read(&self) -> Option<BiasedReadGuard<'_, T>> {
         let held = unless_it_blocks(self.raw.lock.try_read())?;
-        Some(BiasedReadGuard { _held: ReadHold::Locked(held), lock: self })
+        Some(BiasedReadGuard {
+            _held: ReadHold::Locked(held),
+            lock: self,
+        })
     }
 
     /// Takes the lock exclusive; as `read`, the ordinary lock.
     #[cfg(feature = "loom")]
     pub fn write(&self) -> BiasedWriteGuard<'_, T> {
-        let held = self.raw.lock.write().unwrap_or_else(PoisonError::into_inner);
-        BiasedWriteGuard { _held: held, lock: self }
+        let held = self
+            .raw
+            .lock
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        BiasedWriteGuard {
+            _held: held,
+            lock: self,
+        }
     }
 
     /// Takes the lock shared for thread `number` of `readers`.
     #[inline]
     #[cfg_attr(feature = "audit", track_caller)]
-    pub fn read_at<'a>(&'a self, readers: &'a VisibleReaders, number: usize) -> BiasedReadGuard<'a, T> {
-        BiasedReadGuard { _held: self.raw.read(readers, |readers| readers.readers.of(number)), lock: self }
+    pub fn read_at<'a>(
+        &'a self,
+        readers: &'a VisibleReaders,
+        number: usize,
+    ) -> BiasedReadGuard<'a, T> {
+        BiasedReadGuard {
+            _held: self.raw.read(readers, |readers| readers.readers.of(number)),
+            lock: self,
+        }
     }
 
     /// Takes the lock shared for thread `number` of `readers` if that is possible without waiting.
@@ -334,15 +384,23 @@ impl<T> BiasedRwLock<T> {
         readers: &'a VisibleReaders,
         number: usize,
     ) -> Option<BiasedReadGuard<'a, T>> {
-        let held = self.raw.try_read(readers, |readers| readers.readers.of(number))?;
-        Some(BiasedReadGuard { _held: held, lock: self })
+        let held = self
+            .raw
+            .try_read(readers, |readers| readers.readers.of(number))?;
+        Some(BiasedReadGuard {
+            _held: held,
+            lock: self,
+        })
     }
 
     /// Takes the lock exclusive; waits for the visible readers in `readers` too.
     #[inline]
     #[cfg_attr(feature = "audit", track_caller)]
     pub fn write_with(&self, readers: &VisibleReaders) -> BiasedWriteGuard<'_, T> {
-        BiasedWriteGuard { _held: self.raw.write(readers), lock: self }
+        BiasedWriteGuard {
+            _held: self.raw.write(readers),
+            lock: self,
+        }
     }
 }
 
@@ -390,7 +448,11 @@ impl RawLock {
         let slot = slots(readers)?.slot(bias.into())?;
         publish(slot, bias.into());
         // From here on a return clears the slot.
-        let publish_read = Published { raw: self, slot, readers };
+        let publish_read = Published {
+            raw: self,
+            slot,
+            readers,
+        };
         // Acquire: pairs with the Release in `count`. `light_fence` in `publish` precedes it, and
         // pairs with `heavy_fence` in `wait_for_readers`.
         (self.bias.load(Ordering::Acquire) == bias).then_some(publish_read)
@@ -407,7 +469,9 @@ impl RawLock {
             // Release: pairs with the Acquire in `publish_read`. A reader under the bias sees what
             // the last writer did, because the lock made this thread see it. On failure another
             // reader has set it.
-            let _ = self.bias.compare_exchange(0, new_bias(), Ordering::Release, Ordering::Relaxed);
+            let _ = self
+                .bias
+                .compare_exchange(0, new_bias(), Ordering::Release, Ordering::Relaxed);
         }
     }
 
@@ -451,7 +515,9 @@ impl<T: Default> Default for BiasedRwLock<T> {
 
 impl<T> fmt::Debug for BiasedRwLock<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("BiasedRwLock").field("raw", &self.raw).finish_non_exhaustive()
+        f.debug_struct("BiasedRwLock")
+            .field("raw", &self.raw)
+            .finish_non_exhaustive()
     }
 }
 
@@ -588,8 +654,14 @@ mod tests {
     #[test]
     fn try_write_unless_read_does_not_count_as_a_writer() {
         let lock = &BiasedRwLock::new(());
-        let alone =
-            || thread::scope(|scope| scope.spawn(|| lock.try_write_unless_read().is_some()).join().unwrap());
+        let alone = || {
+            thread::scope(|scope| {
+                scope
+                    .spawn(|| lock.try_write_unless_read().is_some())
+                    .join()
+                    .unwrap()
+            })
+        };
         for _ in 0..STREAK {
             assert!(alone());
             let reading = lock.read();
@@ -601,7 +673,8 @@ mod tests {
         assert!(!alone());
         drop(writing);
         let writing = lock.try_write_unless_read().unwrap();
-        let read = || thread::scope(|scope| scope.spawn(|| lock.try_read().is_some()).join().unwrap());
+        let read =
+            || thread::scope(|scope| scope.spawn(|| lock.try_read().is_some()).join().unwrap());
         assert!(!read() && !alone());
         drop(writing);
         assert!(read() && alone());
@@ -609,13 +682,25 @@ mod tests {
 
     #[test]
     fn a_thread_without_a_free_slot_takes_the_ordinary_lock() {
-        let locks: Vec<_> = (0..SLOTS_PER_LINE << (LINE_BITS + 1)).map(|_| BiasedRwLock::new(())).collect();
-        locks.iter().for_each(|lock| (0..STREAK).for_each(|_| drop(lock.read())));
+        let locks: Vec<_> = (0..SLOTS_PER_LINE << (LINE_BITS + 1))
+            .map(|_| BiasedRwLock::new(()))
+            .collect();
+        locks
+            .iter()
+            .for_each(|lock| (0..STREAK).for_each(|_| drop(lock.read())));
         let held: Vec<_> = locks.iter().map(|lock| lock.read()).collect();
-        let noted = held.iter().filter(|guard| matches!(guard._held, ReadHold::Published(..))).count();
+        let noted = held
+            .iter()
+            .filter(|guard| matches!(guard._held, ReadHold::Published(..)))
+            .count();
         let line = |lock: &BiasedRwLock| line_of(lock.raw.bias.load(Ordering::Relaxed).into());
         let on = |at| locks.iter().filter(|&lock| line(lock) == at).count();
-        assert_eq!(noted, (0..1 << LINE_BITS).map(|line| on(line).min(SLOTS_PER_LINE)).sum::<usize>());
+        assert_eq!(
+            noted,
+            (0..1 << LINE_BITS)
+                .map(|line| on(line).min(SLOTS_PER_LINE))
+                .sum::<usize>()
+        );
         assert!(noted < locks.len());
         drop(held);
         locks.iter().for_each(|lock| drop(lock.write()));
@@ -624,7 +709,8 @@ mod tests {
     #[test]
     fn try_read_succeeds_next_to_readers_and_fails_next_to_a_writer() {
         let lock = &BiasedRwLock::new(());
-        let tries = || thread::scope(|scope| scope.spawn(|| lock.try_read().is_some()).join().unwrap());
+        let tries =
+            || thread::scope(|scope| scope.spawn(|| lock.try_read().is_some()).join().unwrap());
         for biased in [false, true] {
             assert_eq!(is_biased(lock), biased);
             let reading = lock.try_read().unwrap();

@@ -113,15 +113,23 @@ impl CacheBudget {
     /// lasts.
     pub fn register(self: &Arc<Self>, cache: Arc<dyn Reclaim>) -> Registration {
         self.registered().push(Arc::clone(&cache));
-        Registration { budget: Arc::clone(self), cache, opener: Opener::here() }
+        Registration {
+            budget: Arc::clone(self),
+            cache,
+            opener: Opener::here(),
+        }
     }
 
     /// Makes registered caches evict about `bytes` bytes, from each in proportion to its memory.
     /// Returns the bytes evicted. The caller holds no lock of a volume.
     pub fn reclaim(&self, bytes: u64) -> u64 {
         let used = u128::from(self.used()).max(1);
-        let part = |of: u64| u64::try_from(u128::from(of) * u128::from(bytes) / used).unwrap_or(u64::MAX);
-        self.registered().iter().map(|cache| cache.reclaim(part(cache.account().used()))).sum()
+        let part =
+            |of: u64| u64::try_from(u128::from(of) * u128::from(bytes) / used).unwrap_or(u64::MAX);
+        self.registered()
+            .iter()
+            .map(|cache| cache.reclaim(part(cache.account().used())))
+            .sum()
     }
 
     /// Makes room for the caches of a volume that is being opened: if others have taken the budget,
@@ -140,7 +148,9 @@ impl CacheBudget {
 
     fn registered(&self) -> sync::MutexGuard<'_, Vec<Arc<dyn Reclaim>>> {
         // Ignores poison: each change of the list is one step.
-        self.registered.lock().unwrap_or_else(PoisonError::into_inner)
+        self.registered
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -152,7 +162,9 @@ impl Drop for Registration {
         }
         let ended = {
             let mut registered = self.budget.registered();
-            let index = registered.iter().position(|cache| Arc::ptr_eq(cache, &self.cache));
+            let index = registered
+                .iter()
+                .position(|cache| Arc::ptr_eq(cache, &self.cache));
             index.map(|index| registered.swap_remove(index))
         };
         drop(ended);
@@ -171,7 +183,12 @@ impl CacheAccount {
         budget.caches.fetch_add(1, Relaxed);
         let part = budget.limit() / SLACK / possible_cpus() as u64;
         let max_pending = capacity(part.min(MAX_PENDING), 0);
-        Self { budget: Arc::clone(budget), max_pending, used: Padded::default(), pending: PerCpu::new() }
+        Self {
+            budget: Arc::clone(budget),
+            max_pending,
+            used: Padded::default(),
+            pending: PerCpu::new(),
+        }
     }
 
     /// Returns the budget.
@@ -198,7 +215,11 @@ impl CacheAccount {
     #[inline]
     pub fn excess(&self) -> u64 {
         let excess = self.budget.used().saturating_sub(self.budget.limit());
-        if excess == 0 { 0 } else { self.share_of(excess) }
+        if excess == 0 {
+            0
+        } else {
+            self.share_of(excess)
+        }
     }
 
     #[cold]
@@ -232,13 +253,18 @@ fn not_negative(sum: u64) -> u64 {
 
 impl fmt::Debug for CacheBudget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CacheBudget").field("limit", &self.limit()).field("used", &self.used()).finish()
+        f.debug_struct("CacheBudget")
+            .field("limit", &self.limit())
+            .field("used", &self.used())
+            .finish()
     }
 }
 
 impl fmt::Debug for CacheAccount {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CacheAccount").field("used", &self.used()).finish_non_exhaustive()
+        f.debug_struct("CacheAccount")
+            .field("used", &self.used())
+            .finish_non_exhaustive()
     }
 }
 
@@ -251,11 +277,17 @@ mod tests {
         let budget = CacheBudget::new(1000);
         let [first, second] = [(); 2].map(|()| CacheAccount::new(&budget));
         first.add(1500);
-        assert_eq!((budget.used(), first.excess(), second.excess()), (1500, 500, 0));
+        assert_eq!(
+            (budget.used(), first.excess(), second.excess()),
+            (1500, 500, 0)
+        );
         second.add(300);
         assert_eq!((first.excess(), second.excess()), (800, 50));
         first.sub(800);
-        assert_eq!((first.excess(), second.excess(), budget.used()), (0, 0, 1000));
+        assert_eq!(
+            (first.excess(), second.excess(), budget.used()),
+            (0, 0, 1000)
+        );
         drop(first);
         assert_eq!(budget.used(), 300);
     }
@@ -314,6 +346,10 @@ mod tests {
             }
         });
         let exact = 4 * 100_000 * 700;
-        assert!(account.used().abs_diff(exact) <= LIMIT / SLACK, "{}", account.used());
+        assert!(
+            account.used().abs_diff(exact) <= LIMIT / SLACK,
+            "{}",
+            account.used()
+        );
     }
 }

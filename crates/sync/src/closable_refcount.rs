@@ -147,7 +147,11 @@ impl ClosableRefcount {
             (OPEN, _) => TryGet::Full,
             (state, _) => {
                 self.undo_get(old);
-                if state == UNKNOWN { TryGet::Unknown } else { TryGet::Closed }
+                if state == UNKNOWN {
+                    TryGet::Unknown
+                } else {
+                    TryGet::Closed
+                }
             }
         }
     }
@@ -158,7 +162,10 @@ impl ClosableRefcount {
         // Relaxed, all: the count of a word that is not open orders no other memory.
         let mut now = self.0.load(Ordering::Relaxed);
         while is_same(now, old) {
-            match self.0.compare_exchange(now, now - 1, Ordering::Relaxed, Ordering::Relaxed) {
+            match self
+                .0
+                .compare_exchange(now, now - 1, Ordering::Relaxed, Ordering::Relaxed)
+            {
                 Ok(_) => return,
                 Err(other) => now = other,
             }
@@ -244,13 +251,17 @@ impl ClosableRefcount {
 
     fn swap(&self, from: u32, to: u32) -> Result<(), u32> {
         // AcqRel: the Release pairs with `try_get`, the Acquire with earlier `put`s.
-        self.0.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire).map(drop)
+        self.0
+            .compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire)
+            .map(drop)
     }
 }
 
 impl fmt::Debug for ClosableRefcount {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("ClosableRefcount").field(&self.count()).finish()
+        f.debug_tuple("ClosableRefcount")
+            .field(&self.count())
+            .finish()
     }
 }
 
@@ -277,11 +288,17 @@ mod tests {
     #[test]
     fn references_are_counted() {
         let refcount = of(1);
-        assert_eq!((refcount.try_get(9), refcount.count()), (TryGet::Got, Some(2)));
+        assert_eq!(
+            (refcount.try_get(9), refcount.count()),
+            (TryGet::Got, Some(2))
+        );
         assert!(!refcount.try_close(), "there is another reference");
         assert_eq!(refcount.put(), Put::Others(1));
         assert!(refcount.try_close() && refcount.try_close());
-        assert_eq!((refcount.try_get(9), refcount.count()), (TryGet::Closed, None));
+        assert_eq!(
+            (refcount.try_get(9), refcount.count()),
+            (TryGet::Closed, None)
+        );
         assert_eq!(refcount.put(), Put::Last, "the caller closed it");
         refcount.reset();
         refcount.open();
@@ -294,16 +311,28 @@ mod tests {
     #[test]
     fn a_full_count_is_put_again() {
         let refcount = of(1023);
-        assert_eq!((refcount.try_get(1024), refcount.try_get(1024)), (TryGet::Got, TryGet::Full));
-        assert_eq!((refcount.put(), refcount.put()), (Put::Others(1024), Put::Others(1023)));
-        assert_eq!((refcount.try_get(1024), refcount.count()), (TryGet::Got, Some(1024)));
+        assert_eq!(
+            (refcount.try_get(1024), refcount.try_get(1024)),
+            (TryGet::Got, TryGet::Full)
+        );
+        assert_eq!(
+            (refcount.put(), refcount.put()),
+            (Put::Others(1024), Put::Others(1023))
+        );
+        assert_eq!(
+            (refcount.try_get(1024), refcount.count()),
+            (TryGet::Got, Some(1024))
+        );
     }
 
     #[test]
     fn a_known_count_is_not_set_again() {
         let refcount = ClosableRefcount::new();
         let seen = refcount.snapshot();
-        assert_eq!((refcount.try_get(9), refcount.try_close()), (TryGet::Unknown, false));
+        assert_eq!(
+            (refcount.try_get(9), refcount.try_close()),
+            (TryGet::Unknown, false)
+        );
         refcount.set(seen, 3);
         refcount.set(seen, 7);
         refcount.set(refcount.snapshot(), 9);
@@ -331,7 +360,10 @@ mod tests {
         }] {
             let before = refcount.snapshot();
             for _ in 0..100_000 {
-                assert!(matches!(refcount.try_get(9), TryGet::Unknown | TryGet::Closed));
+                assert!(matches!(
+                    refcount.try_get(9),
+                    TryGet::Unknown | TryGet::Closed
+                ));
             }
             assert_eq!(refcount.snapshot(), before);
         }
@@ -340,9 +372,17 @@ mod tests {
     #[test]
     fn a_put_without_a_reference_is_the_last() {
         for refcount in [ClosableRefcount::new(), of(1)] {
-            refcount.0.store(refcount.snapshot().0 & !COUNT, Ordering::Relaxed);
-            assert_eq!((refcount.put(), refcount.snapshot().is_closed()), (Put::Last, true));
-            assert_eq!((refcount.put(), refcount.try_get(9)), (Put::Last, TryGet::Closed));
+            refcount
+                .0
+                .store(refcount.snapshot().0 & !COUNT, Ordering::Relaxed);
+            assert_eq!(
+                (refcount.put(), refcount.snapshot().is_closed()),
+                (Put::Last, true)
+            );
+            assert_eq!(
+                (refcount.put(), refcount.try_get(9)),
+                (Put::Last, TryGet::Closed)
+            );
         }
     }
 }

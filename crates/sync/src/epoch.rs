@@ -171,7 +171,10 @@ impl Collector {
         let left = self.records().find(|record| {
             // Acquire: O, pairs with the Release of the thread that left the record.
             !record.owned.load(Ordering::Relaxed)
-                && record.owned.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).is_ok()
+                && record
+                    .owned
+                    .compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed)
+                    .is_ok()
         });
         left.unwrap_or_else(|| self.add_record())
     }
@@ -193,7 +196,12 @@ impl Collector {
             let new = Box::into_raw(record);
             // Release: N, pairs with the Acquire of the scans. Relaxed on failure: `head` is only
             // passed on.
-            match self.records.compare_exchange_weak(head, new, Ordering::Release, Ordering::Relaxed) {
+            match self.records.compare_exchange_weak(
+                head,
+                new,
+                Ordering::Release,
+                Ordering::Relaxed,
+            ) {
                 // SAFETY: it came from a box that is never freed (rule 4).
                 Ok(_) => return unsafe { &*new },
                 Err(now) => head = now,
@@ -293,7 +301,9 @@ impl Collector {
     }
 
     fn seal(&self, record: &Record) {
-        let Some(mut bag) = record.bag.take() else { return };
+        let Some(mut bag) = record.bag.take() else {
+            return;
+        };
         if bag.is_empty() {
             return record.bag.set(Some(bag));
         }
@@ -307,7 +317,11 @@ impl Collector {
 
     /// Moves the sealed bags of this thread to the inbox.
     fn hand_over(&self, record: &Record) {
-        record.sealed.take().into_iter().for_each(|bag| self.push(bag));
+        record
+            .sealed
+            .take()
+            .into_iter()
+            .for_each(|bag| self.push(bag));
     }
 
     /// Moves the sealed bags beyond this thread's share to the inbox.
@@ -324,7 +338,10 @@ impl Collector {
             let new = Box::into_raw(bag);
             // Release: I, pairs with the Acquire in `empty_inbox`. Relaxed on failure: `head` is
             // only passed on.
-            match self.inbox.compare_exchange_weak(head, new, Ordering::Release, Ordering::Relaxed) {
+            match self
+                .inbox
+                .compare_exchange_weak(head, new, Ordering::Release, Ordering::Relaxed)
+            {
                 Ok(_) => return,
                 Err(now) => head = now,
             }
@@ -359,13 +376,18 @@ impl Collector {
             return;
         }
         let _collecting = Collecting(record);
-        let mut expired = Expired { collector: self, bags: expired() };
+        let mut expired = Expired {
+            collector: self,
+            bags: expired(),
+        };
         for slot in &mut expired.bags {
             let Some(bag) = slot else { break };
             while let Some(deferred) = bag.pop() {
                 deferred.run();
             }
-            slot.take().into_iter().for_each(|empty| record.keep_empty(empty, self.share()));
+            slot.take()
+                .into_iter()
+                .for_each(|empty| record.keep_empty(empty, self.share()));
         }
     }
 
@@ -375,7 +397,11 @@ impl Collector {
     fn expired_own(&self, record: &Record) -> [Option<Box<Bag>>; BAGS_AT_ONCE] {
         let mut sealed = record.sealed.take();
         let enough = sealed.len() >= self.share();
-        let expired = if enough { self.expired(&mut sealed) } else { [const { None }; BAGS_AT_ONCE] };
+        let expired = if enough {
+            self.expired(&mut sealed)
+        } else {
+            [const { None }; BAGS_AT_ONCE]
+        };
         self.hand_over_excess(&mut sealed);
         record.sealed.set(sealed);
         expired
@@ -383,10 +409,13 @@ impl Collector {
 
     /// Takes the expired bags among those that were handed over.
     fn expired_of_all(&self) -> [Option<Box<Bag>>; BAGS_AT_ONCE] {
-        let Some(mut queue) = self.try_queue() else { return [const { None }; BAGS_AT_ONCE] };
+        let Some(mut queue) = self.try_queue() else {
+            return [const { None }; BAGS_AT_ONCE];
+        };
         self.empty_inbox(&mut queue);
         let expired = self.expired(&mut queue);
-        self.queued.fetch_sub(expired.iter().flatten().count(), Ordering::Relaxed);
+        self.queued
+            .fetch_sub(expired.iter().flatten().count(), Ordering::Relaxed);
         expired
     }
 
@@ -394,7 +423,9 @@ impl Collector {
         let mut expired = [const { None }; BAGS_AT_ONCE];
         // A scan without the barrier may miss pins. It saves the barrier where a pin keeps even the
         // first bag.
-        let hopeless = queue.front().is_none_or(|bag| bag.stamp >= self.oldest_pin());
+        let hopeless = queue
+            .front()
+            .is_none_or(|bag| bag.stamp >= self.oldest_pin());
         // `heavy_fence`: pairs with `light_fence` in `pin`. The queue's bags were sealed before
         // (1).
         if hopeless || !membarrier::heavy_fence() {
@@ -418,8 +449,12 @@ impl Collector {
     fn oldest_pin(&self) -> u64 {
         // Acquire, in `read_published`: U, pairs with the Release in `pin` and `unpin`. Earlier
         // sections are over (3).
-        let pins = self.records().map(|record| membarrier::read_published(&record.pinned));
-        pins.filter(|&epoch| epoch != UNPINNED).min().unwrap_or(u64::MAX)
+        let pins = self
+            .records()
+            .map(|record| membarrier::read_published(&record.pinned));
+        pins.filter(|&epoch| epoch != UNPINNED)
+            .min()
+            .unwrap_or(u64::MAX)
     }
 }
 
@@ -475,6 +510,9 @@ struct Expired<'a> {
 
 impl Drop for Expired<'_> {
     fn drop(&mut self) {
-        self.bags.iter_mut().filter_map(Option::take).for_each(|bag| self.collector.push(bag));
+        self.bags
+            .iter_mut()
+            .filter_map(Option::take)
+            .for_each(|bag| self.collector.push(bag));
     }
 }

@@ -38,7 +38,10 @@ pub enum Rank {
 impl Rank {
     #[cfg(all(debug_assertions, not(feature = "loom")))]
     fn may_be_held_twice(self) -> bool {
-        matches!(self, Self::Directory | Self::Name | Self::Child | Self::DirectoryBlocks)
+        matches!(
+            self,
+            Self::Directory | Self::Name | Self::Child | Self::DirectoryBlocks
+        )
     }
 }
 
@@ -70,7 +73,10 @@ impl Ranked {
                 let equal = held.iter().filter(|&&other| other == rank).count();
                 let most = if rank.may_be_held_twice() { 1 } else { 0 };
                 let in_order = held.iter().all(|&other| other <= rank) && equal <= most;
-                assert!(in_order, "a lock of rank {rank:?} is taken while these are held: {held:?}");
+                assert!(
+                    in_order,
+                    "a lock of rank {rank:?} is taken while these are held: {held:?}"
+                );
                 held.push(rank);
             });
             Self { rank }
@@ -109,14 +115,20 @@ impl<G> Ordered<G> {
     #[inline(always)]
     pub fn lock(rank: Rank, lock: impl FnOnce() -> G) -> Self {
         let _ranked = Ranked::take(rank);
-        Self { guard: lock(), _ranked }
+        Self {
+            guard: lock(),
+            _ranked,
+        }
     }
 
     /// Tries to take a lock of this rank by calling `lock`.
     #[inline(always)]
     pub fn try_lock(rank: Rank, lock: impl FnOnce() -> Option<G>) -> Option<Self> {
         let _ranked = Ranked::take(rank);
-        Some(Self { guard: lock()?, _ranked })
+        Some(Self {
+            guard: lock()?,
+            _ranked,
+        })
     }
 }
 
@@ -139,7 +151,11 @@ mod tests {
     #[test]
     fn locks_are_taken_by_rising_rank() {
         let directory = Ranked::take(Rank::Directory);
-        drop((Ranked::take(Rank::Name), Ranked::take(Rank::Name), Ranked::take(Rank::Handle)));
+        drop((
+            Ranked::take(Rank::Name),
+            Ranked::take(Rank::Name),
+            Ranked::take(Rank::Handle),
+        ));
         let name = Ranked::take(Rank::Name);
         assert!(panics(|| drop(Ranked::take(Rank::Rename))));
         assert!(panics(|| drop(Ranked::take(Rank::Directory))));
@@ -157,7 +173,10 @@ mod tests {
     fn few_are_taken_twice() {
         let _handle = Ranked::take(Rank::Handle);
         assert!(panics(|| drop(Ranked::take(Rank::Handle))));
-        let _names = (Ranked::take(Rank::DirectoryBlocks), Ranked::take(Rank::DirectoryBlocks));
+        let _names = (
+            Ranked::take(Rank::DirectoryBlocks),
+            Ranked::take(Rank::DirectoryBlocks),
+        );
         assert!(panics(|| drop(Ranked::take(Rank::DirectoryBlocks))));
     }
 }

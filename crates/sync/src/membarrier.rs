@@ -46,7 +46,10 @@ use fences as imp;
 
 pub use imp::heavy_fence;
 // Only `primitive::latch` uses it outside of `publish`.
-#[cfg(any(feature = "loom", all(target_os = "linux", not(any(feature = "audit", miri, extern4_tsan)))))]
+#[cfg(any(
+    feature = "loom",
+    all(target_os = "linux", not(any(feature = "audit", miri, extern4_tsan)))
+))]
 pub(crate) use imp::light_fence;
 
 pub use imp::register;

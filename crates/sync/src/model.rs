@@ -33,8 +33,10 @@ pub fn explore(body: impl Fn() + Sync + Send + 'static) {
 /// half have few switches at random places.
 #[cfg(feature = "shuttle")]
 pub fn explore(body: impl Fn() + Sync + Send + 'static) {
-    let iterations =
-        std::env::var("SHUTTLE_ITERATIONS").ok().and_then(|text| text.parse().ok()).unwrap_or(1000);
+    let iterations = std::env::var("SHUTTLE_ITERATIONS")
+        .ok()
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(1000);
     let body = Arc::new(body);
     let again = Arc::clone(&body);
     // Shuttle's default stack is 32 KiB, and its atomics are larger than the real ones.

@@ -74,7 +74,10 @@ mod model {
         /// Creates an object without values.
         pub fn new() -> Self {
             // Relaxed: only uniqueness matters.
-            Self { id: LAST_ID.fetch_add(1, Ordering::Relaxed), values: PhantomData }
+            Self {
+                id: LAST_ID.fetch_add(1, Ordering::Relaxed),
+                values: PhantomData,
+            }
         }
 
         /// Calls `act` with the value of this thread; returns `None` if it has none.
@@ -82,7 +85,11 @@ mod model {
             let value = VALUES
                 .try_with(|values| {
                     let mut values = values.borrow_mut();
-                    Rc::clone(values.entry(self.id).or_insert_with(|| Rc::new(T::default())))
+                    Rc::clone(
+                        values
+                            .entry(self.id)
+                            .or_insert_with(|| Rc::new(T::default())),
+                    )
                 })
                 .ok()?;
             value.downcast_ref().map(act)
@@ -112,7 +119,11 @@ mod tests {
                 .collect();
             for (first, last) in threads {
                 // Another thread may have had the number before, but none adds at the same time.
-                assert!(first.zip(last).is_none_or(|(first, last)| last - first == 1000));
+                assert!(
+                    first
+                        .zip(last)
+                        .is_none_or(|(first, last)| last - first == 1000)
+                );
             }
         });
         assert!(add(0).is_some_and(|sum| sum <= 8000));

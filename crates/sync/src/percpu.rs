@@ -73,9 +73,14 @@ pub fn possible_cpus() -> usize {
     *POSSIBLE.get_or_init(|| {
         let list = std::fs::read_to_string("/sys/devices/system/cpu/possible").unwrap_or_default();
         // A list of ranges, "0-3" or "0,2-5": the last number is the highest.
-        let last = list.trim().rsplit([',', '-']).next().and_then(|last| last.parse::<usize>().ok());
+        let last = list
+            .trim()
+            .rsplit([',', '-'])
+            .next()
+            .and_then(|last| last.parse::<usize>().ok());
         let online = std::thread::available_parallelism().map_or(1, |n| n.get());
-        last.map_or(online, |last| last.saturating_add(1)).max(online)
+        last.map_or(online, |last| last.saturating_add(1))
+            .max(online)
     })
 }
 
@@ -88,10 +93,19 @@ pub fn node_of(cpu: usize) -> usize {
 /// Returns the node of each CPU. Linux reports a list of ranges in `node0/cpulist` and so on.
 fn nodes() -> Vec<usize> {
     let mut nodes = Vec::new();
-    for entry in std::fs::read_dir("/sys/devices/system/node").into_iter().flatten().flatten() {
-        let number = entry.file_name().to_str().and_then(|name| name.strip_prefix("node")?.parse().ok());
+    for entry in std::fs::read_dir("/sys/devices/system/node")
+        .into_iter()
+        .flatten()
+        .flatten()
+    {
+        let number = entry
+            .file_name()
+            .to_str()
+            .and_then(|name| name.strip_prefix("node")?.parse().ok());
         let list = std::fs::read_to_string(entry.path().join("cpulist"));
-        let (Some(number), Ok(list)) = (number, list) else { continue };
+        let (Some(number), Ok(list)) = (number, list) else {
+            continue;
+        };
         for cpu in cpus_in(&list).take_while(|&cpu| cpu < MAX_SLOTS * MAX_SLOTS) {
             nodes.resize(nodes.len().max(cpu + 1), 0);
             nodes[cpu] = number;
@@ -122,7 +136,9 @@ impl<T: Default> PerCpu<T> {
     /// Creates a default value for each CPU.
     pub fn new() -> Self {
         let slots = possible_cpus().min(MAX_SLOTS).next_power_of_two();
-        Self { slots: (0..slots).map(|_| Padded::default()).collect() }
+        Self {
+            slots: (0..slots).map(|_| Padded::default()).collect(),
+        }
     }
 }
 
@@ -208,7 +224,11 @@ mod rseq {
             // `unsigned int __rseq_size`, which are set before `main`.
             let (offset, size) = unsafe { (offset.read(), size.read()) };
             // A size of zero means that the registration failed or was switched off.
-            if size == 0 || offset == UNKNOWN { ABSENT } else { offset }
+            if size == 0 || offset == UNKNOWN {
+                ABSENT
+            } else {
+                offset
+            }
         };
         OFFSET.store(found, Relaxed);
         found

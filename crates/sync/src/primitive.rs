@@ -47,12 +47,18 @@ pub use extern4_audit::{
     not(any(feature = "loom", feature = "audit", miri, extern4_tsan))
 )))]
 pub use self::{Mutex as Latch, MutexGuard as LatchGuard};
-#[cfg(any(feature = "loom", all(target_os = "linux", not(any(feature = "audit", miri, extern4_tsan)))))]
+#[cfg(any(
+    feature = "loom",
+    all(target_os = "linux", not(any(feature = "audit", miri, extern4_tsan)))
+))]
 pub mod latch;
 
 /// A mutex for short critical sections. Models use the scheduler's mutex, which takes fewer steps;
 /// the latch has a model of its own.
-#[cfg(all(target_os = "linux", not(any(feature = "loom", feature = "audit", miri, extern4_tsan))))]
+#[cfg(all(
+    target_os = "linux",
+    not(any(feature = "loom", feature = "audit", miri, extern4_tsan))
+))]
 pub use latch::{Latch, LatchGuard};
 
 /// Returns the size of a structure: `model` under loom or shuttle, `real` elsewhere.
@@ -114,7 +120,11 @@ mod once {
         /// Returns the value, if it is set.
         pub fn get(&self) -> Option<&T> {
             // Acquire: pairs with the Release in `set`.
-            if self.is_set.load(Ordering::Acquire) { self.value.get() } else { None }
+            if self.is_set.load(Ordering::Acquire) {
+                self.value.get()
+            } else {
+                None
+            }
         }
 
         /// Sets the value. Returns it as the error if another one is set.

@@ -88,7 +88,10 @@ pub struct RcuOption<T> {
 impl<T: Send + Sync + 'static> RcuOption<T> {
     /// Creates a pointer to `value`.
     pub fn new(value: Option<T>) -> Self {
-        Self { ptr: AtomicPtr::new(into_raw(value)), owns: PhantomData }
+        Self {
+            ptr: AtomicPtr::new(into_raw(value)),
+            owns: PhantomData,
+        }
     }
 
     /// Returns the value.
@@ -124,7 +127,9 @@ impl<T: Send + Sync + 'static> RcuOption<T> {
     pub fn fill(&self, value: T) -> bool {
         let new = into_raw(Some(value));
         // Release: P, which pairs with L. Relaxed on failure: the pointer is not followed.
-        let stored = self.ptr.compare_exchange(ptr::null_mut(), new, Ordering::Release, Ordering::Relaxed);
+        let stored =
+            self.ptr
+                .compare_exchange(ptr::null_mut(), new, Ordering::Release, Ordering::Relaxed);
         if stored.is_err() {
             // SAFETY: it came from `into_raw`, and no other thread has seen it.
             drop(unsafe { from_raw(new) });
@@ -155,7 +160,9 @@ impl<T: Send + Sync + 'static> Default for RcuOption<T> {
 
 impl<T: Send + Sync + fmt::Debug + 'static> fmt::Debug for RcuOption<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("RcuOption").field(&self.load(&pin())).finish()
+        f.debug_tuple("RcuOption")
+            .field(&self.load(&pin()))
+            .finish()
     }
 }
 
@@ -263,7 +270,11 @@ mod model {
         fn drop(&mut self) {
             let mut epoch = EPOCH.lock().unwrap();
             epoch.guards -= 1;
-            let ready = if epoch.guards == 0 { std::mem::take(&mut epoch.retired) } else { Vec::new() };
+            let ready = if epoch.guards == 0 {
+                std::mem::take(&mut epoch.retired)
+            } else {
+                Vec::new()
+            };
             drop(epoch);
             ready.into_iter().for_each(|retire| retire());
         }
@@ -305,7 +316,13 @@ pub(crate) mod tests {
         let (one, two) = (Arc::new(1), Arc::new(2));
         let cell = RcuOption::default();
         assert!(cell.fill(one.clone()) && !cell.fill(two.clone()));
-        assert_eq!((cell.load(&pin()).map(|value| **value), Arc::strong_count(&two)), (Some(1), 1));
+        assert_eq!(
+            (
+                cell.load(&pin()).map(|value| **value),
+                Arc::strong_count(&two)
+            ),
+            (Some(1), 1)
+        );
         cell.store(Some(two.clone()));
         assert!(!cell.fill(one.clone()));
         assert_eq!(cell.load(&pin()).map(|value| **value), Some(2));
@@ -321,7 +338,10 @@ pub(crate) mod tests {
                     for round in 1..=20_000 {
                         let guard = pin();
                         let seen = [cell.swap([round; 8], &guard), cell.load(&guard)];
-                        assert!(seen.iter().all(|seen| seen.iter().all(|&word| word == seen[0])));
+                        assert!(
+                            seen.iter()
+                                .all(|seen| seen.iter().all(|&word| word == seen[0]))
+                        );
                     }
                 });
             }

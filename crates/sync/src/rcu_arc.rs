@@ -114,7 +114,13 @@ impl<T: Release> RcuArc<T> {
     /// Creates the first reference to a value.
     pub fn new(value: T) -> Self {
         let (before, apart, behind) = Default::default();
-        let inner = Inner { before, value, apart, count: AtomicUsize::new(1), behind };
+        let inner = Inner {
+            before,
+            value,
+            apart,
+            count: AtomicUsize::new(1),
+            behind,
+        };
         Self(slab::alloc(inner), PhantomData)
     }
 
@@ -177,7 +183,10 @@ impl<T: Release> Clone for RcuArc<T> {
         // Relaxed: this reference keeps the count above zero, and the clone sees what this thread
         // sees.
         let before = self.counted().references().fetch_add(1, Ordering::Relaxed);
-        debug_assert!(before > 0, "a reference to a value that has ended is cloned");
+        debug_assert!(
+            before > 0,
+            "a reference to a value that has ended is cloned"
+        );
         abort_if_too_many(before);
         Self(self.0, PhantomData)
     }
@@ -187,7 +196,10 @@ impl<T: Release> Drop for RcuArc<T> {
     fn drop(&mut self) {
         // Release: pairs with the Acquire fence below on the thread that drops the last reference.
         let before = self.counted().references().fetch_sub(1, Ordering::Release);
-        debug_assert!(before > 0, "a reference to a value that has ended is dropped");
+        debug_assert!(
+            before > 0,
+            "a reference to a value that has ended is dropped"
+        );
         if before == 1 {
             // Acquire: pairs with the Release above of all other holders.
             fence(Ordering::Acquire);
@@ -225,8 +237,11 @@ impl<'a, T: Release> RcuRef<'a, T> {
         let up = |count: usize| (count > 0).then(|| count + 1);
         // Acquire on success: pairs with the Release in `has_references` and in `drop`. Relaxed on
         // failure.
-        let before =
-            self.counted().references().fetch_update(Ordering::Acquire, Ordering::Relaxed, up).ok()?;
+        let before = self
+            .counted()
+            .references()
+            .fetch_update(Ordering::Acquire, Ordering::Relaxed, up)
+            .ok()?;
         abort_if_too_many(before);
         Some(RcuArc(self.0, PhantomData))
     }
@@ -274,7 +289,9 @@ impl<'a, T: Release> RcuRef<'a, T> {
         // The test keeps the lines of values in use. The transition "end last". Acquire: pairs with
         // the Release in `drop` of earlier references.
         (self.counted().seems_to_have(1)
-            && count.compare_exchange(1, 0, Ordering::Acquire, Ordering::Relaxed).is_ok())
+            && count
+                .compare_exchange(1, 0, Ordering::Acquire, Ordering::Relaxed)
+                .is_ok())
         .then(|| FinalRef(self.0, PhantomData))
     }
 
@@ -415,8 +432,14 @@ unsafe fn end<T: Release>(at: NonNull<Inner<T>>) {
         }
     }
 
-    let nested = ENDING.try_with(|ending| ending.replace(true)).unwrap_or(false);
-    if nested && QUEUED.try_with(|queued| queued.borrow_mut().push((at.cast(), now::<T>))).is_ok() {
+    let nested = ENDING
+        .try_with(|ending| ending.replace(true))
+        .unwrap_or(false);
+    if nested
+        && QUEUED
+            .try_with(|queued| queued.borrow_mut().push((at.cast(), now::<T>)))
+            .is_ok()
+    {
         return;
     }
     let _ending = Ending;

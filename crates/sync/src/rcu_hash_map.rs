@@ -152,8 +152,18 @@ impl<T: Release> Default for RcuHashMap<T> {
 impl<T: Release> RcuHashMap<T> {
     /// Creates an empty map.
     pub fn new() -> Self {
-        let chains = || Latch::new(Chains { buckets: Buckets::none(), hand: 0 });
-        let stripe = |_| Padded(Stripe { lock: chains(), entries: AtomicUsize::new(0) });
+        let chains = || {
+            Latch::new(Chains {
+                buckets: Buckets::none(),
+                hand: 0,
+            })
+        };
+        let stripe = |_| {
+            Padded(Stripe {
+                lock: chains(),
+                entries: AtomicUsize::new(0),
+            })
+        };
         Self {
             buckets: AtomicPtr::new(Buckets::none().larger().pointer()),
             unmoved: AtomicUsize::new(STRIPES),
@@ -240,7 +250,9 @@ impl<T: Release> RcuHashMap<T> {
     /// stripe moves its chains when it is locked next.
     #[cold]
     fn grow(&self, full: Buckets, guard: &Guard) {
-        let Ok(_growing) = self.growing.try_lock() else { return };
+        let Ok(_growing) = self.growing.try_lock() else {
+            return;
+        };
         if self.buckets() != full {
             return;
         }
@@ -249,15 +261,24 @@ impl<T: Release> RcuHashMap<T> {
         // Relaxed: G orders it.
         self.unmoved.store(STRIPES, Ordering::Relaxed);
         // Release: G, which pairs with the Acquire in `buckets`.
-        self.buckets.store(full.larger().pointer(), Ordering::Release);
+        self.buckets
+            .store(full.larger().pointer(), Ordering::Release);
     }
 
     /// Locks a stripe, whose chains it moves if they are in the buckets before.
     fn bucket<'g>(&'g self, stripe: usize, guard: &'g Guard) -> Bucket<'g, T> {
         // Ignores poison: a chain is whole after each single change, whatever panicked under the
         // lock.
-        let chains = self.stripes[stripe].lock.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut bucket = Bucket { map: self, stripe, chains, guard };
+        let chains = self.stripes[stripe]
+            .lock
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let mut bucket = Bucket {
+            map: self,
+            stripe,
+            chains,
+            guard,
+        };
         let buckets = self.buckets();
         if bucket.chains.buckets != buckets {
             bucket.move_to(buckets);
@@ -315,7 +336,11 @@ impl<T: Release> RcuHashMap<T> {
                 let guard = pin();
                 let mut bucket = self.bucket(stripe, &guard);
                 for index in bucket.chains.buckets.of_stripe(stripe) {
-                    gone.extend(bucket.chain(index).filter_map(|value| bucket.end_last(value, &mut left)));
+                    gone.extend(
+                        bucket
+                            .chain(index)
+                            .filter_map(|value| bucket.end_last(value, &mut left)),
+                    );
                 }
             }
         }
@@ -324,7 +349,9 @@ impl<T: Release> RcuHashMap<T> {
 
     /// Returns the number of values: out of date at once.
     pub fn len(&self) -> usize {
-        (0..STRIPES).map(|stripe| self.entries(stripe).load(Ordering::Relaxed)).sum()
+        (0..STRIPES)
+            .map(|stripe| self.entries(stripe).load(Ordering::Relaxed))
+            .sum()
     }
 
     /// Returns whether the map is empty: out of date at once.
@@ -375,7 +402,9 @@ unsafe fn value_unless_end<'g, T: Release>(link: *mut ()) -> Option<RcuRef<'g, T
 impl<'g, T: Release> Bucket<'g, T> {
     /// Returns the first value of this hash that `matches`.
     pub fn find(&self, hash: u64, matches: impl Fn(&T) -> bool) -> Option<RcuRef<'g, T>> {
-        self.map.search(self.head(hash), hash, self.guard, &matches).ok()
+        self.map
+            .search(self.head(hash), hash, self.guard, &matches)
+            .ok()
     }
 
     /// Adds a value.
@@ -393,7 +422,12 @@ impl<'g, T: Release> Bucket<'g, T> {
     }
 
     /// Adds a value, and removes the one of its hash that `matches`.
-    pub fn replace(&mut self, hash: u64, new: RcuArc<T>, matches: impl Fn(&T) -> bool) -> Option<RcuArc<T>> {
+    pub fn replace(
+        &mut self,
+        hash: u64,
+        new: RcuArc<T>,
+        matches: impl Fn(&T) -> bool,
+    ) -> Option<RcuArc<T>> {
         let old = self.find(hash, matches);
         self.insert(hash, new);
         self.remove(old?)
@@ -402,7 +436,8 @@ impl<'g, T: Release> Bucket<'g, T> {
     /// Removes a value of this stripe. Returns `None` if it had been removed already.
     pub fn remove(&mut self, value: RcuRef<'_, T>) -> Option<RcuArc<T>> {
         // SAFETY: the chain owned a count.
-        self.take(value).then(|| unsafe { RcuArc::from_raw(value.as_ptr()) })?
+        self.take(value)
+            .then(|| unsafe { RcuArc::from_raw(value.as_ptr()) })?
     }
 
     /// Removes a value of this stripe if it has no other reference, and calls `left` with it. The
@@ -422,7 +457,9 @@ impl<'g, T: Release> Bucket<'g, T> {
     fn holds(&self, value: RcuRef<'_, T>) -> bool {
         let hash = value.link().hash.load(Ordering::Relaxed);
         stripe(hash) == self.stripe
-            && self.chain(self.chains.buckets.index(hash)).any(|there| there.ptr_eq(value))
+            && self
+                .chain(self.chains.buckets.index(hash))
+                .any(|there| there.ptr_eq(value))
     }
 
     /// Takes a value out of its chain, and the count of the chain passes to the caller. Returns
@@ -470,7 +507,8 @@ impl<'g, T: Release> Bucket<'g, T> {
         let link = value.link();
         let head = self.head(link.hash.load(Ordering::Relaxed));
         // Release: P, since a reader may come by this link from the chain where the value was.
-        link.next.store(head.load(Ordering::Relaxed), Ordering::Release);
+        link.next
+            .store(head.load(Ordering::Relaxed), Ordering::Release);
         // Release: P, which pairs with L.
         head.store(value.as_ptr().cast(), Ordering::Release);
         self.count(1);
@@ -532,7 +570,10 @@ impl<'g, T: Release> Bucket<'g, T> {
 
     #[inline]
     fn head(&self, hash: u64) -> &'g Head {
-        assert!(stripe(hash) == self.stripe, "the stripe of another hash is locked");
+        assert!(
+            stripe(hash) == self.stripe,
+            "the stripe of another hash is locked"
+        );
         // SAFETY: the guard, borrowed for `'g`, keeps them, and a locked stripe has buckets.
         unsafe { self.chains.buckets.head(hash) }
     }
@@ -540,7 +581,10 @@ impl<'g, T: Release> Bucket<'g, T> {
     /// Adds to the number of values in the stripe.
     fn count(&self, change: isize) {
         let entries = self.map.entries(self.stripe);
-        entries.store(entries.load(Ordering::Relaxed).wrapping_add_signed(change), Ordering::Relaxed);
+        entries.store(
+            entries.load(Ordering::Relaxed).wrapping_add_signed(change),
+            Ordering::Relaxed,
+        );
     }
 }
 
@@ -557,7 +601,11 @@ impl<T: Release> Drop for RcuHashMap<T> {
         let mut old = Buckets::none();
         let mut values = Vec::with_capacity(self.len());
         for (stripe, state) in self.stripes.iter().enumerate() {
-            let buckets = state.lock.lock().unwrap_or_else(PoisonError::into_inner).buckets;
+            let buckets = state
+                .lock
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .buckets;
             for index in buckets.of_stripe(stripe) {
                 // SAFETY: lookups borrow the map, so the buckets have no other user.
                 let mut at = unsafe { buckets.at(index) }.load(Ordering::Relaxed);
@@ -580,7 +628,9 @@ impl<T: Release> Drop for RcuHashMap<T> {
         for value in values {
             // SAFETY: it was in one chain, whose count of it this takes over.
             let value = unsafe { RcuArc::from_raw(value) };
-            value.iter().for_each(|value| value.as_rcu_ref().link().release());
+            value
+                .iter()
+                .for_each(|value| value.as_rcu_ref().link().release());
         }
         // SAFETY: as above. All stripes that the map has not moved are in the same buckets.
         unsafe {

@@ -37,7 +37,10 @@ pub struct RcuSnapshot<T: Send + Sync + 'static> {
 impl<T: Send + Sync + 'static> RcuSnapshot<T> {
     /// Creates a snapshot without a copy.
     pub fn empty() -> Self {
-        Self { copy: RcuOption::default(), reads: AtomicU32::new(0) }
+        Self {
+            copy: RcuOption::default(),
+            reads: AtomicU32::new(0),
+        }
     }
 
     /// Returns the copy. `None` tells the caller to take the lock.

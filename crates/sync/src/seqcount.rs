@@ -106,7 +106,9 @@ impl Drop for SeqWriter<'_> {
     #[inline]
     fn drop(&mut self) {
         // Release: W3, publishes the payload. Pairs with the Acquire load in `begin`.
-        self.count.0.store(self.seq.wrapping_add(2), Ordering::Release);
+        self.count
+            .0
+            .store(self.seq.wrapping_add(2), Ordering::Release);
     }
 }
 

@@ -158,7 +158,10 @@ mod tests {
             unsafe { free(a) };
             let c = alloc(Line([2; 128]));
             // SAFETY: both are this function's own.
-            assert_eq!((a, unsafe { c.as_ref() }.0, *unsafe { b.as_ref() }), (c, [2; 128], [5; 3]));
+            assert_eq!(
+                (a, unsafe { c.as_ref() }.0, *unsafe { b.as_ref() }),
+                (c, [2; 128], [5; 3])
+            );
             // SAFETY: as above.
             unsafe {
                 free(b);
@@ -176,8 +179,9 @@ mod tests {
         std::thread::spawn(|| {
             let count = Arc::new(());
             let most = (2 + depot::MAGAZINES) * magazine::OBJECTS;
-            let values: Vec<NonNull<Value>> =
-                (0..most + magazine::OBJECTS).map(|_| alloc((count.clone(), [0; 61]))).collect();
+            let values: Vec<NonNull<Value>> = (0..most + magazine::OBJECTS)
+                .map(|_| alloc((count.clone(), [0; 61])))
+                .collect();
             for value in values {
                 // SAFETY: the value has no other user.
                 unsafe { free(value) };
@@ -199,8 +203,13 @@ mod tests {
         struct Made(Vec<NonNull<Value>>);
         // SAFETY: the values have no other user.
         unsafe impl Send for Made {}
-        let make =
-            |magazines| Made((0..magazines * magazine::OBJECTS).map(|n| alloc([n as u64; 59])).collect());
+        let make = |magazines| {
+            Made(
+                (0..magazines * magazine::OBJECTS)
+                    .map(|n| alloc([n as u64; 59]))
+                    .collect(),
+            )
+        };
         let made = std::thread::spawn(move || make(3)).join().unwrap();
         let all: Vec<_> = made.0.iter().map(|at| at.addr()).collect();
         let (freed, taken) = (std::sync::Barrier::new(2), std::sync::Barrier::new(2));
@@ -229,8 +238,12 @@ mod tests {
             let value = || (Arc::new(5), [6_u64; 57]);
             let first = value();
             let count = Arc::downgrade(&first.0);
-            let own: SlabBox<dyn std::any::Any> = SlabBox::from(new_box(first) as Box<dyn std::any::Any>);
-            assert_eq!(own.downcast_ref::<(Arc<i32>, [u64; 57])>().unwrap().1, [6; 57]);
+            let own: SlabBox<dyn std::any::Any> =
+                SlabBox::from(new_box(first) as Box<dyn std::any::Any>);
+            assert_eq!(
+                own.downcast_ref::<(Arc<i32>, [u64; 57])>().unwrap().1,
+                [6; 57]
+            );
             let at = std::ptr::from_ref(&*own).addr();
             drop(own);
             assert_eq!(count.strong_count(), 0);

@@ -75,7 +75,9 @@ impl<T: Send + Sync + 'static> ThreadArcOwner<T> {
             ended: Mutex::new(false),
         });
         inner.refs.enter();
-        Self(Arc::new(SharedRef(ThreadArc(NonNull::from(Box::leak(inner))))))
+        Self(Arc::new(SharedRef(ThreadArc(NonNull::from(Box::leak(
+            inner,
+        ))))))
     }
 
     /// Returns a reference that this thread counts for itself.
@@ -212,7 +214,10 @@ mod tests {
         assert!(one.ptr_eq(&other) && one.count() == Some(3));
         drop(one);
         drop(owner);
-        assert_eq!((Arc::strong_count(&alive), Arc::strong_count(&other)), (2, 2));
+        assert_eq!(
+            (Arc::strong_count(&alive), Arc::strong_count(&other)),
+            (2, 2)
+        );
         drop(std::thread::spawn(move || other.clone()).join().unwrap());
         assert_eq!(Arc::strong_count(&alive), 1);
 

@@ -40,7 +40,10 @@ impl<const N: usize> ThreadCounter<N> {
         if let Some(slot) = self.0.own() {
             for (sum, count) in slot.0.iter().zip(counts) {
                 if count > 0 {
-                    sum.store(sum.load(Ordering::Relaxed).wrapping_add(count), Ordering::Relaxed);
+                    sum.store(
+                        sum.load(Ordering::Relaxed).wrapping_add(count),
+                        Ordering::Relaxed,
+                    );
                 }
             }
         } else {
@@ -55,7 +58,9 @@ impl<const N: usize> ThreadCounter<N> {
     /// Returns everything added so far, wrapping.
     pub fn sum(&self) -> [u64; N] {
         self.0.iter().fold([0; N], |sums, slot| {
-            std::array::from_fn(|index| sums[index].wrapping_add(slot.0[index].load(Ordering::Relaxed)))
+            std::array::from_fn(|index| {
+                sums[index].wrapping_add(slot.0[index].load(Ordering::Relaxed))
+            })
         })
     }
 }
@@ -117,7 +122,10 @@ mod tests {
         let take = || (0..EACH).map(|_| ids.take()).collect::<Vec<_>>();
         let numbers = std::thread::scope(|scope| {
             let threads: Vec<_> = (0..100).map(|_| scope.spawn(take)).collect();
-            threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect::<BTreeSet<_>>()
+            threads
+                .into_iter()
+                .flat_map(|thread| thread.join().unwrap())
+                .collect::<BTreeSet<_>>()
         });
         assert_eq!(numbers.len(), 100 * EACH);
     }

@@ -14,7 +14,10 @@ use std::sync::{Mutex, PoisonError};
 use crate::thread_slots::{LIMIT, Position};
 
 /// Numbers that no living thread has.
-static FREE: Mutex<Numbers> = Mutex::new(Numbers { returned: BTreeSet::new(), next: 0 });
+static FREE: Mutex<Numbers> = Mutex::new(Numbers {
+    returned: BTreeSet::new(),
+    next: 0,
+});
 
 struct Numbers {
     returned: BTreeSet<usize>,
@@ -38,13 +41,22 @@ struct Own {
     number: usize,
     #[cfg_attr(
         feature = "loom",
-        expect(dead_code, reason = "models have few threads, and search for their slots")
+        expect(
+            dead_code,
+            reason = "models have few threads, and search for their slots"
+        )
     )]
     position: Position,
 }
 
-const UNKNOWN: Own = Own { number: usize::MAX, position: Position::NONE };
-const ENDED: Own = Own { number: LIMIT, position: Position::NONE };
+const UNKNOWN: Own = Own {
+    number: usize::MAX,
+    position: Position::NONE,
+};
+const ENDED: Own = Own {
+    number: LIMIT,
+    position: Position::NONE,
+};
 
 /// Gives the thread's number back when the thread ends.
 struct Ticket(usize);
@@ -53,7 +65,10 @@ impl Drop for Ticket {
     fn drop(&mut self) {
         // Code that runs later in this thread's end uses the shared slots.
         let _ = OWN.try_with(|own| own.set(ENDED));
-        FREE.lock().unwrap_or_else(PoisonError::into_inner).returned.insert(self.0);
+        FREE.lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .returned
+            .insert(self.0);
     }
 }
 
@@ -83,7 +98,10 @@ pub(crate) fn own_position() -> Position {
 #[cold]
 fn draw() -> usize {
     let number = FREE.lock().unwrap_or_else(PoisonError::into_inner).take();
-    OWN.set(Own { number, position: Position::of(number) });
+    OWN.set(Own {
+        number,
+        position: Position::of(number),
+    });
     let ticket = Ticket(number);
     // A thread that is ending keeps no ticket: dropping it gives the number back at once and leaves
     // the shared slots.
@@ -97,7 +115,10 @@ mod tests {
 
     #[test]
     fn the_smallest_number_is_used_again_first() {
-        let mut numbers = Numbers { returned: BTreeSet::new(), next: 0 };
+        let mut numbers = Numbers {
+            returned: BTreeSet::new(),
+            next: 0,
+        };
         assert_eq!([0; 5].map(|_| numbers.take()), [0, 1, 2, 3, 4]);
         numbers.returned.extend([3, 0, 4]);
         assert_eq!([0; 4].map(|_| numbers.take()), [0, 3, 4, 5]);

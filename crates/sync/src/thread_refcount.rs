@@ -39,7 +39,10 @@ struct Slot {
 
 impl Default for Slot {
     fn default() -> Self {
-        Self { entered: AtomicU64::new(0), exited: AtomicU64::new(0) }
+        Self {
+            entered: AtomicU64::new(0),
+            exited: AtomicU64::new(0),
+        }
     }
 }
 
@@ -81,7 +84,9 @@ impl ThreadRefcount {
     /// Returns the number of entries so far, wrapping. Concurrent ones may be missing.
     pub fn entered(&self) -> u64 {
         // Relaxed: callers draw no conclusion about other memory from it.
-        self.0.iter().fold(0, |sum, slot| sum.wrapping_add(slot.entered.load(Ordering::Relaxed)))
+        self.0.iter().fold(0, |sum, slot| {
+            sum.wrapping_add(slot.entered.load(Ordering::Relaxed))
+        })
     }
 
     /// Returns the number of users: at least as many as there were at some moment of this call.
@@ -91,7 +96,9 @@ impl ThreadRefcount {
             return None;
         }
         let sum = |count: fn(&Slot) -> &AtomicU64| {
-            self.0.iter().fold(0_u64, |sum, slot| sum.wrapping_add(read_published(count(slot))))
+            self.0.iter().fold(0_u64, |sum, slot| {
+                sum.wrapping_add(read_published(count(slot)))
+            })
         };
         // Exits first: the module docs say why.
         let exited = sum(|slot| &slot.exited);

@@ -53,7 +53,10 @@ pub(crate) struct Position {
 
 impl Position {
     /// The position of no slot.
-    pub(crate) const NONE: Self = Self { segment: SEGMENTS as u32, index: 0 };
+    pub(crate) const NONE: Self = Self {
+        segment: SEGMENTS as u32,
+        index: 0,
+    };
 
     /// Returns the position for a thread with this number.
     #[inline]
@@ -81,7 +84,11 @@ impl<T: Default> ThreadSlots<T> {
     /// Creates slots that hold the default value.
     pub fn new() -> Self {
         let segments = std::array::from_fn(|_| AtomicPtr::new(ptr::null_mut()));
-        Self { segments, shared: Padded::default(), owns: PhantomData }
+        Self {
+            segments,
+            shared: Padded::default(),
+            owns: PhantomData,
+        }
     }
 
     /// Returns this thread's slot; `None` if it must use the shared one.
@@ -122,8 +129,12 @@ fn allocate<T: Default>(segment: &AtomicPtr<Padded<T>>, number: u32) {
     let slots = Box::into_raw(slots);
     // Release on success: pairs with the Acquire in `at` and `segment`. Relaxed on failure: the
     // caller loads the pointer by `at`.
-    let stored =
-        segment.compare_exchange(ptr::null_mut(), slots.cast(), Ordering::Release, Ordering::Relaxed);
+    let stored = segment.compare_exchange(
+        ptr::null_mut(),
+        slots.cast(),
+        Ordering::Release,
+        Ordering::Relaxed,
+    );
     if stored.is_err() {
         // SAFETY: it came from a box above, and no other thread has seen it.
         drop(unsafe { Box::from_raw(slots) });
@@ -145,7 +156,10 @@ impl<T> ThreadSlots<T> {
 
     /// Returns all slots that there are, the shared one included.
     pub fn iter(&self) -> impl Iterator<Item = &T> {
-        (0..SEGMENTS).flat_map(|segment| self.segment(segment)).map(|slot| &slot.0).chain([self.shared()])
+        (0..SEGMENTS)
+            .flat_map(|segment| self.segment(segment))
+            .map(|slot| &slot.0)
+            .chain([self.shared()])
     }
 
     fn segment(&self, number: usize) -> &[Padded<T>] {
@@ -207,10 +221,18 @@ mod tests {
     fn each_number_has_a_slot_of_its_own() {
         let slots = ThreadSlots::<AtomicU64>::new();
         assert_eq!((slots.iter().count(), slots.get(0).is_none()), (1, true));
-        let own: BTreeSet<_> = (0..LIMIT).map(|number| ptr::from_ref(slots.of(number).unwrap())).collect();
+        let own: BTreeSet<_> = (0..LIMIT)
+            .map(|number| ptr::from_ref(slots.of(number).unwrap()))
+            .collect();
         assert_eq!((own.len(), slots.iter().count()), (LIMIT, LIMIT + 1));
         assert!(slots.of(LIMIT).is_none() && slots.get(usize::MAX).is_none());
-        assert!(slots.iter().take(LIMIT).enumerate().all(|(n, slot)| ptr::eq(slot, slots.get(n).unwrap())));
+        assert!(
+            slots
+                .iter()
+                .take(LIMIT)
+                .enumerate()
+                .all(|(n, slot)| ptr::eq(slot, slots.get(n).unwrap()))
+        );
     }
 
     #[test]

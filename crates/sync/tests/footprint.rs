@@ -24,12 +24,21 @@ fn each_access_is_recorded_with_its_kind() {
         word.0.load(Ordering::Relaxed);
         word.0.store(1, Ordering::Relaxed);
         word.0.fetch_add(1, Ordering::Relaxed);
-        let _ = word.0.compare_exchange(7, 8, Ordering::Relaxed, Ordering::Relaxed);
+        let _ = word
+            .0
+            .compare_exchange(7, 8, Ordering::Relaxed, Ordering::Relaxed);
         fence(Ordering::Acquire);
         fence(Ordering::SeqCst);
         drop(lock.lock());
     });
-    assert_eq!(footprint.uses(Line::of(&word)), Uses { loads: 1, stores: 1, rmws: 2 });
+    assert_eq!(
+        footprint.uses(Line::of(&word)),
+        Uses {
+            loads: 1,
+            stores: 1,
+            rmws: 2
+        }
+    );
     assert_eq!((footprint.total().rmws, footprint.full_fences()), (3, 1));
     word.0.load(Ordering::Relaxed);
     assert_eq!(record(|| ()).1.total(), Uses::default());
@@ -50,14 +59,21 @@ fn loads_do_not_conflict_and_stores_do() {
 #[test]
 fn locked_instructions_of_any_source_are_counted() {
     let (shared, word) = (std::sync::Arc::new(7), std::sync::atomic::AtomicU64::new(1));
-    let Some(none) = locked_instructions(|| std::hint::black_box(*shared)) else { return };
+    let Some(none) = locked_instructions(|| std::hint::black_box(*shared)) else {
+        return;
+    };
     let arc = locked_instructions(|| drop(std::hint::black_box(shared.clone())));
     // An exchange with memory is locked without a prefix.
     let swap = locked_instructions(|| std::hint::black_box(word.swap(3, Ordering::Relaxed)));
     let lock = std::sync::Mutex::new(());
     let lock = locked_instructions(|| drop(std::hint::black_box(&lock).lock()));
     assert_eq!(
-        (none.1, arc.map(|(_, n)| n), swap.map(|(_, n)| n), lock.map(|(_, n)| n)),
+        (
+            none.1,
+            arc.map(|(_, n)| n),
+            swap.map(|(_, n)| n),
+            lock.map(|(_, n)| n)
+        ),
         (0, Some(2), Some(1), Some(2))
     );
 }
@@ -94,16 +110,38 @@ fn accesses_have_their_places() {
         .collect();
     sites.sort_unstable_by_key(|(line, _)| *line);
     let first = sites[0].0;
-    let sites: Vec<_> = sites.into_iter().map(|(line, kind)| (line - first, kind)).collect();
-    assert_eq!(sites, [(0, Kind::Rmw), (1, Kind::Rmw), (3, Kind::Rmw), (4, Kind::Load)]);
-    assert_eq!(footprint.total(), Uses { loads: 1, stores: 0, rmws: 3 });
+    let sites: Vec<_> = sites
+        .into_iter()
+        .map(|(line, kind)| (line - first, kind))
+        .collect();
+    assert_eq!(
+        sites,
+        [
+            (0, Kind::Rmw),
+            (1, Kind::Rmw),
+            (3, Kind::Rmw),
+            (4, Kind::Load)
+        ]
+    );
+    assert_eq!(
+        footprint.total(),
+        Uses {
+            loads: 1,
+            stores: 0,
+            rmws: 3
+        }
+    );
 }
 
 /// Two threads with numbers above 512 count, enter, exit, store values and read under a biased
 /// lock. They store only to lines of their own.
 #[test]
 fn threads_with_high_numbers_share_nothing() {
-    let (counter, refcount, lock) = (ThreadCounter::<2>::new(), ThreadRefcount::new(), BiasedRwLock::new(7));
+    let (counter, refcount, lock) = (
+        ThreadCounter::<2>::new(),
+        ThreadRefcount::new(),
+        BiasedRwLock::new(7),
+    );
     let values = PerThread::<std::cell::Cell<u64>>::new();
     let lowest = AtomicUsize::new(0);
     let act = || {
@@ -120,7 +158,11 @@ fn threads_with_high_numbers_share_nothing() {
         lowest.store(usize::MAX, Ordering::Relaxed);
         let [one, other] = among_sleepers(512, || _ = thread_number(), || side_by_side(act, act));
         for footprint in [&one, &other] {
-            assert_eq!((footprint.total().rmws, footprint.full_fences()), (0, 0), "{footprint:?}");
+            assert_eq!(
+                (footprint.total().rmws, footprint.full_fences()),
+                (0, 0),
+                "{footprint:?}"
+            );
         }
         assert!(conflicts(&one, &other).is_empty());
     }

@@ -20,7 +20,8 @@ impl Release for Maker {
 type Map = RcuHashMap<Maker>;
 
 fn insert(map: &Map, hash: u64, index: usize) {
-    map.lock(hash, &pin()).insert(hash, RcuArc::new(Maker(index)));
+    map.lock(hash, &pin())
+        .insert(hash, RcuArc::new(Maker(index)));
 }
 
 /// Creates a map with a value of hash 0.
@@ -81,7 +82,10 @@ fn threads_always_find_a_value_while_the_map_grows_and_others_move() {
                 map.lock(1 << 63, &pin()).insert(1 << 63, moved);
             }
             _ => {
-                let found = map.find(0, &pin(), |_| true).expect("there is always one").0;
+                let found = map
+                    .find(0, &pin(), |_| true)
+                    .expect("there is always one")
+                    .0;
                 assert_eq!(found, 0);
             }
         },
@@ -97,9 +101,16 @@ fn threads_always_find_a_value_that_is_replaced() {
         |map, index| {
             if index < 3 {
                 let new = RcuArc::new(Maker(index + 1));
-                map.lock(0, &pin()).replace(0, new, |_| true).expect("there is always one");
+                map.lock(0, &pin())
+                    .replace(0, new, |_| true)
+                    .expect("there is always one");
             } else {
-                assert!(map.find(0, &pin(), |_| true).expect("there is always one").0 <= 3);
+                assert!(
+                    map.find(0, &pin(), |_| true)
+                        .expect("there is always one")
+                        .0
+                        <= 3
+                );
             }
         },
         |map| assert_eq!(map.len(), 1),

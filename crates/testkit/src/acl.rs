@@ -57,7 +57,12 @@ pub fn encode(entries: &[Ace]) -> Vec<u8> {
 /// # Panics
 /// When the value is not whole entries behind a version.
 pub fn canonical(mut value: Vec<u8>) -> Vec<u8> {
-    assert_eq!(value.len() % 8, 4, "an access list of {} bytes", value.len());
+    assert_eq!(
+        value.len() % 8,
+        4,
+        "an access list of {} bytes",
+        value.len()
+    );
     for entry in value[4..].chunks_exact_mut(8) {
         let has_id = matches!(entry[0], 0x02 | 0x08);
         if !has_id {

@@ -52,7 +52,13 @@ const fn crash(
     workload: Workload,
     crash: Crash,
 ) -> CrashSpec {
-    CrashSpec { name, mke2fs, options, workload, crash }
+    CrashSpec {
+        name,
+        mke2fs,
+        options,
+        workload,
+        crash,
+    }
 }
 
 use Crash::{CopyWhileMounted, Shutdown, ShutdownAfterCommit};
@@ -71,11 +77,41 @@ const FAST: &str = "fast_commit_size=1024";
 
 /// All crashed images.
 pub const SPECS: &[CrashSpec] = &[
-    crash("ordered", &["-t", "ext4", "-b", "4096"], QUIET, churn, ShutdownAfterCommit),
-    crash("ordered_lost", &["-t", "ext4", "-b", "4096"], QUIET, churn, Shutdown),
-    crash("ordered_copied", &["-t", "ext4", "-b", "4096"], QUIET, churn, CopyWhileMounted),
-    crash("ordered_1k", &["-t", "ext4", "-b", "1024"], QUIET, churn, ShutdownAfterCommit),
-    crash("ordered_2k_copied", &["-t", "ext4", "-b", "2048"], QUIET, churn, CopyWhileMounted),
+    crash(
+        "ordered",
+        &["-t", "ext4", "-b", "4096"],
+        QUIET,
+        churn,
+        ShutdownAfterCommit,
+    ),
+    crash(
+        "ordered_lost",
+        &["-t", "ext4", "-b", "4096"],
+        QUIET,
+        churn,
+        Shutdown,
+    ),
+    crash(
+        "ordered_copied",
+        &["-t", "ext4", "-b", "4096"],
+        QUIET,
+        churn,
+        CopyWhileMounted,
+    ),
+    crash(
+        "ordered_1k",
+        &["-t", "ext4", "-b", "1024"],
+        QUIET,
+        churn,
+        ShutdownAfterCommit,
+    ),
+    crash(
+        "ordered_2k_copied",
+        &["-t", "ext4", "-b", "2048"],
+        QUIET,
+        churn,
+        CopyWhileMounted,
+    ),
     crash(
         "no_csum",
         &["-t", "ext4", "-b", "4096", "-O", "^metadata_csum"],
@@ -83,7 +119,13 @@ pub const SPECS: &[CrashSpec] = &[
         churn,
         ShutdownAfterCommit,
     ),
-    crash("no_64bit", &["-t", "ext4", "-b", "4096", "-O", "^64bit"], QUIET, churn, ShutdownAfterCommit),
+    crash(
+        "no_64bit",
+        &["-t", "ext4", "-b", "4096", "-O", "^64bit"],
+        QUIET,
+        churn,
+        ShutdownAfterCommit,
+    ),
     crash(
         "no_csum_no_64bit",
         &["-t", "ext4", "-b", "1024", "-O", "^metadata_csum,^64bit"],
@@ -98,8 +140,20 @@ pub const SPECS: &[CrashSpec] = &[
         churn,
         ShutdownAfterCommit,
     ),
-    crash("ext3", &["-t", "ext3", "-b", "4096"], QUIET, churn, ShutdownAfterCommit),
-    crash("ext3_1k_copied", &["-t", "ext3", "-b", "1024"], QUIET, churn, CopyWhileMounted),
+    crash(
+        "ext3",
+        &["-t", "ext3", "-b", "4096"],
+        QUIET,
+        churn,
+        ShutdownAfterCommit,
+    ),
+    crash(
+        "ext3_1k_copied",
+        &["-t", "ext3", "-b", "1024"],
+        QUIET,
+        churn,
+        CopyWhileMounted,
+    ),
     crash(
         "checksum_v1",
         &["-t", "ext4", "-b", "4096", "-O", "^metadata_csum"],
@@ -149,7 +203,13 @@ pub const SPECS: &[CrashSpec] = &[
         churn,
         ShutdownAfterCommit,
     ),
-    crash("revokes", &["-t", "ext4", "-b", "1024"], QUIET, revokes, ShutdownAfterCommit),
+    crash(
+        "revokes",
+        &["-t", "ext4", "-b", "1024"],
+        QUIET,
+        revokes,
+        ShutdownAfterCommit,
+    ),
     crash(
         "revokes_no_csum",
         &["-t", "ext4", "-b", "4096", "-O", "^metadata_csum,^64bit"],
@@ -164,10 +224,34 @@ pub const SPECS: &[CrashSpec] = &[
         revokes,
         CopyWhileMounted,
     ),
-    crash("wrapped", &["-t", "ext4", "-b", "1024", "-J", "size=1"], QUIET, wrap, ShutdownAfterCommit),
-    crash("wrapped_4k", &["-t", "ext4", "-b", "4096", "-J", "size=4"], QUIET, wrap, CopyWhileMounted),
-    crash("orphan_list", &["-t", "ext4", "-b", "4096"], QUIET, orphans, ShutdownAfterCommit),
-    crash("orphan_list_copied", &["-t", "ext4", "-b", "1024"], QUIET, orphans, CopyWhileMounted),
+    crash(
+        "wrapped",
+        &["-t", "ext4", "-b", "1024", "-J", "size=1"],
+        QUIET,
+        wrap,
+        ShutdownAfterCommit,
+    ),
+    crash(
+        "wrapped_4k",
+        &["-t", "ext4", "-b", "4096", "-J", "size=4"],
+        QUIET,
+        wrap,
+        CopyWhileMounted,
+    ),
+    crash(
+        "orphan_list",
+        &["-t", "ext4", "-b", "4096"],
+        QUIET,
+        orphans,
+        ShutdownAfterCommit,
+    ),
+    crash(
+        "orphan_list_copied",
+        &["-t", "ext4", "-b", "1024"],
+        QUIET,
+        orphans,
+        CopyWhileMounted,
+    ),
     crash(
         "orphan_file",
         &["-t", "ext4", "-b", "4096", "-O", "orphan_file"],
@@ -219,14 +303,32 @@ pub const SPECS: &[CrashSpec] = &[
     ),
     crash(
         "fast_commit_no_csum",
-        &["-t", "ext4", "-b", "4096", "-O", "fast_commit,^metadata_csum", "-J", FAST],
+        &[
+            "-t",
+            "ext4",
+            "-b",
+            "4096",
+            "-O",
+            "fast_commit,^metadata_csum",
+            "-J",
+            FAST,
+        ],
         QUIET,
         fast_commits,
         Shutdown,
     ),
     crash(
         "fast_commit_inline",
-        &["-t", "ext4", "-b", "4096", "-O", "fast_commit,inline_data", "-J", FAST],
+        &[
+            "-t",
+            "ext4",
+            "-b",
+            "4096",
+            "-O",
+            "fast_commit,inline_data",
+            "-J",
+            FAST,
+        ],
         QUIET,
         fast_commits,
         Shutdown,
@@ -248,13 +350,20 @@ pub const SPECS: &[CrashSpec] = &[
 /// # Panics
 /// When there is none.
 pub fn spec(name: &str) -> &'static CrashSpec {
-    SPECS.iter().find(|spec| spec.name == name).unwrap_or_else(|| panic!("no crashed image is named {name}"))
+    SPECS
+        .iter()
+        .find(|spec| spec.name == name)
+        .unwrap_or_else(|| panic!("no crashed image is named {name}"))
 }
 
 impl CrashSpec {
     /// Returns whether this machine can build and judge the image; says so loudly if not.
     pub fn can_run(&self) -> bool {
-        let needs: &[Need] = if self.is_fast() { &[Need::KernelFeature("fast_commit")] } else { &[] };
+        let needs: &[Need] = if self.is_fast() {
+            &[Need::KernelFeature("fast_commit")]
+        } else {
+            &[]
+        };
         ImageSpec::new(self.name, 0, &[]).needing(needs).can_run()
     }
 
@@ -274,7 +383,12 @@ impl CrashSpec {
     pub fn build(&self) -> Image {
         let mut images = std::iter::repeat_with(|| self.build_once()).take(TRIES);
         let judged = images.find(|image| self.is_replayed(image) && self.journal_matters(image));
-        judged.unwrap_or_else(|| panic!("{}: Linux replays none of {TRIES} images to any effect", self.name))
+        judged.unwrap_or_else(|| {
+            panic!(
+                "{}: Linux replays none of {TRIES} images to any effect",
+                self.name
+            )
+        })
     }
 
     fn is_replayed(&self, image: &Image) -> bool {
@@ -290,9 +404,12 @@ impl CrashSpec {
     }
 
     fn build_once(&self) -> Image {
-        let image = ImageSpec::new(self.name, 64 << 20, self.mke2fs).mounted(&[]).build();
+        let image = ImageSpec::new(self.name, 64 << 20, self.mke2fs)
+            .mounted(&[])
+            .build();
         let mount = image.mount(self.options);
-        let open = (self.workload)(&mount.path).unwrap_or_else(|e| panic!("{}: workload: {e}", self.name));
+        let open =
+            (self.workload)(&mount.path).unwrap_or_else(|e| panic!("{}: workload: {e}", self.name));
         if self.crash != Crash::CopyWhileMounted {
             shut_down(&mount.path, self.crash);
         }
@@ -302,7 +419,11 @@ impl CrashSpec {
         let crashed = image.copy();
         drop(open);
         mount.unmount();
-        assert!(needs_recovery(&crashed), "{}: the journal has nothing to replay", self.name);
+        assert!(
+            needs_recovery(&crashed),
+            "{}: the journal has nothing to replay",
+            self.name
+        );
         crashed
     }
 
@@ -322,8 +443,12 @@ impl CrashSpec {
         if self.is_fast() {
             let crashed_at = modified(&image.path);
             let checked = checked(&copy);
-            let directories = tree.entries.iter_mut().filter(|(_, entry)| entry.kind == Kind::Directory);
-            for (entry, checked) in directories.map(|(path, entry)| (entry, &checked.entries[path])) {
+            let directories = tree
+                .entries
+                .iter_mut()
+                .filter(|(_, entry)| entry.kind == Kind::Directory);
+            for (entry, checked) in directories.map(|(path, entry)| (entry, &checked.entries[path]))
+            {
                 entry.nlink = entry.nlink.filter(|_| entry.nlink == checked.nlink);
                 entry.blocks = entry.blocks.filter(|_| entry.blocks == checked.blocks);
                 entry.mtime = entry.mtime.filter(|time| *time <= crashed_at);
@@ -347,7 +472,11 @@ impl CrashSpec {
 /// # Panics
 /// When the kernel refuses.
 pub fn shut_down(root: &Path, how: Crash) {
-    let flag = if how == Crash::ShutdownAfterCommit { "1" } else { "2" };
+    let flag = if how == Crash::ShutdownAfterCommit {
+        "1"
+    } else {
+        "2"
+    };
     let script = r#"open(F, "<", $ARGV[0]) or die $!; my $how = pack("L", $ARGV[1]); ioctl(F, 0x8004587d, $how) or die $!"#;
     perl(script, [root.as_os_str().to_owned(), OsString::from(flag)]);
 }
@@ -356,7 +485,10 @@ pub fn shut_down(root: &Path, how: Crash) {
 fn checked(image: &Image) -> Tree {
     let args = ["-fy", "-E", "no_optimize_extents"].map(OsStr::new);
     // Its status says that it has corrected something, which is no failure here.
-    let _ = tools::try_run("e2fsck", args.iter().copied().chain([image.path.as_os_str()]));
+    let _ = tools::try_run(
+        "e2fsck",
+        args.iter().copied().chain([image.path.as_os_str()]),
+    );
     tree::from_mount(&image.mount("ro,noatime").path)
 }
 
@@ -364,11 +496,17 @@ fn checked(image: &Image) -> Tree {
 fn modified(path: &Path) -> Time {
     use std::os::unix::fs::MetadataExt;
     let meta = std::fs::metadata(path).expect("the image is there");
-    Time { sec: meta.mtime(), nsec: u32::try_from(meta.mtime_nsec()).expect("nanoseconds of a second") }
+    Time {
+        sec: meta.mtime(),
+        nsec: u32::try_from(meta.mtime_nsec()).expect("nanoseconds of a second"),
+    }
 }
 
 fn needs_recovery(image: &Image) -> bool {
-    let said = run("dumpe2fs", [OsString::from("-h"), image.path.clone().into()]);
+    let said = run(
+        "dumpe2fs",
+        [OsString::from("-h"), image.path.clone().into()],
+    );
     String::from_utf8_lossy(&said).contains("needs_recovery")
 }
 
@@ -395,7 +533,11 @@ mod tests {
                 start.elapsed() - built
             );
             if let Some(before) = spec.tree_without_journal(&image) {
-                assert!(diff(&before, &replayed, 1).is_some(), "{}: the journal changes nothing", spec.name);
+                assert!(
+                    diff(&before, &replayed, 1).is_some(),
+                    "{}: the journal changes nothing",
+                    spec.name
+                );
             }
         }
     }

@@ -76,7 +76,15 @@ impl ImageSpec {
     /// Returns the spec of an image of `size` bytes, made by `mke2fs` with these arguments and not
     /// filled.
     pub const fn new(name: &'static str, size: u64, mke2fs: &'static [&'static str]) -> ImageSpec {
-        ImageSpec { name, size, mke2fs, fill: Fill::Nothing, steps: &[], oracle: Oracle::Kernel, needs: &[] }
+        ImageSpec {
+            name,
+            size,
+            mke2fs,
+            fill: Fill::Nothing,
+            steps: &[],
+            oracle: Oracle::Kernel,
+            needs: &[],
+        }
     }
 
     /// Returns this spec, filled by the kernel.
@@ -85,7 +93,11 @@ impl ImageSpec {
     }
 
     /// Returns this spec, filled by the kernel, mounted with these options.
-    pub const fn mounted_with(mut self, options: &'static str, plans: &'static [Plan]) -> ImageSpec {
+    pub const fn mounted_with(
+        mut self,
+        options: &'static str,
+        plans: &'static [Plan],
+    ) -> ImageSpec {
         self.fill = Fill::Kernel(options, plans);
         self
     }
@@ -122,7 +134,11 @@ impl ImageSpec {
 
     /// Returns whether this machine can build the image; says so loudly if not.
     pub fn can_build(&self) -> bool {
-        let always = [Need::Tool("mke2fs"), Need::Tool("debugfs"), Need::Tool("perl")];
+        let always = [
+            Need::Tool("mke2fs"),
+            Need::Tool("debugfs"),
+            Need::Tool("perl"),
+        ];
         tools::can_run(&always) && tools::can_run(self.needs)
     }
 
@@ -132,8 +148,16 @@ impl ImageSpec {
     /// When any step fails.
     pub fn build(&self) -> Image {
         let dir = tools::temporary("extern4-");
-        let image = Image { path: dir.path().join(format!("{}.img", self.name)), name: self.name, dir };
-        let mut args: Vec<OsString> = ["-q", "-F"].iter().chain(self.mke2fs).map(OsString::from).collect();
+        let image = Image {
+            path: dir.path().join(format!("{}.img", self.name)),
+            name: self.name,
+            dir,
+        };
+        let mut args: Vec<OsString> = ["-q", "-F"]
+            .iter()
+            .chain(self.mke2fs)
+            .map(OsString::from)
+            .collect();
         let source = image.dir.path().join("source");
         if let Fill::Directory(plans) = self.fill {
             std::fs::create_dir(&source).expect("a source directory");
@@ -159,7 +183,9 @@ impl ImageSpec {
         let mountable = match self.oracle {
             Oracle::Kernel => true,
             Oracle::Debugfs => false,
-            Oracle::KernelWith(feature) => Path::new("/sys/fs/ext4/features").join(feature).exists(),
+            Oracle::KernelWith(feature) => {
+                Path::new("/sys/fs/ext4/features").join(feature).exists()
+            }
         };
         match mountable {
             true => tree::from_mount(&image.mount("ro,noatime").path),
@@ -180,7 +206,11 @@ pub struct Image {
 impl Image {
     /// Returns the image `name` in `dir`, which a test has made or is about to make.
     pub fn in_directory(dir: TempDir, name: &'static str) -> Image {
-        Image { path: dir.path().join(name), name, dir }
+        Image {
+            path: dir.path().join(name),
+            name,
+            dir,
+        }
     }
 
     /// Returns a directory that lives as long as the image, for other files of a test.
@@ -191,9 +221,22 @@ impl Image {
     /// Returns a second image with the same bytes and holes.
     pub fn copy(&self) -> Image {
         let dir = tools::temporary("extern4-");
-        let path = dir.path().join(self.path.file_name().expect("an image file has a name"));
-        run("cp", [OsStr::new("--sparse=always"), self.path.as_os_str(), path.as_os_str()]);
-        Image { path, name: self.name, dir }
+        let path = dir
+            .path()
+            .join(self.path.file_name().expect("an image file has a name"));
+        run(
+            "cp",
+            [
+                OsStr::new("--sparse=always"),
+                self.path.as_os_str(),
+                path.as_os_str(),
+            ],
+        );
+        Image {
+            path,
+            name: self.name,
+            dir,
+        }
     }
 
     /// Mounts the image through a loop device.
@@ -202,7 +245,8 @@ impl Image {
     /// When the kernel refuses.
     #[track_caller]
     pub fn mount(&self, options: &str) -> Mount {
-        self.try_mount(options).unwrap_or_else(|e| panic!("{}: {e}", self.name))
+        self.try_mount(options)
+            .unwrap_or_else(|e| panic!("{}: {e}", self.name))
     }
 
     /// Mounts the image like [`Image::mount`], but returns the kernel's refusal as a sentence.
@@ -217,9 +261,16 @@ impl Image {
         let words = ["-t", fs_type, "-o", &options].map(OsStr::new);
         tools::try_run(
             "mount",
-            words.iter().copied().chain([self.path.as_os_str(), point.path().as_os_str()]),
+            words
+                .iter()
+                .copied()
+                .chain([self.path.as_os_str(), point.path().as_os_str()]),
         )?;
-        Ok(Mount { path: point.path().to_owned(), mounted: true, _point: point })
+        Ok(Mount {
+            path: point.path().to_owned(),
+            mounted: true,
+            _point: point,
+        })
     }
 
     /// Runs a script of `debugfs -w` on the image.
@@ -241,7 +292,10 @@ impl Image {
     fn take(&self, step: &Step) {
         let path = self.path.as_os_str();
         let with = |args: &[&str]| -> Vec<OsString> {
-            args.iter().map(OsString::from).chain([path.to_owned()]).collect()
+            args.iter()
+                .map(OsString::from)
+                .chain([path.to_owned()])
+                .collect()
         };
         match step {
             Step::Debugfs(script) => drop(self.debugfs(script)),

@@ -18,7 +18,8 @@ use std::path::Path;
 use rustix::fs::{Access, AtFlags, CWD, FileType, Mode, XattrFlags, accessat, lsetxattr, mknodat};
 use rustix::thread::{CapabilitySet, CapabilitySets};
 use rustix::thread::{
-    set_capabilities, set_keep_capabilities, set_thread_groups, set_thread_res_gid, set_thread_res_uid,
+    set_capabilities, set_keep_capabilities, set_thread_groups, set_thread_res_gid,
+    set_thread_res_uid,
 };
 
 use crate::acl::{Ace, encode};
@@ -32,19 +33,55 @@ const NAMED_GROUP: u32 = 2001;
 /// The access lists. The mode's group bits become the mask where there is one.
 const LISTS: [(&str, &[Ace]); 8] = [
     ("none", &[]),
-    ("user", &[Ace::Owner(7), Ace::User(NAMED_USER, 7), Ace::OwningGroup(7), Ace::Mask(7), Ace::Other(7)]),
+    (
+        "user",
+        &[
+            Ace::Owner(7),
+            Ace::User(NAMED_USER, 7),
+            Ace::OwningGroup(7),
+            Ace::Mask(7),
+            Ace::Other(7),
+        ],
+    ),
     (
         "user-denied",
-        &[Ace::Owner(7), Ace::User(NAMED_USER, 0), Ace::OwningGroup(7), Ace::Mask(7), Ace::Other(7)],
+        &[
+            Ace::Owner(7),
+            Ace::User(NAMED_USER, 0),
+            Ace::OwningGroup(7),
+            Ace::Mask(7),
+            Ace::Other(7),
+        ],
     ),
     (
         "user-read",
-        &[Ace::Owner(7), Ace::User(NAMED_USER, 4), Ace::OwningGroup(1), Ace::Mask(7), Ace::Other(7)],
+        &[
+            Ace::Owner(7),
+            Ace::User(NAMED_USER, 4),
+            Ace::OwningGroup(1),
+            Ace::Mask(7),
+            Ace::Other(7),
+        ],
     ),
-    ("group", &[Ace::Owner(7), Ace::OwningGroup(2), Ace::Group(NAMED_GROUP, 5), Ace::Mask(7), Ace::Other(7)]),
+    (
+        "group",
+        &[
+            Ace::Owner(7),
+            Ace::OwningGroup(2),
+            Ace::Group(NAMED_GROUP, 5),
+            Ace::Mask(7),
+            Ace::Other(7),
+        ],
+    ),
     (
         "group-denied",
-        &[Ace::Owner(7), Ace::OwningGroup(7), Ace::Group(NAMED_GROUP, 0), Ace::Mask(7), Ace::Other(7)],
+        &[
+            Ace::Owner(7),
+            Ace::OwningGroup(7),
+            Ace::Group(NAMED_GROUP, 0),
+            Ace::Mask(7),
+            Ace::Other(7),
+        ],
     ),
     (
         "two-groups",
@@ -90,7 +127,14 @@ pub struct Caller {
 }
 
 fn caller(name: &str, uid: u32, gid: u32, groups: &[u32], caps: u64) -> Caller {
-    Caller { name: name.to_owned(), uid, gid, groups: groups.to_vec(), caps, sample: false }
+    Caller {
+        name: name.to_owned(),
+        uid,
+        gid,
+        groups: groups.to_vec(),
+        caps,
+        sample: false,
+    }
 }
 
 /// Returns a caller for each rule: owner, groups, named ones, others, and the superuser with and
@@ -113,14 +157,41 @@ pub fn callers() -> Vec<Caller> {
         caller("root", 0, 0, &[], lendable),
         caller("root without capabilities", 0, 0, &[], 0),
     ];
-    let (dac, search) = (CapabilitySet::DAC_OVERRIDE.bits(), CapabilitySet::DAC_READ_SEARCH.bits());
+    let (dac, search) = (
+        CapabilitySet::DAC_OVERRIDE.bits(),
+        CapabilitySet::DAC_READ_SEARCH.bits(),
+    );
     let says = dac | search | CapabilitySet::FOWNER.bits();
-    for cap in (0..64).map(|bit| 1 << bit).filter(|cap| lendable & cap != 0) {
-        let stranger = caller(&format!("other with capability {}", cap.trailing_zeros()), 5, 6, &[], cap);
-        callers.push(Caller { sample: says & cap == 0, ..stranger });
+    for cap in (0..64)
+        .map(|bit| 1 << bit)
+        .filter(|cap| lendable & cap != 0)
+    {
+        let stranger = caller(
+            &format!("other with capability {}", cap.trailing_zeros()),
+            5,
+            6,
+            &[],
+            cap,
+        );
+        callers.push(Caller {
+            sample: says & cap == 0,
+            ..stranger
+        });
     }
-    callers.push(caller("other with both overrides", 5, 6, &[], (dac | search) & lendable));
-    callers.push(caller("owner with read-search", OWNER, 1, &[], search & lendable));
+    callers.push(caller(
+        "other with both overrides",
+        5,
+        6,
+        &[],
+        (dac | search) & lendable,
+    ));
+    callers.push(caller(
+        "owner with read-search",
+        OWNER,
+        1,
+        &[],
+        search & lendable,
+    ));
     callers
 }
 
@@ -156,12 +227,23 @@ fn object(path: &Path, kind: &str, list: &[Ace], mode: u32) -> io::Result<()> {
         _ => {
             std::fs::create_dir(path)?;
             let inside = path.join("inside");
-            mknodat(CWD, &inside, FileType::RegularFile, Mode::from_raw_mode(0o600), 0)?;
+            mknodat(
+                CWD,
+                &inside,
+                FileType::RegularFile,
+                Mode::from_raw_mode(0o600),
+                0,
+            )?;
             std::fs::set_permissions(&inside, PermissionsExt::from_mode(0o666))?;
         }
     }
     if !list.is_empty() {
-        lsetxattr(path, "system.posix_acl_access", &encode(list), XattrFlags::empty())?;
+        lsetxattr(
+            path,
+            "system.posix_acl_access",
+            &encode(list),
+            XattrFlags::empty(),
+        )?;
     }
     chown(path, Some(OWNER), Some(GROUP))?;
     std::fs::set_permissions(path, PermissionsExt::from_mode(mode))
@@ -172,7 +254,10 @@ pub const PLANS: &[crate::image::Plan] = &[populate, plan::inode_flags];
 
 /// Returns all objects below the top of a volume, sorted by path.
 pub fn objects(tree: &crate::tree::Tree) -> Vec<Object> {
-    tree.entries.keys().map(|path| Object { path: path.clone() }).collect()
+    tree.entries
+        .keys()
+        .map(|path| Object { path: path.clone() })
+        .collect()
 }
 
 /// Returns the kernel's answers to `caller` for each object of the volume mounted at `root`. For
@@ -195,14 +280,22 @@ pub fn ask(root: &Path, caller: &Caller, objects: &[Object]) -> Vec<[i32; 8]> {
 /// Takes on the caller's credentials for the rest of this thread.
 fn become_caller(caller: &Caller) -> io::Result<()> {
     use rustix::fs::{Gid, Uid};
-    let groups: Vec<Gid> = caller.groups.iter().map(|gid| Gid::from_raw(*gid)).collect();
+    let groups: Vec<Gid> = caller
+        .groups
+        .iter()
+        .map(|gid| Gid::from_raw(*gid))
+        .collect();
     let (uid, gid) = (Uid::from_raw(caller.uid), Gid::from_raw(caller.gid));
     set_thread_groups(&groups)?;
     set_thread_res_gid(gid, gid, gid)?;
     set_keep_capabilities(true)?;
     set_thread_res_uid(uid, uid, uid)?;
     let caps = CapabilitySet::from_bits_retain(caller.caps);
-    let sets = CapabilitySets { effective: caps, permitted: caps, inheritable: CapabilitySet::empty() };
+    let sets = CapabilitySets {
+        effective: caps,
+        permitted: caps,
+        inheritable: CapabilitySet::empty(),
+    };
     Ok(set_capabilities(None, sets)?)
 }
 
@@ -223,8 +316,12 @@ mod tests {
 
     #[test]
     fn the_kernel_answers_by_caller() {
-        let spec = ImageSpec::new("permissions", 32 << 20, &["-t", "ext4", "-b", "1024", "-N", "20000"])
-            .mounted(&[populate]);
+        let spec = ImageSpec::new(
+            "permissions",
+            32 << 20,
+            &["-t", "ext4", "-b", "1024", "-N", "20000"],
+        )
+        .mounted(&[populate]);
         if !spec.can_run() {
             return;
         }
@@ -232,15 +329,31 @@ mod tests {
         let mount = image.mount("noatime");
         let of = |path: &str| [Object { path: path.into() }];
         let file = of("/permissions/none-file/640");
-        let by_name =
-            |name: &str| callers().into_iter().find(|caller| caller.name == name).expect("a caller");
+        let by_name = |name: &str| {
+            callers()
+                .into_iter()
+                .find(|caller| caller.name == name)
+                .expect("a caller")
+        };
         let may = |name: &str, object: &[Object]| {
             ask(&mount.path, &by_name(name), object)[0].map(|errno| errno == 0)
         };
-        assert_eq!(may("owner", &file), [true, false, true, false, true, false, true, false]);
-        assert_eq!(may("supplementary group", &file), [true, false, false, false, true, false, false, false]);
-        assert_eq!(may("other", &file), [true, false, false, false, false, false, false, false]);
-        assert_eq!(may("root", &file), [true, false, true, false, true, false, true, false]);
+        assert_eq!(
+            may("owner", &file),
+            [true, false, true, false, true, false, true, false]
+        );
+        assert_eq!(
+            may("supplementary group", &file),
+            [true, false, false, false, true, false, false, false]
+        );
+        assert_eq!(
+            may("other", &file),
+            [true, false, false, false, false, false, false, false]
+        );
+        assert_eq!(
+            may("root", &file),
+            [true, false, true, false, true, false, true, false]
+        );
         assert_eq!(may("root without capabilities", &file), may("other", &file));
         let through = of("/permissions/none-dir/770/inside");
         assert_eq!(may("other", &through), [false; 8]);

@@ -51,10 +51,18 @@ pub const TREE: &[Plan] = &[
 
 /// Returns bytes that differ from block to block and file to file.
 pub fn pattern(seed: u64, offset: u64, len: usize) -> Vec<u8> {
-    let word = |at: u64| (at ^ seed.rotate_left(32)).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(23) | 1;
+    let word = |at: u64| {
+        (at ^ seed.rotate_left(32))
+            .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+            .rotate_left(23)
+            | 1
+    };
     let first = offset / 8;
     let words = len / 8 + 2;
-    let bytes: Vec<u8> = (first..).take(words).flat_map(|at| word(at).to_le_bytes()).collect();
+    let bytes: Vec<u8> = (first..)
+        .take(words)
+        .flat_map(|at| word(at).to_le_bytes())
+        .collect();
     let skip = (offset % 8) as usize;
     bytes[skip..skip + len].to_vec()
 }
@@ -72,7 +80,9 @@ fn write_at(file: &File, seed: u64, offset: u64, len: usize) -> io::Result<()> {
 /// Returns a seed made from the last name of a path.
 fn seed_of(path: &Path) -> u64 {
     let name = path.file_name().unwrap_or_default().as_encoded_bytes();
-    name.iter().fold(0xcbf2_9ce4_8422_2325, |hash, b| (hash ^ u64::from(*b)).wrapping_mul(0x100_0000_01b3))
+    name.iter().fold(0xcbf2_9ce4_8422_2325, |hash, b| {
+        (hash ^ u64::from(*b)).wrapping_mul(0x100_0000_01b3)
+    })
 }
 
 /// Makes a new directory inside `root`.

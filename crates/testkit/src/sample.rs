@@ -31,8 +31,14 @@ pub fn image() -> Image {
     fs::set_permissions(at("home/ann"), fs::Permissions::from_mode(0o700)).expect("a mode");
     let image = ImageSpec::new("sample", 4 << 20, &["-t", "ext4"]).build();
     fs::remove_file(&image.path).expect("the empty image goes away");
-    let source = source.path().to_str().expect("a temporary directory's name");
+    let source = source
+        .path()
+        .to_str()
+        .expect("a temporary directory's name");
     let path = image.path.to_str().expect("a temporary file's name");
-    tools::run("mke2fs", ["-q", "-F", "-t", "ext4", "-d", source, path, "4M"]);
+    tools::run(
+        "mke2fs",
+        ["-q", "-F", "-t", "ext4", "-d", source, path, "4M"],
+    );
     image
 }

@@ -36,7 +36,9 @@ impl Need {
     /// Returns what the machine lacks, as the end of "skipped: ", or `None` if the need is met.
     fn lack(self) -> Option<String> {
         match self {
-            Need::Tool(name) => find(name).is_none().then(|| format!("the program {name} is not installed")),
+            Need::Tool(name) => find(name)
+                .is_none()
+                .then(|| format!("the program {name} is not installed")),
             Need::Mount => mount_lack().clone(),
             Need::Root => (!rustix::process::geteuid().is_root()).then(|| "needs root".into()),
             Need::Fuse => fuse_lack(),
@@ -55,7 +57,10 @@ impl Need {
 pub fn can_run(needs: &[Need]) -> bool {
     for need in needs {
         let Some(lack) = need.lack() else { continue };
-        let repairable = !matches!(need, Need::KernelFeature(_) | Need::KernelQuota | Need::Fuse);
+        let repairable = !matches!(
+            need,
+            Need::KernelFeature(_) | Need::KernelQuota | Need::Fuse
+        );
         if repairable && std::env::var_os("EXTERN4_REQUIRE_ORACLES").is_some_and(|v| v == "1") {
             panic!("EXTERN4_REQUIRE_ORACLES=1, but {lack}");
         }
@@ -74,8 +79,13 @@ pub fn skip(part: &str, reason: &str) {
     // The test harness swallows `eprintln!` of passing tests. A skip must be seen, so this writes
     // to standard error directly.
     let _ = writeln!(std::io::stderr(), "{test}{comma}{part} skipped: {reason}");
-    let Some(list) = std::env::var_os("EXTERN4_SKIPS") else { return };
-    let list = std::fs::File::options().append(true).create(true).open(list);
+    let Some(list) = std::env::var_os("EXTERN4_SKIPS") else {
+        return;
+    };
+    let list = std::fs::File::options()
+        .append(true)
+        .create(true)
+        .open(list);
     let noted = list.and_then(|mut list| list.write_all(format!("{reason}\t{test}\n").as_bytes()));
     noted.expect("the list of skipped tests");
 }
@@ -85,7 +95,9 @@ fn fuse_lack() -> Option<String> {
     const DEVICE: &str = "/dev/fuse";
     let opened = std::fs::File::options().read(true).write(true).open(DEVICE);
     let is_root = rustix::process::geteuid().is_root();
-    let helper = (!is_root).then(|| Need::Tool("fusermount3").lack()).flatten();
+    let helper = (!is_root)
+        .then(|| Need::Tool("fusermount3").lack())
+        .flatten();
     opened.err().map(|e| format!("{DEVICE}: {e}")).or(helper)
 }
 
@@ -96,7 +108,9 @@ fn mount_lack() -> &'static Option<String> {
         if !rustix::process::geteuid().is_root() {
             return Some("needs root to mount".into());
         }
-        try_mount("ro", &[]).err().map(|e| format!("cannot mount here: {e}"))
+        try_mount("ro", &[])
+            .err()
+            .map(|e| format!("cannot mount here: {e}"))
     })
 }
 
@@ -105,7 +119,9 @@ fn quota_lack() -> &'static Option<String> {
     static LACK: OnceLock<Option<String>> = OnceLock::new();
     LACK.get_or_init(|| {
         let tried = try_mount("rw", &["-O", "quota"]);
-        tried.err().map(|_| "the kernel does not change volumes with quotas".into())
+        tried
+            .err()
+            .map(|_| "the kernel does not change volumes with quotas".into())
     })
 }
 
@@ -114,10 +130,21 @@ fn try_mount(how: &str, mke2fs: &[&str]) -> Result<Vec<u8>, String> {
     let dir = temporary("extern4-probe-");
     let (image, point) = (dir.path().join("probe.img"), dir.path().join("mnt"));
     std::fs::create_dir(&point).expect("a mount point");
-    let made = ["-q", "-F", "-t", "ext4"].iter().chain(mke2fs).map(OsStr::new);
+    let made = ["-q", "-F", "-t", "ext4"]
+        .iter()
+        .chain(mke2fs)
+        .map(OsStr::new);
     try_run("mke2fs", made.chain([image.as_os_str(), OsStr::new("1M")]))?;
     let options = format!("loop,{how}");
-    try_run("mount", [OsStr::new("-o"), OsStr::new(&options), image.as_os_str(), point.as_os_str()])?;
+    try_run(
+        "mount",
+        [
+            OsStr::new("-o"),
+            OsStr::new(&options),
+            image.as_os_str(),
+            point.as_os_str(),
+        ],
+    )?;
     try_unmount(&point)?;
     Ok(Vec::new())
 }
@@ -170,10 +197,11 @@ fn memory() -> Option<&'static Path> {
     const MEMORY: &str = "/dev/shm";
     const ROOM_BYTES: u64 = 4 << 30;
     let fits = FITS.get_or_init(|| {
-        let room =
-            rustix::fs::statvfs(MEMORY).is_ok_and(|fs| fs.f_bavail.saturating_mul(fs.f_frsize) >= ROOM_BYTES);
+        let room = rustix::fs::statvfs(MEMORY)
+            .is_ok_and(|fs| fs.f_bavail.saturating_mul(fs.f_frsize) >= ROOM_BYTES);
         room && tempfile::NamedTempFile::new_in(MEMORY).is_ok_and(|f| {
-            rustix::fs::fsetxattr(f.as_file(), "user.x", b"x", rustix::fs::XattrFlags::empty()).is_ok()
+            rustix::fs::fsetxattr(f.as_file(), "user.x", b"x", rustix::fs::XattrFlags::empty())
+                .is_ok()
         })
     });
     fits.then(|| Path::new(MEMORY))
@@ -200,7 +228,10 @@ pub fn run<A: AsRef<OsStr>>(tool: &str, args: impl IntoIterator<Item = A>) -> Ve
 }
 
 /// Runs a program like [`run`], but returns a failure as a sentence.
-pub fn try_run<A: AsRef<OsStr>>(tool: &str, args: impl IntoIterator<Item = A>) -> Result<Vec<u8>, String> {
+pub fn try_run<A: AsRef<OsStr>>(
+    tool: &str,
+    args: impl IntoIterator<Item = A>,
+) -> Result<Vec<u8>, String> {
     run_with_input(tool, args, b"")
 }
 
@@ -213,7 +244,10 @@ pub fn run_with_input<A: AsRef<OsStr>>(
     let path = find(tool).ok_or_else(|| format!("the program {tool} is not installed"))?;
     let mut command = Command::new(path);
     command.args(args).env("LC_ALL", "C").env("TZ", "UTC");
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
     let mut child = command.spawn().map_err(|e| format!("{command:?}: {e}"))?;
     let mut stdin = child.stdin.take().expect("standard input is piped");
     let output = std::thread::scope(|scope| {
@@ -226,7 +260,11 @@ pub fn run_with_input<A: AsRef<OsStr>>(
         return Ok(output.stdout);
     }
     let said = String::from_utf8_lossy(&output.stderr);
-    Err(format!("{command:?} failed ({}): {}", output.status, said.trim()))
+    Err(format!(
+        "{command:?} failed ({}): {}",
+        output.status,
+        said.trim()
+    ))
 }
 
 /// Runs a line of Perl, for the few ioctls that have no tool. `args` are its `@ARGV`.
@@ -239,9 +277,18 @@ pub fn perl<A: AsRef<OsStr>>(script: &str, args: impl IntoIterator<Item = A>) ->
 }
 
 /// Runs a line of Perl like [`perl`], but returns a failure as a sentence.
-pub fn try_perl<A: AsRef<OsStr>>(script: &str, args: impl IntoIterator<Item = A>) -> Result<Vec<u8>, String> {
+pub fn try_perl<A: AsRef<OsStr>>(
+    script: &str,
+    args: impl IntoIterator<Item = A>,
+) -> Result<Vec<u8>, String> {
     let args = args.into_iter().map(|arg| arg.as_ref().to_owned());
-    try_run("perl", ["-e".into(), script.into()].into_iter().chain(args).collect::<Vec<OsString>>())
+    try_run(
+        "perl",
+        ["-e".into(), script.into()]
+            .into_iter()
+            .chain(args)
+            .collect::<Vec<OsString>>(),
+    )
 }
 
 /// Asks `e2fsck` what is wrong with the volume in `image`, and changes nothing.
@@ -256,7 +303,10 @@ pub fn e2fsck(image: &Path) -> Result<(), String> {
         .map_err(|e| e.to_string())?;
     match output.status.success() {
         true => Ok(()),
-        false => Err(format!("e2fsck finds fault:\n{}", String::from_utf8_lossy(&output.stdout))),
+        false => Err(format!(
+            "e2fsck finds fault:\n{}",
+            String::from_utf8_lossy(&output.stdout)
+        )),
     }
 }
 
@@ -267,15 +317,22 @@ pub fn e2fsck(image: &Path) -> Result<(), String> {
 /// If e2fsck is not installed.
 pub fn e2fsck_complaints(path: &Path) -> Vec<String> {
     let tool = find("e2fsck").expect("e2fsck is installed");
-    let output = Command::new(tool).arg("-fn").arg(path).output().expect("e2fsck runs");
+    let output = Command::new(tool)
+        .arg("-fn")
+        .arg(path)
+        .output()
+        .expect("e2fsck runs");
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     // The question often has a line of its own, or is the first line.
     let lines: Vec<&str> = std::iter::once("").chain(text.lines()).collect();
     let asks = |line: &str| line.contains("? no") || line.contains("IGNORED");
     // That e2fsck finds times of the far future wrong is only its guess.
     let guesses = |line: &str| line.starts_with("Timestamp(s) on inode");
-    let mut said: Vec<String> =
-        lines.windows(2).filter(|two| asks(two[1]) && !guesses(two[0])).map(|two| two.join(" ")).collect();
+    let mut said: Vec<String> = lines
+        .windows(2)
+        .filter(|two| asks(two[1]) && !guesses(two[0]))
+        .map(|two| two.join(" "))
+        .collect();
     if output.status.code().is_none_or(|code| code >= 4) {
         said.push(text);
     }
@@ -300,10 +357,22 @@ pub fn debugfs(image: &Path, write: bool, script: &str) -> String {
 pub fn debugfs_bytes(image: &Path, write: bool, script: &str) -> Vec<u8> {
     let path = find("debugfs").unwrap_or_else(|| panic!("the program debugfs is not installed"));
     let mut command = Command::new(path);
-    command.arg(if write { "-wf" } else { "-f" }).arg("-").arg(image);
-    command.env("LC_ALL", "C").env("TZ", "UTC").env("DEBUGFS_PAGER", "cat").env("PAGER", "cat");
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().unwrap_or_else(|e| panic!("{command:?}: {e}"));
+    command
+        .arg(if write { "-wf" } else { "-f" })
+        .arg("-")
+        .arg(image);
+    command
+        .env("LC_ALL", "C")
+        .env("TZ", "UTC")
+        .env("DEBUGFS_PAGER", "cat")
+        .env("PAGER", "cat");
+    command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let mut child = command
+        .spawn()
+        .unwrap_or_else(|e| panic!("{command:?}: {e}"));
     let mut stdin = child.stdin.take().expect("standard input is piped");
     let output = std::thread::scope(|scope| {
         scope.spawn(move || stdin.write_all(script.as_bytes()));
@@ -311,8 +380,14 @@ pub fn debugfs_bytes(image: &Path, write: bool, script: &str) -> Vec<u8> {
     });
     let output = output.unwrap_or_else(|e| panic!("{command:?}: {e}"));
     let said = String::from_utf8_lossy(&output.stderr);
-    let complaints: Vec<_> = said.lines().filter(|l| !l.starts_with("debugfs 1.") && !l.is_empty()).collect();
-    assert!(output.status.success() && complaints.is_empty(), "{command:?} of {script:.400}: {complaints:?}");
+    let complaints: Vec<_> = said
+        .lines()
+        .filter(|l| !l.starts_with("debugfs 1.") && !l.is_empty())
+        .collect();
+    assert!(
+        output.status.success() && complaints.is_empty(),
+        "{command:?} of {script:.400}: {complaints:?}"
+    );
     output.stdout
 }
 
@@ -352,7 +427,9 @@ impl LoopDevice {
     fn attach_with(options: &[&str], file: &Path) -> LoopDevice {
         let options = ["--find", "--show"].iter().chain(options).map(OsStr::new);
         let said = run("losetup", options.chain([file.as_os_str()]));
-        LoopDevice { path: String::from_utf8_lossy(&said).trim().into() }
+        LoopDevice {
+            path: String::from_utf8_lossy(&said).trim().into(),
+        }
     }
 }
 

@@ -112,7 +112,13 @@ impl Tree {
     pub fn as_built(mut self) -> Self {
         self.entries.remove(&b"/lost+found"[..]);
         for (path, entry) in &mut self.entries {
-            (entry.atime, entry.ctime, entry.btime, entry.flags, entry.blocks) = Default::default();
+            (
+                entry.atime,
+                entry.ctime,
+                entry.btime,
+                entry.flags,
+                entry.blocks,
+            ) = Default::default();
             entry.ino = 0;
             if entry.kind == Kind::Directory {
                 entry.size = 0;

@@ -51,8 +51,14 @@ const FULL: &[Plan] = &[
 ];
 
 /// Enough to see that a feature changes nothing it should not.
-const FEW: &[Plan] =
-    &[plan::small_files, plan::symlinks, plan::crowd, plan::unwritten, plan::xattrs, plan::shared_xattrs];
+const FEW: &[Plan] = &[
+    plan::small_files,
+    plan::symlinks,
+    plan::crowd,
+    plan::unwritten,
+    plan::xattrs,
+    plan::shared_xattrs,
+];
 
 /// The plans that `mke2fs -d` copies faithfully.
 const COPIED: &[Plan] = &[
@@ -70,7 +76,13 @@ const COPIED: &[Plan] = &[
 ];
 
 /// Maps of blocks instead of extents.
-const MAPPED: &[Plan] = &[plan::small_files, plan::holes, plan::indirect, plan::fragmented, plan::symlinks];
+const MAPPED: &[Plan] = &[
+    plan::small_files,
+    plan::holes,
+    plan::indirect,
+    plan::fragmented,
+    plan::symlinks,
+];
 
 /// Directory hashes.
 const HASHED: &[Plan] = &[plan::crowd, plan::crowd_of_bytes];
@@ -93,7 +105,12 @@ macro_rules! ext4 {
 pub const SPECS: &[ImageSpec] = &[
     // Generations and block sizes.
     of("ext2_default", 64, &["-t", "ext2", "-b", "4096"]).mounted(BASIC),
-    of("ext2_revision_0", 64, &["-t", "ext2", "-b", "1024", "-r", "0"]).mounted(&[
+    of(
+        "ext2_revision_0",
+        64,
+        &["-t", "ext2", "-b", "1024", "-r", "0"],
+    )
+    .mounted(&[
         plan::small_files,
         plan::indirect,
         plan::symlinks,
@@ -103,7 +120,12 @@ pub const SPECS: &[ImageSpec] = &[
     of("ext2_1k", 48, &["-t", "ext2", "-b", "1024"]).mounted(MAPPED),
     of("ext2_2k", 64, &["-t", "ext2", "-b", "2048"]).mounted(MAPPED),
     of("ext2_4k", 64, &["-t", "ext2", "-b", "4096"]).mounted(MAPPED),
-    of("ext2_64k", 192, &["-t", "ext2", "-b", "65536", "-N", "8000"]).from_directory(COPIED),
+    of(
+        "ext2_64k",
+        192,
+        &["-t", "ext2", "-b", "65536", "-N", "8000"],
+    )
+    .from_directory(COPIED),
     of("ext3_default", 96, &["-t", "ext3", "-b", "4096"]).mounted(BASIC),
     of("ext3_1k", 64, &["-t", "ext3", "-b", "1024"]).mounted(MAPPED),
     of("ext4_default", 128, &["-t", "ext4", "-b", "4096"]).mounted(FULL),
@@ -111,18 +133,65 @@ pub const SPECS: &[ImageSpec] = &[
     of("ext4_2k", 96, &["-t", "ext4", "-b", "2048"]).mounted(FULL),
     of("ext4_8k", 96, &["-t", "ext4", "-b", "8192", "-N", "8000"]).from_directory(COPIED),
     of("ext4_16k", 96, &["-t", "ext4", "-b", "16384", "-N", "8000"]).from_directory(COPIED),
-    of("ext4_32k", 128, &["-t", "ext4", "-b", "32768", "-N", "8000"]).from_directory(COPIED),
-    of("ext4_64k", 256, &["-t", "ext4", "-b", "65536", "-N", "8000"]).from_directory(COPIED),
-    of("ext4_64k_hashed", 256, &["-t", "ext4", "-b", "65536", "-N", "8000"])
-        .from_directory(COPIED)
-        .then(&[Step::E2fsck(&["-D"])]),
+    of(
+        "ext4_32k",
+        128,
+        &["-t", "ext4", "-b", "32768", "-N", "8000"],
+    )
+    .from_directory(COPIED),
+    of(
+        "ext4_64k",
+        256,
+        &["-t", "ext4", "-b", "65536", "-N", "8000"],
+    )
+    .from_directory(COPIED),
+    of(
+        "ext4_64k_hashed",
+        256,
+        &["-t", "ext4", "-b", "65536", "-N", "8000"],
+    )
+    .from_directory(COPIED)
+    .then(&[Step::E2fsck(&["-D"])]),
     // Inode sizes.
-    of("ext4_inode_128", 64, &["-t", "ext4", "-b", "4096", "-I", "128"]).mounted(BASIC),
-    of("ext4_inode_512", 64, &["-t", "ext4", "-b", "4096", "-I", "512"]).mounted(BASIC),
-    of("ext4_inode_1024", 64, &["-t", "ext4", "-b", "4096", "-I", "1024"]).mounted(BASIC),
-    of("ext4_inode_4096", 128, &["-t", "ext4", "-b", "4096", "-I", "4096", "-N", "4000"]).mounted(BASIC),
-    of("ext4_inode_1024_1k", 64, &["-t", "ext4", "-b", "1024", "-I", "1024", "-O", "inline_data"])
-        .mounted(FULL),
+    of(
+        "ext4_inode_128",
+        64,
+        &["-t", "ext4", "-b", "4096", "-I", "128"],
+    )
+    .mounted(BASIC),
+    of(
+        "ext4_inode_512",
+        64,
+        &["-t", "ext4", "-b", "4096", "-I", "512"],
+    )
+    .mounted(BASIC),
+    of(
+        "ext4_inode_1024",
+        64,
+        &["-t", "ext4", "-b", "4096", "-I", "1024"],
+    )
+    .mounted(BASIC),
+    of(
+        "ext4_inode_4096",
+        128,
+        &["-t", "ext4", "-b", "4096", "-I", "4096", "-N", "4000"],
+    )
+    .mounted(BASIC),
+    of(
+        "ext4_inode_1024_1k",
+        64,
+        &[
+            "-t",
+            "ext4",
+            "-b",
+            "1024",
+            "-I",
+            "1024",
+            "-O",
+            "inline_data",
+        ],
+    )
+    .mounted(FULL),
     ext4!("ext4_no_extra_isize", 64, "^extra_isize").mounted(BASIC),
     // With and without each feature.
     ext4!("ext4_no_extents", 64, "^extents,^64bit").mounted(MAPPED),
@@ -134,29 +203,56 @@ pub const SPECS: &[ImageSpec] = &[
     ext4!("ext4_metadata_csum_seed", 64, "metadata_csum_seed")
         .mounted(FULL)
         .then(&[Step::Tune2fs(&["-U", "random"])]),
-    of("ext4_meta_bg", 256, &["-t", "ext4", "-b", "1024", "-O", "meta_bg,^resize_inode"]).mounted(FEW),
+    of(
+        "ext4_meta_bg",
+        256,
+        &["-t", "ext4", "-b", "1024", "-O", "meta_bg,^resize_inode"],
+    )
+    .mounted(FEW),
     of(
         "ext4_meta_bg_no_64bit",
         256,
-        &["-t", "ext4", "-b", "1024", "-O", "meta_bg,^resize_inode,^64bit,^flex_bg"],
+        &[
+            "-t",
+            "ext4",
+            "-b",
+            "1024",
+            "-O",
+            "meta_bg,^resize_inode,^64bit,^flex_bg",
+        ],
     )
     .mounted(FEW),
     ext4!("ext4_no_flex_bg", 512, "^flex_bg").mounted(FEW),
-    ext4!("ext4_sparse_super2", 512, "sparse_super2", "-E", "num_backup_sb=1").mounted(FEW),
+    ext4!(
+        "ext4_sparse_super2",
+        512,
+        "sparse_super2",
+        "-E",
+        "num_backup_sb=1"
+    )
+    .mounted(FEW),
     ext4!("ext4_no_sparse_super", 512, "^sparse_super,^resize_inode").mounted(FEW),
     ext4!("ext4_bigalloc", 128, "bigalloc", "-C", "16384").mounted(FULL),
-    of("ext4_bigalloc_1k", 512, &["-t", "ext4", "-b", "1024", "-O", "bigalloc", "-C", "65536"]).mounted(FEW),
+    of(
+        "ext4_bigalloc_1k",
+        512,
+        &["-t", "ext4", "-b", "1024", "-O", "bigalloc", "-C", "65536"],
+    )
+    .mounted(FEW),
     ext4!("ext4_inline_data", 96, "inline_data").mounted(FULL),
-    of("ext4_inline_data_1k", 64, &["-t", "ext4", "-b", "1024", "-O", "inline_data", "-I", "256"]).mounted(
-        &[
-            plan::small_files,
-            plan::small_directories,
-            plan::symlinks,
-            plan::odd_names,
-            plan::xattrs,
-            plan::access_lists,
-        ],
-    ),
+    of(
+        "ext4_inline_data_1k",
+        64,
+        &["-t", "ext4", "-b", "1024", "-O", "inline_data", "-I", "256"],
+    )
+    .mounted(&[
+        plan::small_files,
+        plan::small_directories,
+        plan::symlinks,
+        plan::odd_names,
+        plan::xattrs,
+        plan::access_lists,
+    ]),
     ext4!("ext4_inline_data_512", 64, "inline_data", "-I", "512").mounted(&[
         plan::small_files,
         plan::small_directories,
@@ -166,52 +262,90 @@ pub const SPECS: &[ImageSpec] = &[
         plan::access_lists,
         plan::gaps,
     ]),
-    ext4!("ext4_ea_inode", 64, "ea_inode").mounted(&[plan::big_xattrs, plan::xattrs, plan::shared_xattrs]),
-    of("ext4_ea_inode_1k", 64, &["-t", "ext4", "-b", "1024", "-O", "ea_inode,inline_data"]).mounted(&[
+    ext4!("ext4_ea_inode", 64, "ea_inode").mounted(&[
         plan::big_xattrs,
         plan::xattrs,
         plan::shared_xattrs,
     ]),
-    ext4!("ext4_no_dir_index", 64, "^dir_index").mounted(&[plan::crowd, plan::gaps, plan::odd_names]),
+    of(
+        "ext4_ea_inode_1k",
+        64,
+        &["-t", "ext4", "-b", "1024", "-O", "ea_inode,inline_data"],
+    )
+    .mounted(&[plan::big_xattrs, plan::xattrs, plan::shared_xattrs]),
+    ext4!("ext4_no_dir_index", 64, "^dir_index").mounted(&[
+        plan::crowd,
+        plan::gaps,
+        plan::odd_names,
+    ]),
     ext4!("ext4_no_filetype", 64, "^filetype").mounted(BASIC),
     ext4!("ext4_no_huge_file", 64, "^huge_file").mounted(FEW),
-    ext4!("ext4_huge_file", 64, "huge_file").mounted(FEW).then(&[Step::Run(touch::huge_file)]),
+    ext4!("ext4_huge_file", 64, "huge_file")
+        .mounted(FEW)
+        .then(&[Step::Run(touch::huge_file)]),
     ext4!("ext4_no_journal", 64, "^has_journal").mounted(FEW),
     ext4!("ext4_no_resize_inode", 64, "^resize_inode").mounted(FEW),
     ext4!("ext4_fast_commit", 64, "fast_commit").mounted(FEW),
     ext4!("ext4_orphan_file", 64, "orphan_file").mounted(FEW),
     ext4!("ext4_stable_inodes", 64, "encrypt,stable_inodes").mounted(FEW),
-    ext4!("ext4_orphans", 64, "^has_journal").mounted(FEW).then(&[Step::Run(touch::orphans)]),
+    ext4!("ext4_orphans", 64, "^has_journal")
+        .mounted(FEW)
+        .then(&[Step::Run(touch::orphans)]),
     ext4!("ext4_external_journal", 64, "^has_journal")
         .mounted(FEW)
         .then(&[Step::Run(touch::external_journal)])
         .judged_by(Oracle::Debugfs),
     // Images that this or any kernel may refuse to mount for writing.
-    ext4!("ext4_quota", 64, "quota", "-E", "quotatype=usrquota:grpquota")
+    ext4!(
+        "ext4_quota",
+        64,
+        "quota",
+        "-E",
+        "quotatype=usrquota:grpquota"
+    )
+    .from_directory(COPIED)
+    .judged_by(Oracle::Kernel),
+    ext4!(
+        "ext4_project",
+        64,
+        "project,quota",
+        "-E",
+        "quotatype=prjquota"
+    )
+    .from_directory(COPIED)
+    .then(&[Step::Debugfs(touch::PROJECTS)])
+    .judged_by(Oracle::Kernel),
+    ext4!("ext4_mmp", 64, "mmp")
         .from_directory(COPIED)
         .judged_by(Oracle::Kernel),
-    ext4!("ext4_project", 64, "project,quota", "-E", "quotatype=prjquota")
-        .from_directory(COPIED)
-        .then(&[Step::Debugfs(touch::PROJECTS)])
-        .judged_by(Oracle::Kernel),
-    ext4!("ext4_mmp", 64, "mmp").from_directory(COPIED).judged_by(Oracle::Kernel),
     ext4!("ext4_casefold", 64, "casefold", "-E", "encoding=utf8")
         .from_directory(&[touch::folded_names])
         .then(&[Step::Debugfs(touch::FOLD), Step::E2fsck(&["-D"])])
         .judged_by(Oracle::KernelWith("casefold")),
-    ext4!("ext4_seed_and_orphan_file", 64, "metadata_csum_seed,orphan_file").mounted(FEW),
+    ext4!(
+        "ext4_seed_and_orphan_file",
+        64,
+        "metadata_csum_seed,orphan_file"
+    )
+    .mounted(FEW),
     ext4!("ext4_encrypt_feature", 64, "encrypt").mounted(FEW),
     ext4!("ext4_verity", 64, "verity")
         .mounted(&[touch::sealed])
         .then(&[Step::Debugfs(touch::SEAL)])
         .judged_by(Oracle::Debugfs),
     // Hashes of directories.
-    of("hash_legacy", 64, &["-t", "ext4", "-b", "1024"])
-        .then(&[Step::Tune2fs(&["-E", "hash_alg=legacy"]), Step::Mounted("noatime", HASHED)]),
-    of("hash_tea", 64, &["-t", "ext4", "-b", "1024"])
-        .then(&[Step::Tune2fs(&["-E", "hash_alg=tea"]), Step::Mounted("noatime", HASHED)]),
-    of("hash_half_md4", 64, &["-t", "ext4", "-b", "1024"])
-        .then(&[Step::Tune2fs(&["-E", "hash_alg=half_md4"]), Step::Mounted("noatime", HASHED)]),
+    of("hash_legacy", 64, &["-t", "ext4", "-b", "1024"]).then(&[
+        Step::Tune2fs(&["-E", "hash_alg=legacy"]),
+        Step::Mounted("noatime", HASHED),
+    ]),
+    of("hash_tea", 64, &["-t", "ext4", "-b", "1024"]).then(&[
+        Step::Tune2fs(&["-E", "hash_alg=tea"]),
+        Step::Mounted("noatime", HASHED),
+    ]),
+    of("hash_half_md4", 64, &["-t", "ext4", "-b", "1024"]).then(&[
+        Step::Tune2fs(&["-E", "hash_alg=half_md4"]),
+        Step::Mounted("noatime", HASHED),
+    ]),
     of("hash_legacy_unsigned", 64, &["-t", "ext4", "-b", "1024"]).then(&[
         Step::Tune2fs(&["-E", "hash_alg=legacy"]),
         Step::Debugfs(touch::UNSIGNED),
@@ -222,28 +356,66 @@ pub const SPECS: &[ImageSpec] = &[
         Step::Debugfs(touch::UNSIGNED),
         Step::Mounted("noatime", HASHED),
     ]),
-    of("hash_half_md4_unsigned", 64, &["-t", "ext4", "-b", "1024"])
-        .then(&[Step::Debugfs(touch::UNSIGNED), Step::Mounted("noatime", HASHED)]),
+    of("hash_half_md4_unsigned", 64, &["-t", "ext4", "-b", "1024"]).then(&[
+        Step::Debugfs(touch::UNSIGNED),
+        Step::Mounted("noatime", HASHED),
+    ]),
     of("hash_reordered", 64, &["-t", "ext4", "-b", "4096"])
         .mounted(&[plan::crowd, plan::crowd_of_bytes, plan::gaps])
         .then(&[Step::E2fsck(&["-D"])]),
     // Sizes.
-    of("crowd_200k", 96, &["-t", "ext4", "-b", "4096", "-N", "210000", "-I", "128"])
-        .mounted(&[plan::crowd_200k]),
-    of("crowd_200k_1k", 96, &["-t", "ext4", "-b", "1024", "-N", "210000", "-I", "128"])
-        .mounted(&[plan::crowd_200k]),
+    of(
+        "crowd_200k",
+        96,
+        &["-t", "ext4", "-b", "4096", "-N", "210000", "-I", "128"],
+    )
+    .mounted(&[plan::crowd_200k]),
+    of(
+        "crowd_200k_1k",
+        96,
+        &["-t", "ext4", "-b", "1024", "-N", "210000", "-I", "128"],
+    )
+    .mounted(&[plan::crowd_200k]),
     of(
         "crowd_three_levels",
         96,
-        &["-t", "ext4", "-b", "1024", "-N", "61000", "-I", "128", "-O", "large_dir"],
+        &[
+            "-t",
+            "ext4",
+            "-b",
+            "1024",
+            "-N",
+            "61000",
+            "-I",
+            "128",
+            "-O",
+            "large_dir",
+        ],
     )
     .mounted(&[plan::crowd_three_levels]),
-    of("crowd_of_directories", 128, &["-t", "ext4", "-b", "1024", "-N", "66000", "-I", "128"])
-        .mounted(&[plan::subdirectories]),
+    of(
+        "crowd_of_directories",
+        128,
+        &["-t", "ext4", "-b", "1024", "-N", "66000", "-I", "128"],
+    )
+    .mounted(&[plan::subdirectories]),
     of("deep_extents", 128, &["-t", "ext4", "-b", "1024"]).mounted(&[plan::shattered]),
     of("terabyte_file", 64, &["-t", "ext4", "-b", "4096"]).mounted(&[plan::terabyte]),
-    of("terabyte_image", 1 << 20, &["-t", "ext4", "-b", "4096", "-E", "nodiscard", "-J", "size=4"])
-        .mounted(FEW),
+    of(
+        "terabyte_image",
+        1 << 20,
+        &[
+            "-t",
+            "ext4",
+            "-b",
+            "4096",
+            "-E",
+            "nodiscard",
+            "-J",
+            "size=4",
+        ],
+    )
+    .mounted(FEW),
     // States that only a tool can set.
     of("times_and_flags", 64, &["-t", "ext4", "-b", "4096"])
         .mounted(&[plan::small_files])
@@ -260,7 +432,10 @@ pub const ENCRYPTED: ImageSpec = ext4!("ext4_encrypted", 64, "encrypt")
 /// # Panics
 /// When there is none.
 pub fn spec(name: &str) -> &'static ImageSpec {
-    SPECS.iter().find(|spec| spec.name == name).unwrap_or_else(|| panic!("no image is named {name}"))
+    SPECS
+        .iter()
+        .find(|spec| spec.name == name)
+        .unwrap_or_else(|| panic!("no image is named {name}"))
 }
 
 #[cfg(test)]

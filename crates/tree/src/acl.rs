@@ -51,14 +51,21 @@ impl Acl {
 
     fn check(&self) -> Result<(), String> {
         let count = |tag| self.0.iter().filter(|entry| entry.tag == tag).count();
-        if [USER_OBJ, GROUP_OBJ, OTHER].iter().any(|tag| count(*tag) != 1) {
+        if [USER_OBJ, GROUP_OBJ, OTHER]
+            .iter()
+            .any(|tag| count(*tag) != 1)
+        {
             return Err("needs one entry each for the owner, the group and others".to_owned());
         }
         let named = count(USER) + count(GROUP);
         if count(MASK) > 1 || (named > 0 && count(MASK) == 0) {
             return Err("needs one mask".to_owned());
         }
-        if self.0.windows(2).any(|pair| (pair[0].tag, pair[0].id) == (pair[1].tag, pair[1].id)) {
+        if self
+            .0
+            .windows(2)
+            .any(|pair| (pair[0].tag, pair[0].id) == (pair[1].tag, pair[1].id))
+        {
             return Err("names a user or group twice".to_owned());
         }
         Ok(())
@@ -80,12 +87,17 @@ impl Acl {
         let entries = value.strip_prefix(&VERSION)?.chunks(8).map(|bytes| {
             let bytes: [u8; 8] = bytes.try_into().ok()?;
             let [tag, tag_high, perm, perm_high, id @ ..] = bytes;
-            let (tag, perm) = (u16::from_le_bytes([tag, tag_high]), u16::from_le_bytes([perm, perm_high]));
-            [USER_OBJ, USER, GROUP_OBJ, GROUP, MASK, OTHER].contains(&tag).then_some(AclEntry {
-                tag,
-                id: u32::from_le_bytes(id),
-                perm,
-            })
+            let (tag, perm) = (
+                u16::from_le_bytes([tag, tag_high]),
+                u16::from_le_bytes([perm, perm_high]),
+            );
+            [USER_OBJ, USER, GROUP_OBJ, GROUP, MASK, OTHER]
+                .contains(&tag)
+                .then_some(AclEntry {
+                    tag,
+                    id: u32::from_le_bytes(id),
+                    perm,
+                })
         });
         entries.collect::<Option<_>>().map(Self)
     }
@@ -99,9 +111,18 @@ impl Acl {
                 MASK => "mask",
                 _ => "other",
             };
-            let id = if matches!(entry.tag, USER | GROUP) { entry.id.to_string() } else { String::new() };
+            let id = if matches!(entry.tag, USER | GROUP) {
+                entry.id.to_string()
+            } else {
+                String::new()
+            };
             let letter = |bit, letter| if entry.perm & bit != 0 { letter } else { '-' };
-            format!("{tag}:{id}:{}{}{}", letter(4, 'r'), letter(2, 'w'), letter(1, 'x'))
+            format!(
+                "{tag}:{id}:{}{}{}",
+                letter(4, 'r'),
+                letter(2, 'w'),
+                letter(1, 'x')
+            )
         });
         entries.collect::<Vec<_>>().join(",")
     }
@@ -113,7 +134,12 @@ impl Acl {
 
     /// Returns the nine permission bits of the mode that correspond to the ACL.
     pub(crate) fn mode(&self) -> u16 {
-        let perm = |tag| self.0.iter().find(|entry| entry.tag == tag).map(|entry| entry.perm & 7);
+        let perm = |tag| {
+            self.0
+                .iter()
+                .find(|entry| entry.tag == tag)
+                .map(|entry| entry.perm & 7)
+        };
         let group = perm(MASK).or(perm(GROUP_OBJ)).unwrap_or(0);
         perm(USER_OBJ).unwrap_or(0) << 6 | group << 3 | perm(OTHER).unwrap_or(0)
     }
@@ -143,7 +169,11 @@ fn entry(line: &str) -> Result<AclEntry, String> {
     };
     let id = match tag {
         USER | GROUP => {
-            let number = rest.get(2).filter(|id| !id.is_empty()).copied().unwrap_or(qualifier);
+            let number = rest
+                .get(2)
+                .filter(|id| !id.is_empty())
+                .copied()
+                .unwrap_or(qualifier);
             number
                 .parse()
                 .ok()
@@ -159,7 +189,11 @@ fn entry(line: &str) -> Result<AclEntry, String> {
         '-' => Some(bits),
         _ => None,
     });
-    Ok(AclEntry { tag, id, perm: perm.ok_or_else(wrong)? })
+    Ok(AclEntry {
+        tag,
+        id,
+        perm: perm.ok_or_else(wrong)?,
+    })
 }
 
 #[cfg(test)]
@@ -170,12 +204,22 @@ mod tests {
     fn text_becomes_what_the_kernel_gives() {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("f"), "").unwrap();
-        crate::testing::run(dir.path(), "setfacl", &["-m", "u:1234:r,g:55:-wx,u:7:---,m::rw", "f"]);
+        crate::testing::run(
+            dir.path(),
+            "setfacl",
+            &["-m", "u:1234:r,g:55:-wx,u:7:---,m::rw", "f"],
+        );
         let mut buf = [0; 256];
-        let length =
-            rustix::fs::getxattr(dir.path().join("f"), "system.posix_acl_access", &mut buf[..]).unwrap();
+        let length = rustix::fs::getxattr(
+            dir.path().join("f"),
+            "system.posix_acl_access",
+            &mut buf[..],
+        )
+        .unwrap();
         let mode = std::os::unix::fs::PermissionsExt::mode(
-            &std::fs::metadata(dir.path().join("f")).unwrap().permissions(),
+            &std::fs::metadata(dir.path().join("f"))
+                .unwrap()
+                .permissions(),
         );
         let other = if mode & 4 != 0 { "r--" } else { "---" };
         for text in [
@@ -193,23 +237,38 @@ mod tests {
             assert_eq!(Acl::parse(acl.to_text().as_bytes()).unwrap(), acl);
             assert_eq!(Acl::from_xattr(&buf[..length]).unwrap(), acl);
         }
-        assert!(Acl::parse(b"user::rwx,group::r-x,other::r--").unwrap().is_minimal());
+        assert!(
+            Acl::parse(b"user::rwx,group::r-x,other::r--")
+                .unwrap()
+                .is_minimal()
+        );
     }
 
     #[test]
     fn wrong_text_is_refused() {
         for (text, reason) in [
-            ("user::rw-,user:lisa:r--,group::r--,mask::r--,other::r--", "'lisa' without a number"),
+            (
+                "user::rw-,user:lisa:r--,group::r--,mask::r--,other::r--",
+                "'lisa' without a number",
+            ),
             ("user::rw-,user:1:r--,group::r--,other::r--", "mask"),
             ("user::rw-,group::r--", "others"),
             ("user::rwz,group::r--,other::r--", "not understood"),
-            ("user::rw-,user:1:r--,user:1:r--,group::r--,mask::r--,other::r--", "twice"),
+            (
+                "user::rw-,user:1:r--,user:1:r--,group::r--,mask::r--,other::r--",
+                "twice",
+            ),
             ("nonsense", "not understood"),
         ] {
             let error = Acl::parse(text.as_bytes()).unwrap_err();
             assert!(error.contains(reason), "{text}: {error}");
         }
-        for value in [&b""[..], b"\x02\0\0\0\x01", b"\x01\0\0\0", b"\x02\0\0\0\x03\0\x07\0\0\0\0\0"] {
+        for value in [
+            &b""[..],
+            b"\x02\0\0\0\x01",
+            b"\x01\0\0\0",
+            b"\x02\0\0\0\x03\0\x07\0\0\0\0\0",
+        ] {
             assert_eq!(Acl::from_xattr(value), None);
         }
     }

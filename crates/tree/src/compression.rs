@@ -66,9 +66,16 @@ impl Compression {
         stream: impl BufRead + Send + 'a,
         behind: &Behind,
     ) -> Result<Box<dyn Read + Send + 'a>> {
-        let rest = Rest { head: Cursor::default(), stream };
+        let rest = Rest {
+            head: Cursor::default(),
+            stream,
+        };
         let decoder = Some(One::new(self, rest)?);
-        Ok(Box::new(Decoder { compression: self, decoder, behind: behind.clone() }))
+        Ok(Box::new(Decoder {
+            compression: self,
+            decoder,
+            behind: behind.clone(),
+        }))
     }
 }
 
@@ -98,7 +105,9 @@ impl<R: BufRead> Read for Decoder<R> {
             if read > 0 || buf.is_empty() {
                 return Ok(read);
             }
-            let Some(mut rest) = self.decoder.take().map(One::into_rest) else { break };
+            let Some(mut rest) = self.decoder.take().map(One::into_rest) else {
+                break;
+            };
             let start = rest.next_start()?;
             if Compression::detect(start) == Some(self.compression) {
                 self.decoder = Some(One::new(self.compression, rest)?);
@@ -199,18 +208,30 @@ impl<R: BufRead> Rest<R> {
 impl<R: BufRead> Read for Rest<R> {
     fn read(&mut self, buf: &mut [u8]) -> Result<usize> {
         let read = self.head.read(buf)?;
-        if read > 0 || buf.is_empty() { Ok(read) } else { self.stream.read(buf) }
+        if read > 0 || buf.is_empty() {
+            Ok(read)
+        } else {
+            self.stream.read(buf)
+        }
     }
 }
 
 impl<R: BufRead> BufRead for Rest<R> {
     fn fill_buf(&mut self) -> Result<&[u8]> {
         let is_used = self.head.position() >= self.head.get_ref().len() as u64;
-        if is_used { self.stream.fill_buf() } else { self.head.fill_buf() }
+        if is_used {
+            self.stream.fill_buf()
+        } else {
+            self.head.fill_buf()
+        }
     }
 
     fn consume(&mut self, amount: usize) {
         let is_used = self.head.position() >= self.head.get_ref().len() as u64;
-        if is_used { self.stream.consume(amount) } else { self.head.consume(amount) }
+        if is_used {
+            self.stream.consume(amount)
+        } else {
+            self.head.consume(amount)
+        }
     }
 }

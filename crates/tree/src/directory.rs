@@ -48,7 +48,14 @@ impl DirectorySource {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let top = rustix::fs::open(&root, flags, Mode::empty())
             .map_err(|error| Error::io(root.to_string_lossy(), error))?;
-        Ok(Self { root, top, one_file_system: false, without_xattrs: false, left_out: None, only: None })
+        Ok(Self {
+            root,
+            top,
+            one_file_system: false,
+            without_xattrs: false,
+            left_out: None,
+            only: None,
+        })
     }
 
     /// Leaves out files on other file systems. The directories on which these are mounted remain,
@@ -77,12 +84,17 @@ impl DirectorySource {
 
     /// Returns the host's path of a member, for messages.
     fn name(&self, path: &[u8]) -> String {
-        self.root.join(Path::new(std::ffi::OsStr::from_bytes(path))).to_string_lossy().into_owned()
+        self.root
+            .join(Path::new(std::ffi::OsStr::from_bytes(path)))
+            .to_string_lossy()
+            .into_owned()
     }
 
     fn error(&self, path: &[u8], error: rustix::io::Errno) -> Error {
         match error {
-            rustix::io::Errno::NOENT | rustix::io::Errno::NOTDIR => Error::Vanished { name: self.name(path) },
+            rustix::io::Errno::NOENT | rustix::io::Errno::NOTDIR => Error::Vanished {
+                name: self.name(path),
+            },
             error => Error::io(self.name(path), error),
         }
     }
@@ -94,8 +106,12 @@ impl Source for DirectorySource {
     }
 
     fn open(&self, path: &[u8], contents: &Contents) -> Result<Opened> {
-        let changed = || Error::Changed { name: self.name(path) };
-        let Data::HostFile { identity, .. } = contents.data else { return Err(changed()) };
+        let changed = || Error::Changed {
+            name: self.name(path),
+        };
+        let Data::HostFile { identity, .. } = contents.data else {
+            return Err(changed());
+        };
         // The open must not block, in case the file has become a FIFO.
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
         let file = beneath::open(&self.top, path, flags).map_err(|error| match error {

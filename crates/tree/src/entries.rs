@@ -51,7 +51,9 @@ impl FromIterator<(Entry, Option<Arc<dyn ReadAt>>)> for Entries {
 
 impl Source for Entries {
     fn scan(&self, sink: &mut dyn Sink) -> Result<()> {
-        self.entries.iter().try_for_each(|entry| sink.entry(entry.clone()))
+        self.entries
+            .iter()
+            .try_for_each(|entry| sink.entry(entry.clone()))
     }
 
     fn open(&self, path: &[u8], _: &Contents) -> Result<Opened> {

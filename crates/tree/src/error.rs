@@ -121,12 +121,18 @@ impl Error {
 pub(crate) fn reason(error: &io::Error) -> String {
     let text = error.to_string();
     match error.raw_os_error() {
-        Some(number) => text.trim_end_matches(&format!(" (os error {number})")).to_owned(),
+        Some(number) => text
+            .trim_end_matches(&format!(" (os error {number})"))
+            .to_owned(),
         None => text,
     }
 }
 
 /// Returns a path for messages.
 pub(crate) fn shown(path: &[u8]) -> String {
-    if path.is_empty() { ".".to_owned() } else { String::from_utf8_lossy(path).into_owned() }
+    if path.is_empty() {
+        ".".to_owned()
+    } else {
+        String::from_utf8_lossy(path).into_owned()
+    }
 }

@@ -48,12 +48,18 @@ enum Part {
 impl Rule {
     /// Returns a rule that leaves out paths that the pattern matches.
     pub fn exclude(pattern: &[u8]) -> Self {
-        Self { pattern: Pattern::new(pattern), excludes: true }
+        Self {
+            pattern: Pattern::new(pattern),
+            excludes: true,
+        }
     }
 
     /// Returns a rule that keeps paths that the pattern matches.
     pub fn include(pattern: &[u8]) -> Self {
-        Self { pattern: Pattern::new(pattern), excludes: false }
+        Self {
+            pattern: Pattern::new(pattern),
+            excludes: false,
+        }
     }
 }
 
@@ -61,7 +67,10 @@ impl Pattern {
     /// Reads a pattern.
     pub fn new(pattern: &[u8]) -> Self {
         let mut parts = Vec::new();
-        let names: Vec<&[u8]> = pattern.split(|byte| *byte == b'/').filter(|name| !name.is_empty()).collect();
+        let names: Vec<&[u8]> = pattern
+            .split(|byte| *byte == b'/')
+            .filter(|name| !name.is_empty())
+            .collect();
         if !pattern.starts_with(b"/") && !names.is_empty() {
             parts.push(Part::Any);
         }
@@ -72,7 +81,10 @@ impl Pattern {
                 (name, _) => parts.push(Part::Name(Glob::new(name, false))),
             }
         }
-        Self { parts, only_directories: pattern.ends_with(b"/") }
+        Self {
+            parts,
+            only_directories: pattern.ends_with(b"/"),
+        }
     }
 
     /// Returns whether the pattern matches this path of a tree.
@@ -94,21 +106,29 @@ impl Pattern {
                     part += 1;
                     retry = Some((part, name));
                 }
-                Some(Part::Name(glob)) if glob.matches(path[name]) => (part, name) = (part + 1, name + 1),
+                Some(Part::Name(glob)) if glob.matches(path[name]) => {
+                    (part, name) = (part + 1, name + 1)
+                }
                 _ => {
-                    let Some((after, from)) = retry else { return false };
+                    let Some((after, from)) = retry else {
+                        return false;
+                    };
                     (part, name) = (after, from + 1);
                     retry = Some((after, from + 1));
                 }
             }
         }
-        self.parts[part..].iter().all(|part| matches!(part, Part::Any))
+        self.parts[part..]
+            .iter()
+            .all(|part| matches!(part, Part::Any))
     }
 }
 
 impl FromIterator<Rule> for Filter {
     fn from_iter<T: IntoIterator<Item = Rule>>(rules: T) -> Self {
-        Self { rules: rules.into_iter().collect() }
+        Self {
+            rules: rules.into_iter().collect(),
+        }
     }
 }
 
@@ -126,7 +146,10 @@ impl Filter {
         }
         let names = names(path);
         let matches = |rule: &&Rule| rule.pattern.matches_names(&names, is_directory);
-        self.rules.iter().find(matches).is_some_and(|rule| rule.excludes)
+        self.rules
+            .iter()
+            .find(matches)
+            .is_some_and(|rule| rule.excludes)
     }
 }
 
@@ -143,8 +166,14 @@ mod tests {
     fn patterns_match_paths() {
         let check = |pattern: &str, path: &str, matches: bool| {
             let filter: Filter = [Rule::exclude(pattern.as_bytes())].into_iter().collect();
-            let path = path.strip_suffix('/').map_or((path, false), |path| (path, true));
-            assert_eq!(filter.leaves_out(path.0.as_bytes(), path.1), matches, "{pattern} {path:?}");
+            let path = path
+                .strip_suffix('/')
+                .map_or((path, false), |path| (path, true));
+            assert_eq!(
+                filter.leaves_out(path.0.as_bytes(), path.1),
+                matches,
+                "{pattern} {path:?}"
+            );
         };
         // A name at any depth.
         check("*.o", "a.o", true);
@@ -195,10 +224,14 @@ mod tests {
 
     #[test]
     fn the_first_rule_that_matches_decides() {
-        let filter: Filter =
-            [Rule::include(b"*/"), Rule::include(b"keep.log"), Rule::exclude(b"*.log"), Rule::include(b"*")]
-                .into_iter()
-                .collect();
+        let filter: Filter = [
+            Rule::include(b"*/"),
+            Rule::include(b"keep.log"),
+            Rule::exclude(b"*.log"),
+            Rule::include(b"*"),
+        ]
+        .into_iter()
+        .collect();
         assert!(!filter.leaves_out(b"a.log", true));
         assert!(filter.leaves_out(b"a.log", false));
         assert!(!filter.leaves_out(b"x/keep.log", false));

@@ -72,9 +72,15 @@ impl Glob {
                 unit => piece(unit, fold),
             });
         }
-        let special = pattern.iter().any(|byte| matches!(byte, b'*' | b'?' | b'[' | b'\\'));
+        let special = pattern
+            .iter()
+            .any(|byte| matches!(byte, b'*' | b'?' | b'[' | b'\\'));
         let literal = (!special && !fold).then(|| pattern.to_vec());
-        Self { pieces, fold, literal }
+        Self {
+            pieces,
+            fold,
+            literal,
+        }
     }
 
     /// Whether the pattern matches all of `name`.
@@ -103,8 +109,12 @@ impl Glob {
                 (rest, at) = (after, at + 1);
                 continue;
             }
-            let Some((from, star)) = retry else { return false };
-            let Some((_, after)) = next(from) else { return false };
+            let Some((from, star)) = retry else {
+                return false;
+            };
+            let Some((_, after)) = next(from) else {
+                return false;
+            };
             retry = Some((after, star));
             (rest, at) = (after, star);
         }
@@ -161,9 +171,10 @@ fn next(bytes: &[u8]) -> Option<(Unit, &[u8])> {
     let longest = &bytes[..bytes.len().min(4)];
     let valid = match std::str::from_utf8(longest) {
         Ok(text) => text.chars().next(),
-        Err(error) => {
-            longest[..error.valid_up_to()].utf8_chunks().next().and_then(|chunk| chunk.valid().chars().next())
-        }
+        Err(error) => longest[..error.valid_up_to()]
+            .utf8_chunks()
+            .next()
+            .and_then(|chunk| chunk.valid().chars().next()),
     };
     Some(match valid {
         Some(c) => (Unit::Char(c), &bytes[c.len_utf8()..]),
@@ -240,7 +251,11 @@ mod tests {
     #[test]
     fn patterns_match_as_fnmatch_does() {
         let check = |pattern: &str, name: &[u8], matches: bool| {
-            assert_eq!(Glob::new(pattern.as_bytes(), false).matches(name), matches, "{pattern} {name:?}");
+            assert_eq!(
+                Glob::new(pattern.as_bytes(), false).matches(name),
+                matches,
+                "{pattern} {name:?}"
+            );
         };
         check("abc", b"abc", true);
         check("abc", b"abcd", false);

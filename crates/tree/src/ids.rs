@@ -40,7 +40,8 @@ impl IdMap {
         ranges.sort_by_key(|range| range.from);
         for IdRange { from, to, count } in &ranges {
             // 2^32 - 1 means no id.
-            if *count == 0 || from.checked_add(*count).is_none() || to.checked_add(*count).is_none() {
+            if *count == 0 || from.checked_add(*count).is_none() || to.checked_add(*count).is_none()
+            {
                 return Err(format!("there is no range {from}:{to}:{count} of ids"));
             }
         }
@@ -54,7 +55,10 @@ impl IdMap {
 
     /// Returns the new id of `id`; `None` if it is in no range.
     pub fn map(&self, id: u32) -> Option<u32> {
-        let at = self.ranges.partition_point(|range| range.from <= id).checked_sub(1)?;
+        let at = self
+            .ranges
+            .partition_point(|range| range.from <= id)
+            .checked_sub(1)?;
         let IdRange { from, to, count } = self.ranges[at];
         (id - from < count).then(|| to + (id - from))
     }
@@ -100,8 +104,12 @@ impl Entry {
             if AclKind::from_xattr_name(&name) == Some(AclKind::Access)
                 && let Ok(Some(acl)) = Acl::from_xattr(&value)
             {
-                let rights =
-                    |tag| acl.entries().iter().find(|entry| entry.tag == tag).map(|entry| entry.perm);
+                let rights = |tag| {
+                    acl.entries()
+                        .iter()
+                        .find(|entry| entry.tag == tag)
+                        .map(|entry| entry.perm)
+                };
                 let mask = rights(AclTag::Mask).unwrap_or(0o7);
                 let group = rights(AclTag::GroupObj).unwrap_or(0) & mask;
                 self.mode = self.mode & !0o070 | u16::from(group) << 3;
@@ -132,9 +140,16 @@ fn mapped_acl(
             AclTag::Group(id) => AclTag::Group(group(id)?),
             tag => tag,
         };
-        Ok(AclEntry { tag, perm: entry.perm })
+        Ok(AclEntry {
+            tag,
+            perm: entry.perm,
+        })
     };
-    let entries: Vec<AclEntry> = acl.entries().iter().map(entry).collect::<Result<_, String>>()?;
+    let entries: Vec<AclEntry> = acl
+        .entries()
+        .iter()
+        .map(entry)
+        .collect::<Result<_, String>>()?;
     Acl::new(entries).map_err(|error| error.to_string())
 }
 
@@ -156,7 +171,10 @@ mod tests {
             uid: 100_000,
             gid: 0,
             mtime: Time::default(),
-            xattrs: xattrs.iter().map(|(name, value)| (name.as_bytes().to_vec(), value.to_vec())).collect(),
+            xattrs: xattrs
+                .iter()
+                .map(|(name, value)| (name.as_bytes().to_vec(), value.to_vec()))
+                .collect(),
             flags: None,
             project: None,
         }
@@ -165,13 +183,26 @@ mod tests {
     #[test]
     fn ranges_map_ids() {
         let map_of = map(&[(100_000, 1, 65_535), (1000, 0, 1)]).unwrap();
-        let cases =
-            [(1000, Some(0)), (100_000, Some(1)), (165_534, Some(65_535)), (165_535, None), (0, None)];
+        let cases = [
+            (1000, Some(0)),
+            (100_000, Some(1)),
+            (165_534, Some(65_535)),
+            (165_535, None),
+            (0, None),
+        ];
         for (id, expected) in cases {
             assert_eq!(map_of.map(id), expected, "{id}");
         }
-        assert_eq!(map(&[(0, u32::MAX - 1, 1)]).unwrap().map(0), Some(u32::MAX - 1));
-        for wrong in [&[(0, 0, 0)][..], &[(0, u32::MAX, 1)], &[(u32::MAX, 0, 1)], &[(0, 0, 2), (1, 5, 1)]] {
+        assert_eq!(
+            map(&[(0, u32::MAX - 1, 1)]).unwrap().map(0),
+            Some(u32::MAX - 1)
+        );
+        for wrong in [
+            &[(0, 0, 0)][..],
+            &[(0, u32::MAX, 1)],
+            &[(u32::MAX, 0, 1)],
+            &[(0, 0, 2), (1, 5, 1)],
+        ] {
             assert!(map(wrong).is_err(), "{wrong:?}");
         }
     }
@@ -181,7 +212,12 @@ mod tests {
         let acl = "user::rw-,user:100007:r--,group::r--,group:5:r--,mask::r--,other::---";
         let acl = acl.parse::<Acl>().unwrap().to_xattr();
         // The magic number of revision 3, two pairs of words, and the root's id.
-        let capability = [&0x0300_0001_u32.to_le_bytes()[..], &[9; 16], &100_000_u32.to_le_bytes()].concat();
+        let capability = [
+            &0x0300_0001_u32.to_le_bytes()[..],
+            &[9; 16],
+            &100_000_u32.to_le_bytes(),
+        ]
+        .concat();
         let mut entry = entry(&[
             ("security.capability", &capability),
             ("system.posix_acl_access", &acl),
@@ -190,21 +226,40 @@ mod tests {
         let users = map(&[(100_000, 0, 65_536)]).unwrap();
         entry.map_ids(Some(&users), None).unwrap();
         assert_eq!((entry.uid, entry.gid), (0, 0));
-        assert_eq!(entry.xattrs[0].1, [&0x0300_0001_u32.to_le_bytes()[..], &[9; 16], &[0; 4]].concat());
+        assert_eq!(
+            entry.xattrs[0].1,
+            [&0x0300_0001_u32.to_le_bytes()[..], &[9; 16], &[0; 4]].concat()
+        );
         let expected = "user::rw-,user:7:r--,group::r--,group:5:r--,mask::r--,other::---";
-        assert_eq!(entry.xattrs[1].1, expected.parse::<Acl>().unwrap().to_xattr());
+        assert_eq!(
+            entry.xattrs[1].1,
+            expected.parse::<Acl>().unwrap().to_xattr()
+        );
         assert_eq!(entry.xattrs[2].1, capability);
-        assert_eq!(entry.map_ids(Some(&users), None).unwrap_err(), "no range maps the user 0");
+        assert_eq!(
+            entry.map_ids(Some(&users), None).unwrap_err(),
+            "no range maps the user 0"
+        );
         let groups = map(&[(0, 5, 1)]).unwrap();
-        assert_eq!(entry.map_ids(None, Some(&groups)).unwrap_err(), "no range maps the group 5");
+        assert_eq!(
+            entry.map_ids(None, Some(&groups)).unwrap_err(),
+            "no range maps the group 5"
+        );
     }
 
     #[test]
     fn an_acl_follows_the_mode() {
-        let acl = "user::rw-,user:7:rwx,group::r--,mask::rwx,other::---".parse::<Acl>().unwrap();
+        let acl = "user::rw-,user:7:rwx,group::r--,mask::rwx,other::---"
+            .parse::<Acl>()
+            .unwrap();
         let mut entry = entry(&[("system.posix_acl_access", &acl.to_xattr())]);
         entry.set_mode(0o4750);
-        let expected = "user::rwx,user:7:rwx,group::r--,mask::r-x,other::---".parse::<Acl>().unwrap();
-        assert_eq!((entry.mode, &entry.xattrs[0].1), (0o4750, &expected.to_xattr()));
+        let expected = "user::rwx,user:7:rwx,group::r--,mask::r-x,other::---"
+            .parse::<Acl>()
+            .unwrap();
+        assert_eq!(
+            (entry.mode, &entry.xattrs[0].1),
+            (0o4750, &expected.to_xattr())
+        );
     }
 }

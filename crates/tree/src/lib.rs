@@ -38,6 +38,8 @@ pub use filter::{Filter, Pattern, Rule};
 pub use glob::Glob;
 pub use ids::{IdMap, IdRange};
 pub use manifest::{AmendedKind, Amendment, Manifest};
-pub use oci::{ImageConfig, Layer, LayerCompression, LayerWriter, OciSource, Platform, split_reference};
+pub use oci::{
+    ImageConfig, Layer, LayerCompression, LayerWriter, OciSource, Platform, split_reference,
+};
 pub use source::{Opened, ReadAt, Sink, Source, Unwanted};
 pub use tar::{ReadContents, TarSource, TarWriter};

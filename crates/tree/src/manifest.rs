@@ -86,7 +86,11 @@ impl Manifest {
             warnings: Vec::new(),
             locations: BTreeMap::new(),
         };
-        let read = if cpio_list::is_list(&lines.lines) { cpio_list::read } else { mtree::read };
+        let read = if cpio_list::is_list(&lines.lines) {
+            cpio_list::read
+        } else {
+            mtree::read
+        };
         read(&lines, &mut manifest)?;
         Ok(manifest)
     }
@@ -114,9 +118,17 @@ impl Manifest {
             Some(entry) => Ok(Some(entry)),
             None if amendment.optional => Ok(None),
             None => {
-                let what = if amendment.kind == AmendedKind::File { "file" } else { "entry" };
+                let what = if amendment.kind == AmendedKind::File {
+                    "file"
+                } else {
+                    "entry"
+                };
                 let reason = format!("the tree has no {what} '{}'", shown(&amendment.path));
-                Err(Error::Line { manifest: self.name.clone(), line: amendment.line, reason })
+                Err(Error::Line {
+                    manifest: self.name.clone(),
+                    line: amendment.line,
+                    reason,
+                })
             }
         }
     }
@@ -124,15 +136,22 @@ impl Manifest {
     /// Registers a file of the host as the contents of a path. The error says why it cannot.
     fn contents(&mut self, path: &[u8], location: PathBuf) -> Result<Kind, String> {
         let name = location.to_string_lossy().into_owned();
-        let stat = rustix::fs::stat(&location)
-            .map_err(|error| format!("the file '{name}' cannot be read: {}", std::io::Error::from(error)))?;
+        let stat = rustix::fs::stat(&location).map_err(|error| {
+            format!(
+                "the file '{name}' cannot be read: {}",
+                std::io::Error::from(error)
+            )
+        })?;
         if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
             return Err(format!("'{name}' is no regular file"));
         }
         let identity = Identity::of_stat(&stat);
         let sparse = (stat.st_blocks as u64).saturating_mul(512) < identity.size;
         self.locations.insert(path.to_vec(), location);
-        Ok(Kind::File(Contents { size: identity.size, data: Data::HostFile { sparse, identity } }))
+        Ok(Kind::File(Contents {
+            size: identity.size,
+            data: Data::HostFile { sparse, identity },
+        }))
     }
 }
 
@@ -162,7 +181,9 @@ impl Amendment {
 
     fn set(&self, entry: &mut Entry) {
         // The mode of a symbolic link means nothing, and Linux cannot change it.
-        let mode = self.mode.filter(|_| !matches!(entry.kind, Kind::Symlink(_)));
+        let mode = self
+            .mode
+            .filter(|_| !matches!(entry.kind, Kind::Symlink(_)));
         entry.mode = mode.unwrap_or(entry.mode);
         entry.uid = self.uid.unwrap_or(entry.uid);
         entry.gid = self.gid.unwrap_or(entry.gid);
@@ -171,7 +192,9 @@ impl Amendment {
 
     /// Returns the entry, if all of it is given. Owners that are not given are root.
     fn made(&self) -> Option<Entry> {
-        let AmendedKind::Made(kind) = &self.kind else { return None };
+        let AmendedKind::Made(kind) = &self.kind else {
+            return None;
+        };
         let mode = match kind {
             Kind::Directory => 0o755,
             Kind::Symlink(_) => 0o777,
@@ -195,7 +218,9 @@ impl Amendment {
 
 impl Source for Manifest {
     fn scan(&self, sink: &mut dyn Sink) -> Result<()> {
-        self.warnings.iter().for_each(|warning| sink.warn(warning.clone()));
+        self.warnings
+            .iter()
+            .for_each(|warning| sink.warn(warning.clone()));
         for amendment in &self.amendments {
             if let Some(entry) = self.apply(amendment, None)? {
                 sink.entry(entry)?;
@@ -205,10 +230,14 @@ impl Source for Manifest {
     }
 
     fn open(&self, path: &[u8], contents: &Contents) -> Result<Opened> {
-        let (Some(location), Data::HostFile { identity, .. }) = (self.locations.get(path), &contents.data)
+        let (Some(location), Data::HostFile { identity, .. }) =
+            (self.locations.get(path), &contents.data)
         else {
             let reason = "its contents are of another source".to_owned();
-            return Err(Error::Refused { path: shown(path), reason });
+            return Err(Error::Refused {
+                path: shown(path),
+                reason,
+            });
         };
         let name = location.to_string_lossy();
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
@@ -227,7 +256,11 @@ struct Lines {
 
 impl Lines {
     fn error(&self, line: usize, reason: impl Into<String>) -> Error {
-        Error::Line { manifest: self.name.clone(), line, reason: reason.into() }
+        Error::Line {
+            manifest: self.name.clone(),
+            line,
+            reason: reason.into(),
+        }
     }
 }
 
@@ -239,12 +272,18 @@ fn lines(mut stream: impl BufRead, name: String) -> Result<Lines> {
     let mut whole = Vec::new();
     loop {
         let mut line = Vec::new();
-        let read = (&mut stream).take(LONGEST_LINE).read_until(b'\n', &mut line);
+        let read = (&mut stream)
+            .take(LONGEST_LINE)
+            .read_until(b'\n', &mut line);
         let read = read.map_err(|error| Error::io(&name, error))?;
         number += 1;
         if read as u64 == LONGEST_LINE || (whole.len() + read) as u64 > LONGEST_LINE {
             let reason = "the line is too long".to_owned();
-            return Err(Error::Line { manifest: name, line: number, reason });
+            return Err(Error::Line {
+                manifest: name,
+                line: number,
+                reason,
+            });
         }
         let text = line.trim_ascii();
         let (text, continues) = match text.strip_suffix(b"\\") {
@@ -270,12 +309,15 @@ fn lines(mut stream: impl BufRead, name: String) -> Result<Lines> {
 
 /// Returns the words of a line.
 fn words(line: &[u8]) -> impl Iterator<Item = &[u8]> {
-    line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty())
+    line.split(u8::is_ascii_whitespace)
+        .filter(|word| !word.is_empty())
 }
 
 /// Reads a number, in octal digits if the base is 8.
 fn number(word: &[u8], base: u32) -> Option<u32> {
-    std::str::from_utf8(word).ok().and_then(|text| u32::from_str_radix(text, base).ok())
+    std::str::from_utf8(word)
+        .ok()
+        .and_then(|text| u32::from_str_radix(text, base).ok())
 }
 
 #[cfg(test)]

@@ -50,8 +50,13 @@ impl Platform {
     /// Parses `OS/ARCHITECTURE[/VARIANT]`.
     pub fn parse(text: &str) -> Option<Self> {
         let mut parts = text.split('/').map(str::to_owned);
-        let platform = Self { os: parts.next()?, architecture: parts.next()?, variant: parts.next() };
-        let known = parts.next().is_none() && !platform.os.is_empty() && !platform.architecture.is_empty();
+        let platform = Self {
+            os: parts.next()?,
+            architecture: parts.next()?,
+            variant: parts.next(),
+        };
+        let known =
+            parts.next().is_none() && !platform.os.is_empty() && !platform.architecture.is_empty();
         known.then_some(platform)
     }
 
@@ -65,15 +70,27 @@ impl Platform {
             "loongarch64" => "loong64",
             other => other,
         };
-        Self { os: "linux".to_owned(), architecture: architecture.to_owned(), variant: None }
+        Self {
+            os: "linux".to_owned(),
+            architecture: architecture.to_owned(),
+            variant: None,
+        }
     }
 
     /// Reads the members of a descriptor or of a configuration. `None` if it does not say its
     /// platform.
     fn read(json: &Value) -> Option<Self> {
-        let text = |key| json.get(key).and_then(Value::as_str).filter(|text| !text.is_empty());
+        let text = |key| {
+            json.get(key)
+                .and_then(Value::as_str)
+                .filter(|text| !text.is_empty())
+        };
         let (os, architecture) = (text("os")?.to_owned(), text("architecture")?.to_owned());
-        Some(Self { os, architecture, variant: text("variant").map(str::to_owned) })
+        Some(Self {
+            os,
+            architecture,
+            variant: text("variant").map(str::to_owned),
+        })
     }
 
     /// Returns whether an image for this platform is what `wanted` asks for. A platform that is
@@ -100,7 +117,9 @@ impl Platform {
 impl fmt::Display for Platform {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.os, self.architecture)?;
-        self.variant.iter().try_for_each(|variant| write!(f, "/{variant}"))
+        self.variant
+            .iter()
+            .try_for_each(|variant| write!(f, "/{variant}"))
     }
 }
 
@@ -132,7 +151,13 @@ impl OciSource {
     ) -> Result<Self> {
         let (path, spool) = (layout.as_ref(), spool.into());
         let files = Files::open(path, &spool)?;
-        Self::new(path.to_string_lossy().into_owned(), files, reference, platform, spool)
+        Self::new(
+            path.to_string_lossy().into_owned(),
+            files,
+            reference,
+            platform,
+            spool,
+        )
     }
 
     /// Opens an image in an archive. `name` is for messages; all else is as in
@@ -147,7 +172,13 @@ impl OciSource {
         platform: Option<&Platform>,
         spool: impl Into<PathBuf>,
     ) -> Result<Self> {
-        Self::new(name.into(), Files::in_archive(archive)?, reference, platform, spool.into())
+        Self::new(
+            name.into(),
+            Files::in_archive(archive)?,
+            reference,
+            platform,
+            spool.into(),
+        )
     }
 
     fn new(
@@ -157,8 +188,15 @@ impl OciSource {
         platform: Option<&Platform>,
         spool: PathBuf,
     ) -> Result<Self> {
-        let image = image::find(&files, reference, platform).map_err(|reason| reason.into_error(&name))?;
-        Ok(Self { name, spool, files, image, stores: Stores::default() })
+        let image =
+            image::find(&files, reference, platform).map_err(|reason| reason.into_error(&name))?;
+        Ok(Self {
+            name,
+            spool,
+            files,
+            image,
+            stores: Stores::default(),
+        })
     }
 
     /// Returns the configuration of the image, if it has one.
@@ -187,12 +225,26 @@ impl Source for OciSource {
     fn scan(&self, sink: &mut dyn Sink) -> Result<()> {
         for layer in &self.image.layers {
             let name = format!("{}, layer {}", self.name, layer.name);
-            let blob = self.files.file(&layer.path).map_err(|reason| reason.into_error(&self.name))?;
+            let blob = self
+                .files
+                .file(&layer.path)
+                .map_err(|reason| reason.into_error(&self.name))?;
             if layer.size.is_some_and(|size| size != blob.len) {
-                let reason = format!("it has {} bytes instead of those that the manifest says", blob.len);
-                return Err(Error::Image { image: name, reason });
+                let reason = format!(
+                    "it has {} bytes instead of those that the manifest says",
+                    blob.len
+                );
+                return Err(Error::Image {
+                    image: name,
+                    reason,
+                });
             }
-            let read = layer::Read { name: &name, blob, spool: &self.spool, stores: &self.stores };
+            let read = layer::Read {
+                name: &name,
+                blob,
+                spool: &self.spool,
+                stores: &self.stores,
+            };
             read.verified(layer)?.pass_changes(&name, sink)?;
         }
         Ok(())
@@ -213,7 +265,10 @@ enum Reason {
 impl Reason {
     fn into_error(self, image: &str) -> Error {
         match self {
-            Self::Image(reason) => Error::Image { image: image.to_owned(), reason },
+            Self::Image(reason) => Error::Image {
+                image: image.to_owned(),
+                reason,
+            },
             Self::Other(error) => error,
         }
     }

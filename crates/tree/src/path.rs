@@ -50,7 +50,12 @@ pub(crate) fn clean(given: &[u8]) -> Result<Cleaned, &'static str> {
         return Err("its name is longer than 65535 bytes");
     }
     let is_step = given == b"." || given.ends_with(b"/.");
-    Ok(Cleaned { path, absolute: given[0] == b'/', directory: given.ends_with(b"/"), is_step })
+    Ok(Cleaned {
+        path,
+        absolute: given[0] == b'/',
+        directory: given.ends_with(b"/"),
+        is_step,
+    })
 }
 
 #[cfg(test)]
@@ -69,10 +74,24 @@ mod tests {
             ("a/.", "a", false, false, true),
             ("...", "...", false, false, false),
         ] {
-            let cleaned = Cleaned { path: path.into(), absolute, directory, is_step };
+            let cleaned = Cleaned {
+                path: path.into(),
+                absolute,
+                directory,
+                is_step,
+            };
             assert_eq!(clean(given.as_bytes()), Ok(cleaned), "{given}");
         }
-        for wrong in ["", "..", "a/../b", "a/..", "../a", "a\0b", &"n".repeat(256), &"n/".repeat(40000)] {
+        for wrong in [
+            "",
+            "..",
+            "a/../b",
+            "a/..",
+            "../a",
+            "a\0b",
+            &"n".repeat(256),
+            &"n/".repeat(40000),
+        ] {
             assert!(clean(wrong.as_bytes()).is_err(), "{wrong}");
         }
         assert!(clean("n".repeat(255).as_bytes()).is_ok());

@@ -31,13 +31,21 @@ impl ReadAhead {
         let thread = std::thread::Builder::new().name("extern4-decode".to_owned());
         // The thread ends with the stream, or when this end is dropped.
         thread.spawn(move || fill(stream, &sender, &spare))?;
-        Ok(Self { full, used, current: Vec::new(), taken: 0, ended: false })
+        Ok(Self {
+            full,
+            used,
+            current: Vec::new(),
+            taken: 0,
+            ended: false,
+        })
     }
 }
 
 fn fill(mut stream: impl Read, full: &SyncSender<io::Result<Vec<u8>>>, spare: &Receiver<Vec<u8>>) {
     loop {
-        let mut buf = spare.try_recv().unwrap_or_else(|_| Vec::with_capacity(BUFFER));
+        let mut buf = spare
+            .try_recv()
+            .unwrap_or_else(|_| Vec::with_capacity(BUFFER));
         buf.clear();
         let read = (&mut stream).take(BUFFER as u64).read_to_end(&mut buf);
         let (is_empty, error) = (buf.is_empty(), read.err());
@@ -60,7 +68,10 @@ impl Read for ReadAhead {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         if self.taken == self.current.len() && !self.ended {
             // The channel closed without the mark of the end, so the decoder panicked.
-            let next = self.full.recv().unwrap_or_else(|_| Err(io::Error::other("the decoder failed")));
+            let next = self
+                .full
+                .recv()
+                .unwrap_or_else(|_| Err(io::Error::other("the decoder failed")));
             self.ended = next.as_ref().map_or(true, Vec::is_empty);
             let used = std::mem::replace(&mut self.current, next?);
             self.taken = 0;
@@ -110,10 +121,19 @@ mod tests {
         let bytes = || io::Cursor::new(vec![1; BUFFER + 5]);
         let mut back = Vec::new();
         let failing = Ends(bytes(), || Err(io::Error::other("broken")));
-        let error = ReadAhead::new(failing).unwrap().read_to_end(&mut back).unwrap_err();
-        assert_eq!((error.to_string().as_str(), back.len()), ("broken", BUFFER + 5));
+        let error = ReadAhead::new(failing)
+            .unwrap()
+            .read_to_end(&mut back)
+            .unwrap_err();
+        assert_eq!(
+            (error.to_string().as_str(), back.len()),
+            ("broken", BUFFER + 5)
+        );
         let panicking = Ends(bytes(), || panic!("a panic that the test wants"));
-        let error = ReadAhead::new(panicking).unwrap().read_to_end(&mut back).unwrap_err();
+        let error = ReadAhead::new(panicking)
+            .unwrap()
+            .read_to_end(&mut back)
+            .unwrap_err();
         assert!(error.to_string().contains("decoder"), "{error}");
     }
 

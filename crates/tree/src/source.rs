@@ -66,7 +66,9 @@ pub trait ReadAt: Send + Sync {
 
 impl ReadAt for Vec<u8> {
     fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
-        let bytes = usize::try_from(offset).ok().and_then(|at| self.get(at..)?.get(..buf.len()));
+        let bytes = usize::try_from(offset)
+            .ok()
+            .and_then(|at| self.get(at..)?.get(..buf.len()));
         buf.copy_from_slice(bytes.ok_or(io::ErrorKind::UnexpectedEof)?);
         Ok(())
     }
@@ -92,24 +94,39 @@ enum Bytes {
 impl fmt::Debug for Opened {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (file, base) = (self.file(), self.base);
-        f.debug_struct("Opened").field("file", &file).field("base", &base).finish_non_exhaustive()
+        f.debug_struct("Opened")
+            .field("file", &file)
+            .field("base", &base)
+            .finish_non_exhaustive()
     }
 }
 
 impl Opened {
     /// Returns contents in a store: position `p` is the byte `p + base` of the file, modulo 2^64.
     pub fn store(file: Arc<File>, base: u64) -> Self {
-        Self { bytes: Bytes::Shared(file), base, identity: None }
+        Self {
+            bytes: Bytes::Shared(file),
+            base,
+            identity: None,
+        }
     }
 
     /// Returns contents in a file of the entry's own, with the identity that the scan found.
     pub fn own(file: File, identity: Identity) -> Self {
-        Self { bytes: Bytes::Own(file), base: 0, identity: Some(identity) }
+        Self {
+            bytes: Bytes::Own(file),
+            base: 0,
+            identity: Some(identity),
+        }
     }
 
     /// Returns contents that are not in a host file. Positions are offsets in the bytes.
     pub fn other(bytes: Arc<dyn ReadAt>) -> Self {
-        Self { bytes: Bytes::Other(bytes), base: 0, identity: None }
+        Self {
+            bytes: Bytes::Other(bytes),
+            base: 0,
+            identity: None,
+        }
     }
 
     /// Returns the host's file that holds the contents, if one does.
@@ -150,10 +167,14 @@ impl Opened {
     /// Returns an error if the host's file has changed since the scan. The caller calls it after
     /// reading.
     pub fn check_unchanged(&self, path: &[u8]) -> Result<()> {
-        let (Some(expected), Some(file)) = (self.identity, self.file()) else { return Ok(()) };
+        let (Some(expected), Some(file)) = (self.identity, self.file()) else {
+            return Ok(());
+        };
         match Identity::of(file) {
             Ok(now) if now == expected => Ok(()),
-            Ok(_) => Err(Error::Changed { name: crate::error::shown(path) }),
+            Ok(_) => Err(Error::Changed {
+                name: crate::error::shown(path),
+            }),
             Err(error) => Err(Error::io(crate::error::shown(path), error)),
         }
     }
@@ -169,7 +190,10 @@ impl Identity {
         Self {
             dev: stat.st_dev,
             ino: stat.st_ino,
-            mtime: crate::Time { secs: stat.st_mtime, nanos: stat.st_mtime_nsec as u32 },
+            mtime: crate::Time {
+                secs: stat.st_mtime,
+                nanos: stat.st_mtime_nsec as u32,
+            },
             size: stat.st_size as u64,
         }
     }

@@ -33,7 +33,10 @@ impl Spool {
             Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL) => unlinked(directory)?,
             Err(error) => return Err(error.into()),
         };
-        Ok(Self { file: Arc::new(file), len: 0 })
+        Ok(Self {
+            file: Arc::new(file),
+            len: 0,
+        })
     }
 
     pub(crate) fn file(&self) -> Arc<File> {
@@ -61,7 +64,12 @@ impl Write for Spool {
 fn unlinked(directory: &Path) -> io::Result<File> {
     for number in 0..TRIES {
         let path = directory.join(format!(".extern4-{}-{number}", std::process::id()));
-        match File::options().read(true).write(true).create_new(true).open(&path) {
+        match File::options()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .open(&path)
+        {
             Ok(file) => {
                 std::fs::remove_file(&path)?;
                 return Ok(file);
@@ -81,9 +89,15 @@ mod tests {
     #[test]
     fn a_spool_leaves_no_name() {
         let dir = tempfile::tempdir().unwrap();
-        for make in
-            [|dir: &Path| Spool::new(dir), |dir: &Path| Ok(Spool { file: Arc::new(unlinked(dir)?), len: 0 })]
-        {
+        for make in [
+            |dir: &Path| Spool::new(dir),
+            |dir: &Path| {
+                Ok(Spool {
+                    file: Arc::new(unlinked(dir)?),
+                    len: 0,
+                })
+            },
+        ] {
             let mut spool = make(dir.path()).unwrap();
             spool.write_all(b"contents").unwrap();
             let mut back = [0; 8];

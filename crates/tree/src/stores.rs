@@ -46,9 +46,17 @@ impl Stores {
         let index = stores.len() as u64;
         if index >> (u64::BITS - INDEX_SHIFT) != 0 {
             let reason = "it has too many layers".to_owned();
-            return Err(Error::Archive { archive: name.unwrap_or_default().to_owned(), position: 0, reason });
+            return Err(Error::Archive {
+                archive: name.unwrap_or_default().to_owned(),
+                position: 0,
+                reason,
+            });
         }
-        stores.push(Store { file, start, unchanged });
+        stores.push(Store {
+            file,
+            start,
+            unchanged,
+        });
         Ok(index << INDEX_SHIFT)
     }
 

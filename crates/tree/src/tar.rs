@@ -75,7 +75,11 @@ impl TarSource {
     }
 
     /// Makes a source of an open file or pipe, such as standard input. Messages use the name.
-    pub fn from_file(file: File, name: impl Into<String>, spool: impl Into<PathBuf>) -> Result<Self> {
+    pub fn from_file(
+        file: File,
+        name: impl Into<String>,
+        spool: impl Into<PathBuf>,
+    ) -> Result<Self> {
         let (name, spool) = (name.into(), spool.into());
         let stat = rustix::fs::fstat(&file).map_err(|error| Error::io(&name, error))?;
         let archive = match FileType::from_raw_mode(stat.st_mode) {
@@ -83,7 +87,12 @@ impl TarSource {
             FileType::Directory => return Err(Error::io(&name, rustix::io::Errno::ISDIR)),
             _ => Archive::Stream(Mutex::new(Some(Box::new(file)))),
         };
-        Ok(Self { name, spool, archive, stores: Stores::default() })
+        Ok(Self {
+            name,
+            spool,
+            archive,
+            stores: Stores::default(),
+        })
     }
 
     /// Makes a source of a stream, which can be scanned once.
@@ -93,7 +102,12 @@ impl TarSource {
         spool: impl Into<PathBuf>,
     ) -> Self {
         let archive = Archive::Stream(Mutex::new(Some(Box::new(stream))));
-        Self { name: name.into(), spool: spool.into(), archive, stores: Stores::default() }
+        Self {
+            name: name.into(),
+            spool: spool.into(),
+            archive,
+            stores: Stores::default(),
+        }
     }
 
     /// Whether a file starts as an archive does: with a header whose checksum is right, perhaps
@@ -135,7 +149,8 @@ impl TarSource {
         let input = self.input(keeps_contents, &behind)?;
         let mut reader = Reader::new(input);
         while let Some(member) = reader.next(&mut |message| sink.warn(message))? {
-            sink.entry(member.entry).map_err(|error| placed(error, &self.name, member.position))?;
+            sink.entry(member.entry)
+                .map_err(|error| placed(error, &self.name, member.position))?;
         }
         reader.finish()?;
         if behind.has_bytes() {
@@ -153,7 +168,11 @@ impl TarSource {
             Archive::File(file) if compression(file).is_none() => {
                 let input = InPlace::new(Arc::clone(file), 0, None).map_err(error)?;
                 let start = self.stores.add(Arc::clone(file), 0, Some(&self.name))?;
-                return Ok(Input::new(&self.name, Box::new(input), Keep::InPlace { start }));
+                return Ok(Input::new(
+                    &self.name,
+                    Box::new(input),
+                    Keep::InPlace { start },
+                ));
             }
             Archive::File(file) => {
                 let whole = InPlace::new(Arc::clone(file), 0, None).map_err(error)?;
@@ -173,7 +192,11 @@ impl TarSource {
         if keeps_contents {
             spooled(&self.name, plain, &self.spool, &self.stores)
         } else {
-            Ok(Input::new(&self.name, Box::new(input::Forward(plain)), Keep::Nothing))
+            Ok(Input::new(
+                &self.name,
+                Box::new(input::Forward(plain)),
+                Keep::Nothing,
+            ))
         }
     }
 }
@@ -187,11 +210,19 @@ pub(crate) fn spooled<'a>(
 ) -> Result<Input<'a>> {
     let spool = Spool::new(spool).map_err(|error| Error::io(spool.to_string_lossy(), error))?;
     let start = stores.add(spool.file(), 0, None)?;
-    Ok(Input::new(name, Box::new(input::Forward(plain)), Keep::Spool { spool, start }))
+    Ok(Input::new(
+        name,
+        Box::new(input::Forward(plain)),
+        Keep::Spool { spool, start },
+    ))
 }
 
 /// Decompresses a stream that is perhaps compressed.
-fn plain(name: &str, mut stream: Box<dyn BufRead + Send>, behind: &Behind) -> Result<Box<dyn Read>> {
+fn plain(
+    name: &str,
+    mut stream: Box<dyn BufRead + Send>,
+    behind: &Behind,
+) -> Result<Box<dyn Read>> {
     let error = |error| Error::io(name, error);
     let compression = Compression::detect(stream.fill_buf().map_err(error)?);
     Ok(match compression {

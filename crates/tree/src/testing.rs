@@ -49,19 +49,28 @@ impl Collected {
     /// The last entry of a path.
     #[track_caller]
     pub(crate) fn get(&self, path: &str) -> &Entry {
-        let found = self.entries.iter().rev().find(|entry| entry.path == path.as_bytes());
+        let found = self
+            .entries
+            .iter()
+            .rev()
+            .find(|entry| entry.path == path.as_bytes());
         found.unwrap_or_else(|| panic!("no entry '{path}' in {:?}", self.paths()))
     }
 
     pub(crate) fn paths(&self) -> Vec<String> {
-        self.entries.iter().map(|entry| crate::error::shown(&entry.path)).collect()
+        self.entries
+            .iter()
+            .map(|entry| crate::error::shown(&entry.path))
+            .collect()
     }
 }
 
 /// Reads a file's contents through its source.
 #[track_caller]
 pub(crate) fn read(source: &dyn Source, entry: &Entry) -> Vec<u8> {
-    let Kind::File(contents) = &entry.kind else { panic!("{entry:?} is no file") };
+    let Kind::File(contents) = &entry.kind else {
+        panic!("{entry:?} is no file")
+    };
     let mut bytes = vec![0; contents.size as usize];
     let opened = source.open(&entry.path, contents).unwrap();
     match &contents.data {
@@ -70,7 +79,9 @@ pub(crate) fn read(source: &dyn Source, entry: &Entry) -> Vec<u8> {
         Data::Pieces(pieces) => {
             for piece in pieces {
                 let range = piece.offset as usize..(piece.offset + piece.len) as usize;
-                opened.read_exact_at(&mut bytes[range], piece.position).unwrap();
+                opened
+                    .read_exact_at(&mut bytes[range], piece.position)
+                    .unwrap();
             }
         }
     }
@@ -131,7 +142,14 @@ fn one(source: &dyn Source, entry: &Entry) -> Plain {
         kind => (kind.clone(), None),
     };
     let owner = (entry.uid, entry.gid);
-    Plain { kind, bytes, mode: entry.mode, owner, mtime: entry.mtime, xattrs: entry.xattrs.clone() }
+    Plain {
+        kind,
+        bytes,
+        mode: entry.mode,
+        owner,
+        mtime: entry.mtime,
+        xattrs: entry.xattrs.clone(),
+    }
 }
 
 /// A sink in which later entries replace earlier ones, as in the builder of volumes.
@@ -146,9 +164,15 @@ impl Overlay {
     fn below(&self, path: &[u8]) -> Vec<Vec<u8>> {
         let inside = |other: &[u8]| match path {
             b"" => !other.is_empty(),
-            path => other.strip_prefix(path).is_some_and(|rest| rest.starts_with(b"/")),
+            path => other
+                .strip_prefix(path)
+                .is_some_and(|rest| rest.starts_with(b"/")),
         };
-        self.nodes.keys().filter(|other| inside(other)).cloned().collect()
+        self.nodes
+            .keys()
+            .filter(|other| inside(other))
+            .cloned()
+            .collect()
     }
 }
 
@@ -156,10 +180,13 @@ impl Sink for Overlay {
     fn entry(&mut self, entry: Entry) -> Result<()> {
         let path = entry.path.clone();
         let node = if let Kind::HardLink(target) = &entry.kind {
-            self.nodes.get(target).cloned().ok_or_else(|| Error::NoTarget {
-                path: crate::error::shown(&path),
-                target: crate::error::shown(target),
-            })?
+            self.nodes
+                .get(target)
+                .cloned()
+                .ok_or_else(|| Error::NoTarget {
+                    path: crate::error::shown(&path),
+                    target: crate::error::shown(target),
+                })?
         } else {
             self.files += 1;
             (self.files, entry)
@@ -202,7 +229,10 @@ impl Raw {
         block[124..135].copy_from_slice(format!("{:011o}", data.len()).as_bytes());
         block[156] = kind;
         block[257..265].copy_from_slice(b"ustar\x0000");
-        Self { block, data: data.to_vec() }
+        Self {
+            block,
+            data: data.to_vec(),
+        }
     }
 
     pub(crate) fn link(mut self, target: &str) -> Self {
@@ -219,7 +249,9 @@ impl Raw {
         let mut data = Vec::new();
         for (key, value) in records {
             let bare = key.len() + value.len() + 3;
-            let length = (bare + 1..).find(|length| length.to_string().len() + bare == *length).unwrap();
+            let length = (bare + 1..)
+                .find(|length| length.to_string().len() + bare == *length)
+                .unwrap();
             write!(data, "{length} {key}=").unwrap();
             data.extend_from_slice(value);
             data.push(b'\n');

@@ -13,13 +13,19 @@ use extern4_vfs::*;
 const PATH: &str = "/usr/include/linux/sched/fs.h";
 
 fn volume() -> Session {
-    let sb =
-        SuperBlock::new(MemFs::new(MemLimits::default()), SuperOptions::default()).expect("a new volume");
+    let sb = SuperBlock::new(MemFs::new(MemLimits::default()), SuperOptions::default())
+        .expect("a new volume");
     let root = Session::new(&Namespace::new(sb), Cred::root());
-    for dir in ["/usr", "/usr/include", "/usr/include/linux", "/usr/include/linux/sched"] {
+    for dir in [
+        "/usr",
+        "/usr/include",
+        "/usr/include/linux",
+        "/usr/include/linux/sched",
+    ] {
         root.mkdir(dir, 0o755).expect("a new name");
     }
-    root.mknod(PATH, NewKind::Regular, 0o644).expect("a new name");
+    root.mknod(PATH, NewKind::Regular, 0o644)
+        .expect("a new name");
     root.symlink("include", "/usr/inc").expect("a new name");
     root
 }
@@ -42,8 +48,13 @@ fn measure_each(name: &str, threads: usize, act: impl Fn(usize) + Sync) {
     let round = &round;
     let rounds = |index| move || (0..ROUNDS).map(|_| round(index)).collect::<Vec<_>>();
     let mut rounds: Vec<Duration> = thread::scope(|scope| {
-        let threads: Vec<_> = (0..threads).map(|index| scope.spawn(rounds(index))).collect();
-        threads.into_iter().flat_map(|thread| thread.join().expect("no panic")).collect()
+        let threads: Vec<_> = (0..threads)
+            .map(|index| scope.spawn(rounds(index)))
+            .collect();
+        threads
+            .into_iter()
+            .flat_map(|thread| thread.join().expect("no panic"))
+            .collect()
     });
     rounds.sort();
     let each = |round: Duration| round.as_secs_f64() * 1e9 / f64::from(CALLS);
@@ -53,12 +64,24 @@ fn measure_each(name: &str, threads: usize, act: impl Fn(usize) + Sync) {
 
 /// Measures one and two threads while others sleep that have used the volume before.
 fn among_parked_threads(root: &Session) {
-    const FILES: [&str; 2] = ["/usr/include/linux/sched/0.h", "/usr/include/linux/sched/1.h"];
+    const FILES: [&str; 2] = [
+        "/usr/include/linux/sched/0.h",
+        "/usr/include/linux/sched/1.h",
+    ];
     for path in FILES {
-        root.mknod(path, NewKind::Regular, 0o644).expect("a new name");
+        root.mknod(path, NewKind::Regular, 0o644)
+            .expect("a new name");
     }
-    let stat = |index: usize| drop(black_box(root.stat(black_box(FILES[index]), LookupFlags::FOLLOW)));
-    let open = |index: usize| drop(black_box(root.open(black_box(FILES[index]), OpenFlags::READ)));
+    let stat = |index: usize| {
+        drop(black_box(
+            root.stat(black_box(FILES[index]), LookupFlags::FOLLOW),
+        ))
+    };
+    let open = |index: usize| {
+        drop(black_box(
+            root.open(black_box(FILES[index]), OpenFlags::READ),
+        ))
+    };
     for parked in [1, 63, 64, 128, 512] {
         let (ready, end) = (Barrier::new(parked + 1), Barrier::new(parked + 1));
         thread::scope(|scope| {
@@ -73,7 +96,11 @@ fn among_parked_threads(root: &Session) {
             ready.wait();
             for running in [1, 2] {
                 measure_each(&format!("stat, {parked} threads parked"), running, stat);
-                measure_each(&format!("open and close, {parked} threads parked"), running, open);
+                measure_each(
+                    &format!("open and close, {parked} threads parked"),
+                    running,
+                    open,
+                );
             }
             end.wait();
         });
@@ -88,18 +115,33 @@ fn main() {
     let user = root.with_cred(Cred::new(1000, 1000, &[]));
     for threads in [1, 2] {
         let stat = |path: &'static str, follow| {
-            let how = if follow { LookupFlags::FOLLOW } else { LookupFlags::NOFOLLOW };
+            let how = if follow {
+                LookupFlags::FOLLOW
+            } else {
+                LookupFlags::NOFOLLOW
+            };
             let user = &user;
             move || drop(black_box(user.stat(black_box(path), how)))
         };
         measure("stat, 5 components", threads, stat(PATH, true));
-        measure("stat, a name that is not there", threads, stat("/usr/include/linux/sched/none", true));
-        measure("stat, through a symbolic link", threads, stat("/usr/inc/linux/sched/fs.h", true));
-        measure("open and close", threads, || drop(black_box(user.open(PATH, OpenFlags::READ))));
+        measure(
+            "stat, a name that is not there",
+            threads,
+            stat("/usr/include/linux/sched/none", true),
+        );
+        measure(
+            "stat, through a symbolic link",
+            threads,
+            stat("/usr/inc/linux/sched/fs.h", true),
+        );
+        measure("open and close", threads, || {
+            drop(black_box(user.open(PATH, OpenFlags::READ)))
+        });
         let dirs = root.with_cred(Cred::root());
         measure("create and unlink, one directory", threads, move || {
             let name = format!("/usr/include/{:?}", thread::current().id());
-            dirs.mknod(&name, NewKind::Regular, 0o644).expect("a new name");
+            dirs.mknod(&name, NewKind::Regular, 0o644)
+                .expect("a new name");
             dirs.unlink(&name).expect("there");
         });
     }

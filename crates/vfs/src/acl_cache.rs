@@ -100,13 +100,21 @@ const SHARDS: usize = 16;
 
 impl AclPool {
     pub(crate) fn new() -> Self {
-        Self { seed: new_seed(), shards: Default::default(), last: PerThread::new() }
+        Self {
+            seed: new_seed(),
+            shards: Default::default(),
+            last: PerThread::new(),
+        }
     }
 
     /// Returns the one copy of `acl`.
     pub(crate) fn intern(&self, acl: Acl) -> Arc<Acl> {
-        let known =
-            |last: &RefCell<Option<Arc<Acl>>>| last.borrow().as_ref().filter(|last| ***last == acl).cloned();
+        let known = |last: &RefCell<Option<Arc<Acl>>>| {
+            last.borrow()
+                .as_ref()
+                .filter(|last| ***last == acl)
+                .cloned()
+        };
         if let Some(known) = self.last.with(known).flatten() {
             return known;
         }
@@ -176,9 +184,18 @@ mod tests {
         for uid in 0..10_000 {
             pool.intern(acl(uid));
         }
-        let capacity: usize = pool.shards.iter().map(|shard| lock::lock(shard).capacity()).sum();
+        let capacity: usize = pool
+            .shards
+            .iter()
+            .map(|shard| lock::lock(shard).capacity())
+            .sum();
         assert!(capacity < 1000, "unused ACLs are freed: {capacity}");
-        assert!(pool.shards.iter().all(|shard| lock::lock(shard).capacity() > 0), "they spread");
+        assert!(
+            pool.shards
+                .iter()
+                .all(|shard| lock::lock(shard).capacity() > 0),
+            "they spread"
+        );
         assert!(Arc::ptr_eq(&first, &pool.intern(acl(1))));
     }
 
@@ -191,6 +208,9 @@ mod tests {
         assert!(!slots.fill(AclKind::Access, Some(Arc::new(acl(1)))));
         assert_eq!(slots.get(AclKind::Access, &guard), Some(None));
         assert!(slots.fill(AclKind::Default, Some(Arc::new(acl(1)))));
-        assert_eq!(*slots.get(AclKind::Default, &guard).unwrap().unwrap(), acl(1));
+        assert_eq!(
+            *slots.get(AclKind::Default, &guard).unwrap().unwrap(),
+            acl(1)
+        );
     }
 }

@@ -17,7 +17,10 @@ pub(crate) struct AclLock {
 
 impl Default for AclLock {
     fn default() -> Self {
-        Self { lock: Latch::new(()), users: AtomicU64::new(0) }
+        Self {
+            lock: Latch::new(()),
+            users: AtomicU64::new(0),
+        }
     }
 }
 

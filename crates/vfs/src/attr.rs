@@ -84,13 +84,22 @@ impl From<SystemTime> for Timespec {
     fn from(time: SystemTime) -> Self {
         let seconds = |time: Duration| i64::try_from(time.as_secs()).unwrap_or(i64::MAX);
         match time.duration_since(SystemTime::UNIX_EPOCH) {
-            Ok(after) => Self { sec: seconds(after), nsec: after.subsec_nanos() },
+            Ok(after) => Self {
+                sec: seconds(after),
+                nsec: after.subsec_nanos(),
+            },
             Err(error) => {
                 let before = error.duration();
                 match before.subsec_nanos() {
-                    0 => Self { sec: -seconds(before), nsec: 0 },
+                    0 => Self {
+                        sec: -seconds(before),
+                        nsec: 0,
+                    },
                     // Nanoseconds count forward.
-                    nsec => Self { sec: -seconds(before) - 1, nsec: 1_000_000_000 - nsec },
+                    nsec => Self {
+                        sec: -seconds(before) - 1,
+                        nsec: 1_000_000_000 - nsec,
+                    },
                 }
             }
         }

@@ -19,11 +19,17 @@ const CLOCK: ClockId = ClockId::Realtime;
 /// Returns the present moment. In models time stands still, so that each run takes the same course.
 pub(crate) fn now() -> Timespec {
     if cfg!(feature = "loom") {
-        return Timespec { sec: 1_000_000_000, nsec: 0 };
+        return Timespec {
+            sec: 1_000_000_000,
+            nsec: 0,
+        };
     }
     let now = clock_gettime(CLOCK);
     // It is from 0 to 999,999,999.
-    Timespec { sec: now.tv_sec, nsec: u32::try_from(now.tv_nsec).unwrap_or(0) }
+    Timespec {
+        sec: now.tv_sec,
+        nsec: u32::try_from(now.tv_nsec).unwrap_or(0),
+    }
 }
 
 #[cfg(test)]
@@ -33,10 +39,15 @@ mod tests {
 
     #[test]
     fn it_is_the_time_of_the_system() {
-        let exact = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
+        let exact = SystemTime::now()
+            .duration_since(SystemTime::UNIX_EPOCH)
+            .unwrap();
         let now = now();
         let now = Duration::new(now.sec.try_into().unwrap(), now.nsec);
         // A busy machine may delay the kernel's tick, and this thread between the two readings.
-        assert!(now.abs_diff(exact) < Duration::from_secs(60), "{now:?} {exact:?}");
+        assert!(
+            now.abs_diff(exact) < Duration::from_secs(60),
+            "{now:?} {exact:?}"
+        );
     }
 }

@@ -121,7 +121,10 @@ impl Session {
         let new = sb.fs().create(dir, Some(name), &new.node(kind))?;
         let inode = sb.icache.insert(sb.fs(), new);
         let dentry = sb.bind_made(locked, name, inode)?;
-        Ok(Location { mount: parent.mount.clone(), dentry })
+        Ok(Location {
+            mount: parent.mount.clone(),
+            dentry,
+        })
     }
 
     /// Opens a file, and makes it if it does not exist.
@@ -161,7 +164,11 @@ impl Session {
                 return Err(Errno::EISDIR.into());
             }
             self.may_reopen(dir_owner, &location)?;
-            return self.open_at(location, flags - (OpenFlags::CREATE | OpenFlags::EXCL), path);
+            return self.open_at(
+                location,
+                flags - (OpenFlags::CREATE | OpenFlags::EXCL),
+                path,
+            );
         }
     }
 
@@ -173,7 +180,11 @@ impl Session {
         let open_to_all = dir_mode & 0o1002 == 0o1002;
         let others = uid != dir_uid && uid != self.cred.uid();
         let exempt = matches!(found.kind(), FileType::Regular | FileType::Fifo);
-        if open_to_all && others && !exempt { Err(Errno::EACCES.into()) } else { Ok(()) }
+        if open_to_all && others && !exempt {
+            Err(Errno::EACCES.into())
+        } else {
+            Ok(())
+        }
     }
 
     fn create_unless_there(&self, parent: &PathRef<'_>, name: &[u8], mode: u16) -> Result<Created> {
@@ -187,7 +198,8 @@ impl Session {
         }
         let _writer = writable?;
         self.may_create(parent)?;
-        self.create_in(parent, name, locked, NewKind::Regular, mode & 0o7777).map(Created::New)
+        self.create_in(parent, name, locked, NewKind::Regular, mode & 0o7777)
+            .map(Created::New)
     }
 
     /// Opens the file that this call has made. The maker may open it whatever its mode is.
@@ -224,8 +236,16 @@ impl Session {
             inode.set_linkable();
         }
         let dentry = Dentry::nameless(sb.dcache.new_id(), &parent.dentry, inode);
-        let location = Location { mount: parent.mount.clone(), dentry: RcuArc::new(dentry) };
-        OpenFile::new(self, location, how.flags - (OpenFlags::TMPFILE | OpenFlags::EXCL), path)
+        let location = Location {
+            mount: parent.mount.clone(),
+            dentry: RcuArc::new(dentry),
+        };
+        OpenFile::new(
+            self,
+            location,
+            how.flags - (OpenFlags::TMPFILE | OpenFlags::EXCL),
+            path,
+        )
     }
 }
 
@@ -268,17 +288,36 @@ impl InodeInit {
             }
         }
         let inherits = sb.traits().acl && kind.file_type() != FileType::Symlink;
-        let default = if inherits { sb.acl(dir, AclKind::Default)? } else { None };
+        let default = if inherits {
+            sb.acl(dir, AclKind::Default)?
+        } else {
+            None
+        };
         let (uid, rights) = (cred.uid(), sb.space_rights(cred));
-        let new = Self { mode, uid, gid, rights, acl: None, default_acl: None };
+        let new = Self {
+            mode,
+            uid,
+            gid,
+            rights,
+            acl: None,
+            default_acl: None,
+        };
         Ok(match default {
             Some(default) => {
                 let (acl, mode) = default.for_new_file(mode.into());
                 let default_acl = (kind == NewKind::Directory).then_some(default);
-                Self { mode: permission_bits(mode), acl, default_acl, ..new }
+                Self {
+                    mode: permission_bits(mode),
+                    acl,
+                    default_acl,
+                    ..new
+                }
             }
             None if kind.file_type() == FileType::Symlink => new,
-            None => Self { mode: mode & !umask, ..new },
+            None => Self {
+                mode: mode & !umask,
+                ..new
+            },
         })
     }
 

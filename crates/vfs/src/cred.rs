@@ -47,7 +47,12 @@ pub struct Cred {
 impl Cred {
     /// Returns the superuser: user 0, group 0, every capability.
     pub fn root() -> Self {
-        Self { uid: 0, gid: 0, groups: Box::default(), caps: Caps::all() }
+        Self {
+            uid: 0,
+            gid: 0,
+            groups: Box::default(),
+            caps: Caps::all(),
+        }
     }
 
     /// Returns a user with a group and supplementary groups. User 0 gets every capability, all
@@ -57,7 +62,12 @@ impl Cred {
         groups.sort_unstable();
         groups.dedup();
         let caps = if uid == 0 { Caps::all() } else { Caps::empty() };
-        Self { uid, gid, groups: groups.into(), caps }
+        Self {
+            uid,
+            gid,
+            groups: groups.into(),
+            caps,
+        }
     }
 
     /// Replaces the capabilities.

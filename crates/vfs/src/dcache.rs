@@ -110,7 +110,11 @@ impl<'g> DcacheEntry<'g> {
         let inode = dentry.get().inode();
         // The table has compared the hash before the caller saw the state.
         let has_key = dentry.hash() == hash && seen.is_cached();
-        (has_key && dentry.get().state.is_still(seen)).then_some(Self { dentry, inode, seen })
+        (has_key && dentry.get().state.is_still(seen)).then_some(Self {
+            dentry,
+            inode,
+            seen,
+        })
     }
 
     /// Returns whether the name is still bound to this dentry, and the dentry to this inode.
@@ -163,13 +167,25 @@ pub(crate) struct LockedName<'a> {
 impl<'a> LockedName<'a> {
     /// Returns the right to a name that the caller has locked, and whose dentry is `dentry`.
     #[inline(always)]
-    pub(crate) fn new(cache: &'a DentryCache, key: Key<'a>, dentry: RcuArc<Dentry>, ranked: Ranked) -> Self {
-        Self { cache, key, dentry: Some(dentry), _ranked: ranked }
+    pub(crate) fn new(
+        cache: &'a DentryCache,
+        key: Key<'a>,
+        dentry: RcuArc<Dentry>,
+        ranked: Ranked,
+    ) -> Self {
+        Self {
+            cache,
+            key,
+            dentry: Some(dentry),
+            _ranked: ranked,
+        }
     }
 
     /// Returns the dentry of the name.
     pub(crate) fn dentry(&self) -> &RcuArc<Dentry> {
-        self.dentry.as_ref().expect("it is there until the name has another")
+        self.dentry
+            .as_ref()
+            .expect("it is there until the name has another")
     }
 
     /// Returns the directory and the name.
@@ -226,7 +242,12 @@ impl<'a> LockedName<'a> {
 
     /// Exchanges the dentries of two names, which are hidden. Each gets the spelling that comes
     /// with its new name.
-    pub(crate) fn exchange(mut self, spelling: &[u8], mut other: LockedName<'_>, other_spelling: &[u8]) {
+    pub(crate) fn exchange(
+        mut self,
+        spelling: &[u8],
+        mut other: LockedName<'_>,
+        other_spelling: &[u8],
+    ) {
         let (cache, key, other_key) = (self.cache, self.key, other.key);
         // Keeps the other name in the cache, locked and hidden, until this one's dentry is there.
         let keeper = cache.new_negative(other_key, DentryState::hidden());
@@ -336,7 +357,10 @@ impl DentryCache {
 
     /// Returns the key of a name, which must be in its canonical form.
     pub(crate) fn key<'a>(&self, parent: &'a RcuArc<Dentry>, name: &'a [u8]) -> Key<'a> {
-        Key { parent, name: Scanned::alone(self.seed, name) }
+        Key {
+            parent,
+            name: Scanned::alone(self.seed, name),
+        }
     }
 
     /// Returns a number for a new dentry, which also serves as its hash.
@@ -359,12 +383,18 @@ impl DentryCache {
         name: &Scanned<'_>,
         guard: &'g Guard,
     ) -> Option<DcacheEntry<'g>> {
-        self.probe(parent, name, guard).filter(|entry| !entry.seen.is_hidden())
+        self.probe(parent, name, guard)
+            .filter(|entry| !entry.seen.is_hidden())
     }
 
     /// Like [`see`](Self::see), and finds hidden names, too.
     #[inline(always)]
-    fn probe<'g>(&'g self, parent: u64, name: &Scanned<'_>, guard: &'g Guard) -> Option<DcacheEntry<'g>> {
+    fn probe<'g>(
+        &'g self,
+        parent: u64,
+        name: &Scanned<'_>,
+        guard: &'g Guard,
+    ) -> Option<DcacheEntry<'g>> {
         let seen = Cell::default();
         let hash = in_directory(parent, name.hash);
         let dentry = self.table.find(hash, guard, |dentry| {
@@ -377,7 +407,9 @@ impl DentryCache {
     /// Returns whether the cache has the name, hidden or not, as of some moment of this call.
     pub(crate) fn knows(&self, parent: u64, name: &Scanned<'_>, guard: &Guard) -> bool {
         let hash = in_directory(parent, name.hash);
-        self.table.find(hash, guard, |dentry| dentry.has_name(name, guard)).is_some()
+        self.table
+            .find(hash, guard, |dentry| dentry.has_name(name, guard))
+            .is_some()
     }
 
     /// Like [`see`](Self::see), and takes a reference to the dentry.
@@ -421,7 +453,12 @@ impl DentryCache {
 
     /// Locks a name, if it is as expected. The caller then makes a [`LockedName`] of it. Locks: see
     /// the top.
-    pub(crate) fn lock_name(&self, key: Key<'_>, expect: Expect, if_locked: IfLocked) -> Result<Attempt> {
+    pub(crate) fn lock_name(
+        &self,
+        key: Key<'_>,
+        expect: Expect,
+        if_locked: IfLocked,
+    ) -> Result<Attempt> {
         match self.try_lock_name(key, expect, false)? {
             Attempt::Busy(_) if if_locked == IfLocked::Wait => self.wait_for_name(key, expect),
             attempt => Ok(attempt),
@@ -449,9 +486,13 @@ impl DentryCache {
         let _ranked = Ranked::take(Rank::Name);
         let queue = self.waiting.queue(key.hash());
         let mut waiting = queue.enter();
-        let asks =
-            |entry: DcacheEntry<'_>| entry.seen.is_hidden() && entry.dentry.get().state.ask(entry.seen);
-        while self.probe(key.parent.id(), &key.name, &pin()).is_some_and(asks) {
+        let asks = |entry: DcacheEntry<'_>| {
+            entry.seen.is_hidden() && entry.dentry.get().state.ask(entry.seen)
+        };
+        while self
+            .probe(key.parent.id(), &key.name, &pin())
+            .is_some_and(asks)
+        {
             waiting = queue.sleep(waiting);
         }
     }
@@ -468,7 +509,9 @@ impl DentryCache {
                 expect.check(entry.inode)?;
             }
             // Held from before the lock is taken, so that a dentry with a lock is not evicted.
-            let Some(dentry) = entry.dentry.try_upgrade() else { return Ok(Attempt::Unknown) };
+            let Some(dentry) = entry.dentry.try_upgrade() else {
+                return Ok(Attempt::Unknown);
+            };
             match dentry.state.try_lock(entry.seen) {
                 Ok(()) => return Ok(Attempt::Locked(dentry)),
                 Err(LockError::Held) if !asks || dentry.state.ask(entry.seen) => {
@@ -487,9 +530,20 @@ impl DentryCache {
     }
 
     /// Returns a new dentry that is not in the cache yet. `spelling` is what paths show.
-    pub(crate) fn new_dentry(&self, key: Key<'_>, spelling: &[u8], inode: RcuArc<Inode>) -> RcuArc<Dentry> {
+    pub(crate) fn new_dentry(
+        &self,
+        key: Key<'_>,
+        spelling: &[u8],
+        inode: RcuArc<Inode>,
+    ) -> RcuArc<Dentry> {
         let texts = (key.name.bytes, spelling);
-        RcuArc::new(Dentry::new(DentryState::cached(), self.new_id(), key.parent, texts, Some(inode)))
+        RcuArc::new(Dentry::new(
+            DentryState::cached(),
+            self.new_id(),
+            key.parent,
+            texts,
+            Some(inode),
+        ))
     }
 
     fn new_negative(&self, key: Key<'_>, state: DentryState) -> RcuArc<Dentry> {
@@ -511,7 +565,9 @@ impl DentryCache {
         let replaced = {
             let guard = pin();
             let is = |dentry: &Dentry| dentry.has_name(&key.name, &guard);
-            self.table.lock(key.hash(), &guard).replace(key.hash(), dentry, is)
+            self.table
+                .lock(key.hash(), &guard)
+                .replace(key.hash(), dentry, is)
         };
         if replaced.is_none() {
             self.inodes.account().add(DENTRY_BYTES);
@@ -540,7 +596,9 @@ impl DentryCache {
             let guard = pin();
             let mut bucket = self.table.lock(key.hash(), &guard);
             let is = |dentry: &Dentry| dentry.has_name(&key.name, &guard);
-            bucket.find(key.hash(), is).and_then(|found| bucket.remove(found))
+            bucket
+                .find(key.hash(), is)
+                .and_then(|found| bucket.remove(found))
         };
         if removed.is_some() {
             self.inodes.account().sub(DENTRY_BYTES);
@@ -598,7 +656,11 @@ impl Reclaim for DentryCache {
         while reclaimed < bytes {
             let dentries = self.evict(RECLAIM_BATCH) as u64;
             // The few inodes without a dentry in the cache leave when no dentry does.
-            let inodes = if dentries > 0 { dentries } else { self.inodes.evict(RECLAIM_BATCH) as u64 };
+            let inodes = if dentries > 0 {
+                dentries
+            } else {
+                self.inodes.evict(RECLAIM_BATCH) as u64
+            };
             if inodes == 0 {
                 break;
             }

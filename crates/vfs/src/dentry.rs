@@ -23,7 +23,10 @@
 //!
 //! [`in_directory`]: crate::name::in_directory
 
-#![expect(unsafe_code, reason = "reads the inode of a dentry in use without a guard")]
+#![expect(
+    unsafe_code,
+    reason = "reads the inode of a dentry in use without a guard"
+)]
 
 use std::fmt;
 
@@ -84,7 +87,13 @@ impl Dentry {
     /// Returns a dentry that no name leads to. Its path ends in the number of the inode.
     pub(crate) fn nameless(id: u64, parent: &RcuArc<Dentry>, inode: RcuArc<Inode>) -> Self {
         let name = format!("#{}", inode.ino()).into_bytes();
-        let dentry = Self::new(DentryState::uncached(), id, parent, (&name, &name), Some(inode));
+        let dentry = Self::new(
+            DentryState::uncached(),
+            id,
+            parent,
+            (&name, &name),
+            Some(inode),
+        );
         dentry.state.mark_gone();
         dentry
     }
@@ -121,7 +130,10 @@ impl Dentry {
     }
 
     /// Returns the directory that it is in, with its inode, for an RCU reader.
-    pub(crate) fn see_parent<'g>(&'g self, guard: &'g Guard) -> Option<(RcuRef<'g, Dentry>, &'g Inode)> {
+    pub(crate) fn see_parent<'g>(
+        &'g self,
+        guard: &'g Guard,
+    ) -> Option<(RcuRef<'g, Dentry>, &'g Inode)> {
         loop {
             let parent = self.parent.load(guard)?;
             // A parent without an inode is no longer in use, so the dentry has just been moved.
@@ -166,7 +178,10 @@ impl Dentry {
         let guard = pin();
         let is_awaited = self.state.begin_move();
         self.name.set(key, spelling, &guard);
-        let stays = self.parent.load(&guard).is_some_and(|from| from.ptr_eq(parent.as_rcu_ref()));
+        let stays = self
+            .parent
+            .load(&guard)
+            .is_some_and(|from| from.ptr_eq(parent.as_rcu_ref()));
         if !stays {
             // The directory that it leaves does not end here: the caller works in it.
             drop(self.parent.set(Some(parent.clone())));
@@ -253,6 +268,8 @@ impl Release for Dentry {
 
 impl fmt::Debug for Dentry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Dentry").field("id", &self.id).finish_non_exhaustive()
+        f.debug_struct("Dentry")
+            .field("id", &self.id)
+            .finish_non_exhaustive()
     }
 }

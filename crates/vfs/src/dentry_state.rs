@@ -129,7 +129,10 @@ impl DentryState {
             return Err(LockError::Held);
         }
         // Acquire: pairs with the Release of the last holder.
-        match self.0.compare_exchange(seen.0, seen.0 | HELD, Ordering::Acquire, Ordering::Relaxed) {
+        match self
+            .0
+            .compare_exchange(seen.0, seen.0 | HELD, Ordering::Acquire, Ordering::Relaxed)
+        {
             Ok(_) => Ok(()),
             Err(_) => Err(LockError::Changed),
         }
@@ -141,7 +144,9 @@ impl DentryState {
         let held = |now: u64| now & HELD != 0 && seen.has_name_of(now);
         // Relaxed: the caller reads nothing that depends on it.
         self.0
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |now| held(now).then_some(now | AWAITED))
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |now| {
+                held(now).then_some(now | AWAITED)
+            })
             .is_ok()
     }
 
@@ -162,7 +167,9 @@ impl DentryState {
         // Two steps, since an odd number says that the name is being written.
         let shown = |now: u64| Some(now.wrapping_add(2 * CHANGE) & !(HELD | AWAITED | HIDDEN));
         // Release: W2.
-        let before = self.0.fetch_update(Ordering::Release, Ordering::Relaxed, shown);
+        let before = self
+            .0
+            .fetch_update(Ordering::Release, Ordering::Relaxed, shown);
         before.is_ok_and(|before| before & AWAITED != 0)
     }
 
@@ -185,7 +192,9 @@ impl DentryState {
     /// Returns whether threads wait for the old name.
     pub(crate) fn begin_move(&self) -> bool {
         let moving = |now: u64| Some(now.wrapping_add(CHANGE) & !AWAITED);
-        let before = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, moving);
+        let before = self
+            .0
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, moving);
         // Release: W1, for readers of the name that do not mind that it is hidden.
         fence(Ordering::Release);
         before.is_ok_and(|before| before & AWAITED != 0)
@@ -216,7 +225,9 @@ impl DentryState {
         // Relaxed: a thread that mounts on a directory holds its `rwsem`, and so does one that asks
         // for mounts before it removes the directory.
         let add = |now: u64| (now & MOUNTS != MOUNTS).then(|| now + MOUNT);
-        self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).is_ok()
+        self.0
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, add)
+            .is_ok()
     }
 
     /// Counts a mount less.
@@ -258,7 +269,9 @@ mod tests {
     fn each_change_of_a_binding_shows() {
         let state = DentryState::hidden();
         let seen = state.load();
-        assert!(!state.unlock_changed() && state.is_unmoved(state.load()) && !state.is_unmoved(seen));
+        assert!(
+            !state.unlock_changed() && state.is_unmoved(state.load()) && !state.is_unmoved(seen)
+        );
         let seen = state.load();
         assert_eq!(state.try_lock(seen), Ok(()));
         state.hide();

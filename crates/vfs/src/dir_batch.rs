@@ -76,10 +76,18 @@ impl DirBatch {
     ///
     /// If `index` is not below the number of entries.
     pub fn get(&self, index: usize) -> DirEntry<'_> {
-        let start = index.checked_sub(1).map_or(0, |before| self.entries[before].name_end);
+        let start = index
+            .checked_sub(1)
+            .map_or(0, |before| self.entries[before].name_end);
         let entry = &self.entries[index];
         let name = &self.names[start..entry.name_end];
-        DirEntry { name, ino: entry.ino, kind: entry.kind, next: entry.next, attr: entry.attr.as_ref() }
+        DirEntry {
+            name,
+            ino: entry.ino,
+            kind: entry.kind,
+            next: entry.next,
+            attr: entry.attr.as_ref(),
+        }
     }
 
     /// Returns the entries, in order.
@@ -118,7 +126,15 @@ impl DirBatch {
 
     pub(crate) fn push(&mut self, entry: RawDirEntry<'_>) {
         self.names.extend_from_slice(entry.name);
-        let RawDirEntry { ino, kind, next, .. } = entry;
-        self.entries.push(BatchEntry { name_end: self.names.len(), ino, kind, next, attr: None });
+        let RawDirEntry {
+            ino, kind, next, ..
+        } = entry;
+        self.entries.push(BatchEntry {
+            name_end: self.names.len(),
+            ino,
+            kind,
+            next,
+            attr: None,
+        });
     }
 }

@@ -123,7 +123,10 @@ impl Error {
     /// Returns an error that has a cause worth telling, such as the corrupt structure behind
     /// `EUCLEAN`.
     pub fn with_cause(errno: Errno, cause: impl Into<Cause>) -> Self {
-        Self { number: errno.0.into(), cause: Some(Box::new(cause.into())) }
+        Self {
+            number: errno.0.into(),
+            cause: Some(Box::new(cause.into())),
+        }
     }
 
     /// Returns the error number.
@@ -140,7 +143,10 @@ impl Error {
 
 impl From<Errno> for Error {
     fn from(errno: Errno) -> Self {
-        Self { number: errno.0.into(), cause: None }
+        Self {
+            number: errno.0.into(),
+            cause: None,
+        }
     }
 }
 
@@ -152,7 +158,10 @@ impl PartialEq<Errno> for Error {
 
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Error").field("errno", &self.errno()).field("cause", &self.cause).finish()
+        f.debug_struct("Error")
+            .field("errno", &self.errno())
+            .field("cause", &self.cause)
+            .finish()
     }
 }
 
@@ -167,7 +176,9 @@ impl fmt::Display for Error {
 
 impl StdError for Error {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
-        self.cause.as_deref().map(|cause| &**cause as &(dyn StdError + 'static))
+        self.cause
+            .as_deref()
+            .map(|cause| &**cause as &(dyn StdError + 'static))
     }
 }
 
@@ -182,12 +193,18 @@ mod tests {
 
     #[test]
     fn an_error_has_a_number() {
-        assert_eq!((Errno::from_raw(0), Errno::from_raw(13).name()), (Errno::EIO, Some("EACCES")));
+        assert_eq!(
+            (Errno::from_raw(0), Errno::from_raw(13).name()),
+            (Errno::EIO, Some("EACCES"))
+        );
         let refused = Error::with_cause(Errno::EACCES, "why");
         assert_eq!(
             (refused.errno(), refused.to_string()),
             (Errno::EACCES, "Permission denied: why".to_owned())
         );
-        assert_eq!(format!("{:?} {}", Errno::from_raw(999), Errno::from_raw(999)), "errno 999 Unknown error");
+        assert_eq!(
+            format!("{:?} {}", Errno::from_raw(999), Errno::from_raw(999)),
+            "errno 999 Unknown error"
+        );
     }
 }

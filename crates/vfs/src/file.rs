@@ -45,7 +45,11 @@ pub struct OpenHow {
 
 impl From<OpenFlags> for OpenHow {
     fn from(flags: OpenFlags) -> Self {
-        Self { flags, mode: 0o666, resolve: LookupFlags::empty() }
+        Self {
+            flags,
+            mode: 0o666,
+            resolve: LookupFlags::empty(),
+        }
     }
 }
 
@@ -76,7 +80,12 @@ impl OpenFile {
     /// Opens a file for `session`, and enters it into the registry by `path`. The caller has
     /// checked permissions. `EROFS` if it is opened for writing and the file system has become
     /// read-only.
-    pub(crate) fn new(session: &Session, location: Location, flags: OpenFlags, path: &[u8]) -> Result<Self> {
+    pub(crate) fn new(
+        session: &Session,
+        location: Location,
+        flags: OpenFlags,
+        path: &[u8],
+    ) -> Result<Self> {
         let sb = location.superblock();
         let writes = flags.contains(OpenFlags::WRITE);
         if writes {
@@ -86,12 +95,25 @@ impl OpenFile {
             sb.write_gate.check()?;
         }
         let (id, uid, ino) = (session.id(), session.cred().uid(), location.ino());
-        let info = OpenFileInfo { session: id, uid, flags, ino, ..OpenFileInfo::default() };
+        let info = OpenFileInfo {
+            session: id,
+            uid,
+            flags,
+            ino,
+            ..OpenFileInfo::default()
+        };
         match sb.files.enter(&info, path) {
             Ok(entry) => {
                 let has_written = AtomicBool::new(false);
                 let (kind, cred) = (location.kind(), session.cred().clone());
-                Ok(Self { flags, kind, cred, entry, location, has_written })
+                Ok(Self {
+                    flags,
+                    kind,
+                    cred,
+                    entry,
+                    location,
+                    has_written,
+                })
             }
             Err(error) => {
                 if writes {
@@ -191,15 +213,19 @@ impl OpenFile {
     /// Returns where the next data at or after `offset` starts (`SEEK_DATA`); `ENXIO` if there is
     /// none. Space that was allocated but never written is a hole.
     pub fn seek_data(&self, offset: u64) -> Result<u64> {
-        self.seek_span(offset, |kind| matches!(kind, SpanKind::Mapped { .. } | SpanKind::Inline))?
-            .ok_or(Errno::ENXIO.into())
+        self.seek_span(offset, |kind| {
+            matches!(kind, SpanKind::Mapped { .. } | SpanKind::Inline)
+        })?
+        .ok_or(Errno::ENXIO.into())
     }
 
     /// Returns where the next hole at or after `offset` starts (`SEEK_HOLE`): the end of the file
     /// if there is none before.
     pub fn seek_hole(&self, offset: u64) -> Result<u64> {
         let size = self.size();
-        let found = self.seek_span(offset, |kind| matches!(kind, SpanKind::Hole | SpanKind::Unwritten))?;
+        let found = self.seek_span(offset, |kind| {
+            matches!(kind, SpanKind::Hole | SpanKind::Unwritten)
+        })?;
         Ok(found.unwrap_or(size))
     }
 
@@ -295,10 +321,15 @@ impl OpenFile {
             return None;
         }
         let sb = self.sb();
-        let dentry = sb.prime(&self.location.dentry, entry.name, sb.iget(entry.ino).ok()?).ok()?;
+        let dentry = sb
+            .prime(&self.location.dentry, entry.name, sb.iget(entry.ino).ok()?)
+            .ok()?;
         // The cache may hold a negative dentry from before damage changed the directory.
         dentry.inode()?;
-        Some(Location { mount: self.location.mount.clone(), dentry })
+        Some(Location {
+            mount: self.location.mount.clone(),
+            dentry,
+        })
     }
 
     fn permission_to_search(&self) -> Result<()> {
@@ -316,11 +347,17 @@ impl OpenFile {
             return Err(Errno::ENOENT.into());
         }
         let mut is_full = false;
-        self.sb().fs().read_dir(self.inode(), cookie, &mut |entry| {
-            batch.push(entry);
-            is_full = batch.len() == max;
-            if is_full { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-        })?;
+        self.sb()
+            .fs()
+            .read_dir(self.inode(), cookie, &mut |entry| {
+                batch.push(entry);
+                is_full = batch.len() == max;
+                if is_full {
+                    ControlFlow::Break(())
+                } else {
+                    ControlFlow::Continue(())
+                }
+            })?;
         if !is_full {
             batch.end();
         }
@@ -358,8 +395,15 @@ impl OpenFile {
         let before = inode.attr();
         let append = how == Write::Now && self.flags.contains(OpenFlags::APPEND);
         let offset = if append { before.size } else { offset };
-        check_range(offset, u64::try_from(data.len()).map_err(|_| Errno::EINVAL)?)?;
-        let now = if how == Write::Now { clock::now() } else { before.mtime };
+        check_range(
+            offset,
+            u64::try_from(data.len()).map_err(|_| Errno::EINVAL)?,
+        )?;
+        let now = if how == Write::Now {
+            clock::now()
+        } else {
+            before.mtime
+        };
         match how {
             Write::Now => drop_privileges(&self.cred, self.sb(), inode, now)?,
             // A caller may have set capabilities after the write that is written back now, so they
@@ -371,7 +415,14 @@ impl OpenFile {
         let written = fs.write_at(inode, data, offset, now, rights)?;
         // The file system has set both to one time.
         if how == Write::Back && before.ctime != before.mtime {
-            fs.set_attr(inode, &SetAttr { ctime: Some(before.ctime), rights, ..SetAttr::default() })?;
+            fs.set_attr(
+                inode,
+                &SetAttr {
+                    ctime: Some(before.ctime),
+                    rights,
+                    ..SetAttr::default()
+                },
+            )?;
         }
         Ok(written)
     }
@@ -384,7 +435,9 @@ impl OpenFile {
         if data.len() > range_lock::MOST_BYTES || self.flags.contains(OpenFlags::APPEND) {
             return Ok(false);
         }
-        let Some(end) = offset.checked_add(data.len() as u64) else { return Ok(false) };
+        let Some(end) = offset.checked_add(data.len() as u64) else {
+            return Ok(false);
+        };
         if !inode.is_left_by_write(end, clock::now()) {
             return Ok(false);
         }
@@ -395,7 +448,9 @@ impl OpenFile {
         }
         self.note_written();
         let mut chunks = None;
-        sb.fs().overwrite(inode, data, offset, &mut || chunks = Some(sb.range_locks.lock(inode, offset..end)))
+        sb.fs().overwrite(inode, data, offset, &mut || {
+            chunks = Some(sb.range_locks.lock(inode, offset..end))
+        })
     }
 
     fn note_written(&self) {
@@ -427,7 +482,11 @@ impl OpenFile {
         let _writer = self.sb().write_gate.change_opened()?;
         let inode = self.inode();
         let _change = inode.lock_exclusive();
-        let set = SetAttr { mtime: Some(mtime), ctime: Some(ctime), ..SetAttr::default() };
+        let set = SetAttr {
+            mtime: Some(mtime),
+            ctime: Some(ctime),
+            ..SetAttr::default()
+        };
         self.sb().fs().set_attr(inode, &set)
     }
 
@@ -454,7 +513,9 @@ impl OpenFile {
         let now = clock::now();
         drop_privileges(&self.cred, self.sb(), inode, now)?;
         let rights = self.sb().space_rights(&self.cred);
-        self.sb().fs().fallocate(inode, mode, offset, len, now, rights)
+        self.sb()
+            .fs()
+            .fallocate(inode, mode, offset, len, now, rights)
     }
 
     /// Makes the file durable (`fsync(2)`, or with `data_only` `fdatasync(2)`).
@@ -467,7 +528,11 @@ impl OpenFile {
     }
 
     fn require(&self, flag: OpenFlags) -> Result<()> {
-        if self.flags.contains(flag) { Ok(()) } else { Err(Errno::EBADF.into()) }
+        if self.flags.contains(flag) {
+            Ok(())
+        } else {
+            Err(Errno::EBADF.into())
+        }
     }
 
     fn require_regular(&self) -> Result<()> {
@@ -481,7 +546,11 @@ impl OpenFile {
 
     fn require_dir(&self) -> Result<()> {
         self.require(OpenFlags::READ)?;
-        if self.kind.is_dir() { Ok(()) } else { Err(Errno::ENOTDIR.into()) }
+        if self.kind.is_dir() {
+            Ok(())
+        } else {
+            Err(Errno::ENOTDIR.into())
+        }
     }
 
     /// Sets the access time after a read. A read that has succeeded does not fail because its time
@@ -497,12 +566,19 @@ impl OpenFile {
         }
         let inode = self.inode();
         let (attr, now) = (inode.attr(), clock::now());
-        if attr.flags.contains(crate::attr::FileFlags::NOATIME) || !atime_is_due(policy, &attr, now) {
+        if attr.flags.contains(crate::attr::FileFlags::NOATIME) || !atime_is_due(policy, &attr, now)
+        {
             return;
         }
         if let Ok(_writer) = WriteGuard::take(&self.location.mount) {
             let _change = inode.lock_exclusive();
-            let _ = sb.fs().set_attr(inode, &SetAttr { atime: Some(now), ..SetAttr::default() });
+            let _ = sb.fs().set_attr(
+                inode,
+                &SetAttr {
+                    atime: Some(now),
+                    ..SetAttr::default()
+                },
+            );
         }
     }
 }
@@ -542,18 +618,31 @@ fn atime_is_due(policy: Atime, attr: &Attr, now: Timespec) -> bool {
 /// Fails with `EFBIG` for a range that reaches past the greatest file offset.
 fn check_range(offset: u64, len: u64) -> Result<()> {
     let end = offset.checked_add(len).ok_or(Errno::EFBIG)?;
-    if i64::try_from(end).is_err() { Err(Errno::EFBIG.into()) } else { Ok(()) }
+    if i64::try_from(end).is_err() {
+        Err(Errno::EFBIG.into())
+    } else {
+        Ok(())
+    }
 }
 
 /// Fails with `EPERM` for a file that has become immutable since it was opened. Locks: `rwsem`
 /// exclusive.
 fn check_mutable(inode: &Inode) -> Result<()> {
-    if inode.perm().immutable() { Err(Errno::EPERM.into()) } else { Ok(()) }
+    if inode.perm().immutable() {
+        Err(Errno::EPERM.into())
+    } else {
+        Ok(())
+    }
 }
 
 /// Removes the privileges of a regular file whose contents change: capabilities, and the set-id
 /// bits unless the caller may keep those. Locks: `rwsem` exclusive.
-pub(crate) fn drop_privileges(cred: &Cred, sb: &SuperBlock, inode: &Inode, now: Timespec) -> Result<()> {
+pub(crate) fn drop_privileges(
+    cred: &Cred,
+    sb: &SuperBlock,
+    inode: &Inode,
+    now: Timespec,
+) -> Result<()> {
     if inode.kind() == FileType::Regular {
         xattr::drop_capabilities(cred, sb, inode, now)?;
     }
@@ -569,7 +658,15 @@ fn drop_set_id_bits(cred: &Cred, sb: &SuperBlock, inode: &Inode, now: Timespec) 
     }
     let mode = inode.perm().mode() & 0o7777 & !lost;
     let (mode, ctime, rights) = (Some(mode), Some(now), sb.space_rights(cred));
-    sb.fs().set_attr(inode, &SetAttr { mode, ctime, rights, ..SetAttr::default() })
+    sb.fs().set_attr(
+        inode,
+        &SetAttr {
+            mode,
+            ctime,
+            rights,
+            ..SetAttr::default()
+        },
+    )
 }
 
 /// Makes a regular file `size` bytes long; permission has been checked.
@@ -588,7 +685,10 @@ mod tests {
 
     #[test]
     fn a_read_is_noted_once_a_tick() {
-        let time = |sec| Timespec { sec, nsec: 4_000_000 };
+        let time = |sec| Timespec {
+            sec,
+            nsec: 4_000_000,
+        };
         let attr = |atime, changed| Attr {
             atime: time(atime),
             mtime: time(changed),
@@ -599,7 +699,11 @@ mod tests {
         assert!(!atime_is_due(Atime::Relative, &attr(5, 5), time(5)));
         assert!(atime_is_due(Atime::Relative, &attr(5, 5), time(6)));
         assert!(!atime_is_due(Atime::Relative, &attr(6, 5), time(7)));
-        assert!(atime_is_due(Atime::Relative, &attr(6, 5), time(6 + 24 * 60 * 60)));
+        assert!(atime_is_due(
+            Atime::Relative,
+            &attr(6, 5),
+            time(6 + 24 * 60 * 60)
+        ));
         assert!(
             atime_is_due(Atime::Strict, &attr(6, 5), time(7))
                 && !atime_is_due(Atime::Strict, &attr(6, 5), time(6))

@@ -215,7 +215,10 @@ pub struct SpaceRights {
 
 impl SpaceRights {
     /// The rights of a caller that no limit binds.
-    pub const ALL: Self = Self { sys_resource: true, root_reserve: true };
+    pub const ALL: Self = Self {
+        sys_resource: true,
+        root_reserve: true,
+    };
 }
 
 bitflags::bitflags! {
@@ -410,7 +413,13 @@ pub trait InodeOps {
 
     /// Gives `inode`, which is no directory, one more name. `EMLINK` if it has as many links as are
     /// possible.
-    fn link(&self, _inode: &Inode, _to: NameRef<'_>, _now: Timespec, _rights: SpaceRights) -> Result<()> {
+    fn link(
+        &self,
+        _inode: &Inode,
+        _to: NameRef<'_>,
+        _now: Timespec,
+        _rights: SpaceRights,
+    ) -> Result<()> {
         Err(Errno::EROFS.into())
     }
 
@@ -418,7 +427,13 @@ pub trait InodeOps {
     /// no thread uses the inode or can find it any more. The file system may then free it in the
     /// same step. The VFS evicts it all the same. Before the file system gives its number to
     /// another file, its attributes must say that it has no links.
-    fn unlink(&self, _from: NameRef<'_>, _inode: &Inode, _now: Timespec, _is_last: bool) -> Result<()> {
+    fn unlink(
+        &self,
+        _from: NameRef<'_>,
+        _inode: &Inode,
+        _now: Timespec,
+        _is_last: bool,
+    ) -> Result<()> {
         Err(Errno::EROFS.into())
     }
 
@@ -485,7 +500,13 @@ pub trait FileOps {
     /// bytes, without a copy. Until `take` returns, their place holds only contents of this file.
     /// Returns false if `take` does not take them, or if their place cannot be lent. Errors are
     /// those of reading, except for those that only `take` meets.
-    fn lend(&self, _inode: &Inode, _offset: u64, _len: usize, _take: &mut Take<'_>) -> Result<bool> {
+    fn lend(
+        &self,
+        _inode: &Inode,
+        _offset: u64,
+        _len: usize,
+        _take: &mut Take<'_>,
+    ) -> Result<bool> {
         Ok(false)
     }
 
@@ -542,7 +563,13 @@ pub trait FileOps {
     }
 
     /// Makes a regular file `size` bytes long.
-    fn truncate(&self, _inode: &Inode, _size: u64, _now: Timespec, _rights: SpaceRights) -> Result<()> {
+    fn truncate(
+        &self,
+        _inode: &Inode,
+        _size: u64,
+        _now: Timespec,
+        _rights: SpaceRights,
+    ) -> Result<()> {
         Err(Errno::EROFS.into())
     }
 

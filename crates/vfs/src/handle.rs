@@ -45,9 +45,16 @@ impl Namespace {
             if generation.is_some_and(|generation| generation != inode.attr().generation) {
                 return Err(Errno::ESTALE.into());
             }
-            if inode.is_dir() { sb.connect(inode) } else { Ok(sb.nameless(inode)) }
+            if inode.is_dir() {
+                sb.connect(inode)
+            } else {
+                Ok(sb.nameless(inode))
+            }
         })?;
-        Ok(Location { mount: root.mount.clone(), dentry })
+        Ok(Location {
+            mount: root.mount.clone(),
+            dentry,
+        })
     }
 
     /// Like [`locate_inode`](Self::locate_inode), and pauses changes only for a directory that has
@@ -69,7 +76,10 @@ impl Namespace {
                 None => return self.locate_inode(ino, None),
             },
         };
-        Ok(Location { mount: root.mount.clone(), dentry })
+        Ok(Location {
+            mount: root.mount.clone(),
+            dentry,
+        })
     }
 }
 
@@ -100,7 +110,10 @@ impl SuperBlock {
     fn connect(&self, inode: RcuArc<Inode>) -> Result<RcuArc<Dentry>> {
         let mut way = vec![inode];
         let mut seen = HashSet::new();
-        while let Some(last) = way.last().filter(|last| last.ino() != directory(self.root()).ino()) {
+        while let Some(last) = way
+            .last()
+            .filter(|last| last.ino() != directory(self.root()).ino())
+        {
             if !seen.insert(last.ino()) {
                 return Err(two_names(last));
             }
@@ -113,7 +126,11 @@ impl SuperBlock {
         }
         // The root itself.
         way.pop();
-        way.into_iter().rev().try_fold(self.root().clone(), |parent, child| self.child(&parent, child))
+        way.into_iter()
+            .rev()
+            .try_fold(self.root().clone(), |parent, child| {
+                self.child(&parent, child)
+            })
     }
 
     /// Returns the inode number of `..` in a directory.
@@ -121,7 +138,11 @@ impl SuperBlock {
         let mut parent = None;
         self.fs().read_dir(dir, 0, &mut |entry| {
             parent = (entry.name == b"..").then_some(entry.ino);
-            if parent.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            if parent.is_some() {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(())
+            }
         })?;
         parent.ok_or_else(|| disconnected(dir))
     }
@@ -131,7 +152,10 @@ impl SuperBlock {
         // If the cache knows the directory's name already, no listing is needed.
         if let Some((_, name)) = child.alias().filter(|(above, _)| *above == parent.id()) {
             let known = self.lookup(parent, &name)?;
-            if known.inode().is_some_and(|inode| inode.ino() == child.ino()) {
+            if known
+                .inode()
+                .is_some_and(|inode| inode.ino() == child.ino())
+            {
                 return Ok(known);
             }
         }
@@ -141,16 +165,27 @@ impl SuperBlock {
         self.fs().read_dir(dir, 0, &mut |entry| {
             let found = entry.ino == child.ino() && entry.name != b"." && entry.name != b"..";
             name = found.then(|| entry.name.to_vec());
-            if found { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            if found {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(())
+            }
         })?;
         let name = name.ok_or_else(|| disconnected(&child))?;
         let found = self.prime(parent, &name, child.clone())?;
-        if found.inode().is_none() { Err(disconnected(&child)) } else { Ok(found) }
+        if found.inode().is_none() {
+            Err(disconnected(&child))
+        } else {
+            Ok(found)
+        }
     }
 }
 
 /// Returns the error for a directory from which no way leads to the root. Only damage leaves one.
 fn disconnected(dir: &Inode) -> Error {
-    let why = format!("directory inode {} is not in the directory that it names above it", dir.ino());
+    let why = format!(
+        "directory inode {} is not in the directory that it names above it",
+        dir.ino()
+    );
     Error::with_cause(Errno::EUCLEAN, why)
 }

@@ -54,15 +54,19 @@ const OVERHEAD_BYTES: u64 = 16;
 
 /// Spreads inode numbers, which come in runs, over the buckets.
 fn hash(ino: u64) -> u64 {
-    let product =
-        u128::from(ino ^ 0x9e37_79b9_7f4a_7c15).wrapping_mul(0xd6e8_feb8_6659_fd93_a076_1d64_78bd_642f);
+    let product = u128::from(ino ^ 0x9e37_79b9_7f4a_7c15)
+        .wrapping_mul(0xd6e8_feb8_6659_fd93_a076_1d64_78bd_642f);
     u64::try_from(product >> 64).expect("the upper half")
 }
 
 impl InodeCache {
     /// Returns a cache whose inodes, and the dentries that lead to them, are counted in `account`.
     /// The file system keeps `fs_bytes` for each inode.
-    pub(crate) fn new(account: CacheAccount, fs_bytes: usize, unlinked: Arc<ThreadRefcount>) -> Self {
+    pub(crate) fn new(
+        account: CacheAccount,
+        fs_bytes: usize,
+        unlinked: Arc<ThreadRefcount>,
+    ) -> Self {
         Self {
             table: RcuHashMap::new(),
             being_read: KeyLocks::new(),
@@ -77,7 +81,9 @@ impl InodeCache {
 
     fn find(&self, ino: u64) -> Option<RcuArc<Inode>> {
         let guard = pin();
-        self.table.find(hash(ino), &guard, |inode| inode.ino() == ino)?.try_upgrade()
+        self.table
+            .find(hash(ino), &guard, |inode| inode.ino() == ino)?
+            .try_upgrade()
     }
 
     /// Like [`find`](Self::find), under the lock of the bucket. Without the lock, it could miss an
@@ -85,7 +91,9 @@ impl InodeCache {
     fn find_locked(&self, ino: u64) -> Option<RcuArc<Inode>> {
         let guard = pin();
         let bucket = self.table.lock(hash(ino), &guard);
-        bucket.find(hash(ino), |inode| inode.ino() == ino)?.try_upgrade()
+        bucket
+            .find(hash(ino), |inode| inode.ino() == ino)?
+            .try_upgrade()
     }
 
     /// Returns inode `ino`, read from `fs` if it is not in memory.
@@ -130,9 +138,14 @@ impl InodeCache {
     }
 
     fn refer_to(&self, fs: &Arc<dyn FileSystem>) -> FsRef {
-        let served = || Served { fs: Arc::clone(fs), unlinked: Arc::clone(&self.unlinked) };
+        let served = || Served {
+            fs: Arc::clone(fs),
+            unlinked: Arc::clone(&self.unlinked),
+        };
         let first = || FsRef::new(Padded(served()));
-        self.fs.with(|own| FsRef::clone(own.get_or_init(first))).unwrap_or_else(first)
+        self.fs
+            .with(|own| FsRef::clone(own.get_or_init(first)))
+            .unwrap_or_else(first)
     }
 
     /// Inserts an inode that has links, and removes one that has none.

@@ -136,11 +136,20 @@ impl Inode {
     }
 
     fn build(new: NewInode, fs: Option<FsRef>) -> Self {
-        let NewInode { attr, no_acl, no_caps, private } = new;
+        let NewInode {
+            attr,
+            no_acl,
+            no_caps,
+            private,
+        } = new;
         // Symbolic links have no ACLs, and only directories have a default one.
         let no_access = no_acl || attr.kind == FileType::Symlink;
         let no_default = no_acl || attr.kind != FileType::Directory;
-        let state = if no_access { AclState::None } else { AclState::Unknown };
+        let state = if no_access {
+            AclState::None
+        } else {
+            AclState::Unknown
+        };
         let several_names = attr.nlink > 1 && attr.kind != FileType::Directory;
         let bits = PermBits::new(full_mode(&attr), attr.flags, state)
             .with_no_default_acl(no_default)
@@ -186,7 +195,9 @@ impl Inode {
     /// Notes that the inode gets one more name.
     pub(crate) fn mark_named(&self) {
         if !self.perm().several_names() {
-            self.attr.perm.publish_if(&self.attr.lock(), |bits| Some(bits.with_several_names(true)));
+            self.attr.perm.publish_if(&self.attr.lock(), |bits| {
+                Some(bits.with_several_names(true))
+            });
         }
     }
 
@@ -283,7 +294,11 @@ impl Inode {
         change: impl FnOnce(&mut Attr) -> R,
     ) -> R {
         let state = AclState::of(acl.as_deref());
-        self.change_and(change, |bits| with_acl(bits, kind, state), Some(|| self.attr.acls.set(kind, acl)))
+        self.change_and(
+            change,
+            |bits| with_acl(bits, kind, state),
+            Some(|| self.attr.acls.set(kind, acl)),
+        )
     }
 
     /// Stores attributes, permission cache, and the values that `also` sets, in one write section.
@@ -330,7 +345,9 @@ impl Inode {
 
     /// Marks a directory as removed: no name can be found in it or added to it any more.
     pub(crate) fn mark_dead(&self) {
-        self.attr.perm.publish_if(&self.attr.lock(), |bits| Some(bits.with_dead()));
+        self.attr
+            .perm
+            .publish_if(&self.attr.lock(), |bits| Some(bits.with_dead()));
     }
 
     /// Makes `alias` the one dentry of a directory. Returns false if another is in use, unless
@@ -348,7 +365,11 @@ impl Inode {
     pub(crate) fn move_alias(&self, dentry: u64, parent: u64, name: &[u8]) {
         let claimed = &mut lock::lock(&self.attributes).alias;
         if claimed.as_ref().is_some_and(|alias| alias.dentry == dentry) {
-            *claimed = Some(Alias { dentry, parent, name: name.into() });
+            *claimed = Some(Alias {
+                dentry,
+                parent,
+                name: name.into(),
+            });
         }
     }
 
@@ -366,7 +387,10 @@ impl Inode {
     /// Returns where the directory's dentry in use is: the number of the dentry above it, and the
     /// name.
     pub(crate) fn alias(&self) -> Option<(u64, Box<[u8]>)> {
-        lock::lock(&self.attributes).alias.as_ref().map(|alias| (alias.parent, alias.name.clone()))
+        lock::lock(&self.attributes)
+            .alias
+            .as_ref()
+            .map(|alias| (alias.parent, alias.name.clone()))
     }
 
     /// Lets a file that was made without a name get one.
@@ -399,7 +423,11 @@ impl Inode {
             return;
         }
         self.attr.unlinked.store(none, Ordering::Relaxed);
-        if none { unlinked.enter() } else { unlinked.exit() }
+        if none {
+            unlinked.enter()
+        } else {
+            unlinked.exit()
+        }
     }
 
     /// Returns whether the file is known to have no capabilities. Locks: `rwsem`, shared at least;
@@ -421,7 +449,9 @@ impl Inode {
     ///
     /// If the inode belongs to another type of file system: the VFS hands an inode only to its own.
     pub fn private<T: Any>(&self) -> &T {
-        self.private.downcast_ref().expect("an inode goes only to the file system that made it")
+        self.private
+            .downcast_ref()
+            .expect("an inode goes only to the file system that made it")
     }
 
     /// Returns an ACL if it is known, where `bits` is the permission cache; `None` if the file
@@ -433,11 +463,20 @@ impl Inode {
         bits: PermBits,
         guard: &'g Guard,
     ) -> Option<Option<&'g Acl>> {
-        if bits.has_no_acl(kind) { Some(None) } else { self.attr.acls.get(kind, guard) }
+        if bits.has_no_acl(kind) {
+            Some(None)
+        } else {
+            self.attr.acls.get(kind, guard)
+        }
     }
 
     /// Returns an ACL, from the cache or read by `fs`.
-    pub(crate) fn acl(&self, fs: &dyn FileSystem, pool: &AclPool, kind: AclKind) -> Result<Option<Arc<Acl>>> {
+    pub(crate) fn acl(
+        &self,
+        fs: &dyn FileSystem,
+        pool: &AclPool,
+        kind: AclKind,
+    ) -> Result<Option<Arc<Acl>>> {
         if kind == AclKind::Access && self.perm().acl() == AclState::None {
             return Ok(None);
         }
@@ -452,14 +491,20 @@ impl Inode {
     /// Reads an ACL, which is known from now on. If another thread has filled it meanwhile, that
     /// answer stays. The one that was read here may be newer than the attributes that others still
     /// see. A reader that has seen a new ACL must not see the old one again.
-    pub(crate) fn learn_acl(&self, fs: &dyn FileSystem, pool: &AclPool, kind: AclKind) -> Result<()> {
+    pub(crate) fn learn_acl(
+        &self,
+        fs: &dyn FileSystem,
+        pool: &AclPool,
+        kind: AclKind,
+    ) -> Result<()> {
         let acl = fs.get_acl(self, kind)?.map(|acl| pool.intern(acl));
         let state = AclState::of(acl.as_deref());
         if self.attr.acls.fill(kind, acl) && kind == AclKind::Access {
             // Only from unknown: a thread that has set another ACL meanwhile has stored the word,
             // or is about to.
-            let learn =
-                |bits: PermBits| (bits.acl() == AclState::Unknown).then(|| with_acl(bits, kind, state));
+            let learn = |bits: PermBits| {
+                (bits.acl() == AclState::Unknown).then(|| with_acl(bits, kind, state))
+            };
             self.attr.perm.publish_if(&self.attr.lock(), learn);
         }
         Ok(())
@@ -547,13 +592,17 @@ impl Inode {
     /// Returns whether a thread has the attributes locked. Models do not look: each attempt is one
     /// more step of theirs.
     fn has_attributes_locked(&self) -> bool {
-        cfg!(feature = "loom") || self.attributes.try_lock().is_err() || self.rwsem.try_read().is_none()
+        cfg!(feature = "loom")
+            || self.attributes.try_lock().is_err()
+            || self.rwsem.try_read().is_none()
     }
 
     /// Locks the inode to change any attribute, and excludes writers of contents, too.
     #[inline]
     pub(crate) fn lock_all_attributes(&self) -> Ordered<AttributesGuard<'_>> {
-        Ordered::lock(Rank::Child, || AttributesGuard::Exclusive(self.rwsem.write()))
+        Ordered::lock(Rank::Child, || {
+            AttributesGuard::Exclusive(self.rwsem.write())
+        })
     }
 }
 
@@ -583,7 +632,10 @@ impl Release for Inode {
 
 impl fmt::Debug for Inode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Inode").field("ino", &self.ino()).field("kind", &self.kind()).finish_non_exhaustive()
+        f.debug_struct("Inode")
+            .field("ino", &self.ino())
+            .field("kind", &self.kind())
+            .finish_non_exhaustive()
     }
 }
 

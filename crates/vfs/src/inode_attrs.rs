@@ -90,8 +90,21 @@ pub(crate) struct Writer<'a> {
 
 impl InodeAttrs {
     pub(crate) fn new(attr: &Attr, perm: PermBits) -> Self {
-        let Words { ids, size, blocks, flags, btime, atime, mtime, ctime } = encode(attr.kind, attr);
-        let dir_nlink = if attr.kind.is_dir() { attr.nlink } else { rdev_word(attr.rdev) };
+        let Words {
+            ids,
+            size,
+            blocks,
+            flags,
+            btime,
+            atime,
+            mtime,
+            ctime,
+        } = encode(attr.kind, attr);
+        let dir_nlink = if attr.kind.is_dir() {
+            attr.nlink
+        } else {
+            rdev_word(attr.rdev)
+        };
         Self {
             perm: PermissionCache::new(perm),
             ids: AtomicU64::new(ids),
@@ -134,13 +147,21 @@ impl InodeAttrs {
     /// Returns the count of all changes.
     #[inline(always)]
     fn changes(&self) -> &SeqCount {
-        if self.is_dir() { &self.dir_seq } else { &self.seq }
+        if self.is_dir() {
+            &self.dir_seq
+        } else {
+            &self.seq
+        }
     }
 
     /// Returns the number of links, as it is stored.
     #[inline(always)]
     fn links(&self) -> &AtomicU32 {
-        if self.is_dir() { &self.dir_nlink } else { &self.nlink }
+        if self.is_dir() {
+            &self.dir_nlink
+        } else {
+            &self.nlink
+        }
     }
 
     /// Returns a consistent copy.
@@ -181,7 +202,13 @@ impl InodeAttrs {
     /// Returns whether [`Writer::touch`] would have changed nothing at some moment of this call.
     #[inline]
     pub(crate) fn is_touched(&self, mode: u16, nlink: u32, ctime: Timespec) -> bool {
-        let touched = || (self.perm.load().mode() & 0o7777, self.nlink(), load(&self.ctime));
+        let touched = || {
+            (
+                self.perm.load().mode() & 0o7777,
+                self.nlink(),
+                load(&self.ctime),
+            )
+        };
         self.changes().read(touched) == Some((mode & 0o7777, nlink, time_word(ctime)))
     }
 
@@ -208,7 +235,10 @@ impl InodeAttrs {
     }
 
     pub(crate) fn lock(&self) -> Writer<'_> {
-        Writer { cell: self, _writers: lock::latch(&self.writers) }
+        Writer {
+            cell: self,
+            _writers: lock::latch(&self.writers),
+        }
     }
 
     #[inline]
@@ -229,7 +259,10 @@ impl InodeAttrs {
     fn guard(&self, mode: u16) {
         let (blksize, flags) = halves(load(&self.flags));
         let flags = FileFlags::from_bits_retain(flags);
-        set(&self.flags, flags_word(blksize & !GUARDED, self.kind(), mode, flags));
+        set(
+            &self.flags,
+            flags_word(blksize & !GUARDED, self.kind(), mode, flags),
+        );
     }
 
     #[inline(always)]
@@ -308,17 +341,32 @@ pub(crate) struct Copied {
 impl Copied {
     #[inline(always)]
     pub(crate) fn decode(self) -> Attr {
-        let Self { perm, ino, generation, project, nlink, dir_nlink, words } = self;
+        let Self {
+            perm,
+            ino,
+            generation,
+            project,
+            nlink,
+            dir_nlink,
+            words,
+        } = self;
         let kind = perm.kind();
         let ((uid, gid), (blksize, flags)) = (halves(words.ids), halves(words.flags));
-        let (nlink, rdev) = if kind.is_dir() { (dir_nlink, 0) } else { (nlink, dir_nlink) };
+        let (nlink, rdev) = if kind.is_dir() {
+            (dir_nlink, 0)
+        } else {
+            (nlink, dir_nlink)
+        };
         Attr {
             ino,
             uid,
             gid,
             nlink,
             generation,
-            rdev: Rdev { major: rdev >> MINOR_BITS, minor: rdev & MAX_MINOR },
+            rdev: Rdev {
+                major: rdev >> MINOR_BITS,
+                minor: rdev & MAX_MINOR,
+            },
             size: words.size,
             blocks: words.blocks,
             blksize: blksize & !GUARDED,
@@ -346,7 +394,8 @@ impl Writer<'_> {
         let is_dir = cell.is_dir();
         let words = encode(cell.kind(), attr);
         let _section = cell.changes().write();
-        let _owner = (is_dir && (sets_acl || words.ids != load(&cell.ids))).then(|| cell.seq.write());
+        let _owner =
+            (is_dir && (sets_acl || words.ids != load(&cell.ids))).then(|| cell.seq.write());
         publish();
         set(&cell.ids, words.ids);
         set_half(&cell.project, attr.project);
@@ -382,7 +431,10 @@ impl Writer<'_> {
         set_half(cell.links(), names.nlink);
         set(&cell.size, names.size);
         set(&cell.blocks, names.blocks);
-        set(&cell.flags, pair(halves(load(&cell.flags)).0, names.flags.bits()));
+        set(
+            &cell.flags,
+            pair(halves(load(&cell.flags)).0, names.flags.bits()),
+        );
         set(&cell.mtime, time_word(names.mtime));
         set(&cell.ctime, time_word(names.ctime));
     }
@@ -402,8 +454,9 @@ fn encode(kind: FileType, attr: &Attr) -> Words {
 }
 
 fn flags_word(blksize: u32, kind: FileType, mode: u16, flags: FileFlags) -> u64 {
-    let guarded =
-        kind != FileType::Regular || mode & SET_ID_BITS != 0 || flags.contains(FileFlags::IMMUTABLE);
+    let guarded = kind != FileType::Regular
+        || mode & SET_ID_BITS != 0
+        || flags.contains(FileFlags::IMMUTABLE);
     pair(blksize | if guarded { GUARDED } else { 0 }, flags.bits())
 }
 
@@ -434,7 +487,10 @@ fn far_time_word(time: Timespec) -> u64 {
 fn time_of(word: u64) -> Timespec {
     // OK: thirty bits.
     let nsec = word as u32 & ((1 << NSEC_BITS) - 1);
-    Timespec { sec: (word >> NSEC_BITS).cast_signed() + FIRST_SECOND, nsec }
+    Timespec {
+        sec: (word >> NSEC_BITS).cast_signed() + FIRST_SECOND,
+        nsec,
+    }
 }
 
 const MINOR_BITS: u32 = 20;
@@ -451,7 +507,10 @@ fn pair(low: u32, high: u32) -> u64 {
 
 fn halves(word: u64) -> (u32, u32) {
     let [a, b, c, d, e, f, g, h] = word.to_le_bytes();
-    (u32::from_le_bytes([a, b, c, d]), u32::from_le_bytes([e, f, g, h]))
+    (
+        u32::from_le_bytes([a, b, c, d]),
+        u32::from_le_bytes([e, f, g, h]),
+    )
 }
 
 #[cfg(test)]
@@ -471,14 +530,21 @@ mod tests {
     }
 
     fn bits(attr: &Attr) -> PermBits {
-        PermBits::new(attr.kind.mode_bits() | attr.mode, attr.flags, AclState::None)
+        PermBits::new(
+            attr.kind.mode_bits() | attr.mode,
+            attr.flags,
+            AclState::None,
+        )
     }
 
     /// Stores attributes as `Inode::set_attr` does.
     fn store(cell: &InodeAttrs, attr: &Attr) {
         let writer = cell.lock();
         let mode = cell.kind().mode_bits() | attr.mode;
-        writer.store(attr, false, || cell.perm.publish_if(&writer, |bits| Some(bits.with_mode(mode))));
+        writer.store(attr, false, || {
+            cell.perm
+                .publish_if(&writer, |bits| Some(bits.with_mode(mode)))
+        });
     }
 
     /// Touches an inode as `Inode::touch` does.
@@ -486,7 +552,8 @@ mod tests {
         let writer = cell.lock();
         let full = cell.kind().mode_bits() | mode;
         writer.touch(mode, nlink, ctime, || {
-            cell.perm.publish_if(&writer, |bits| Some(bits.with_mode(full)));
+            cell.perm
+                .publish_if(&writer, |bits| Some(bits.with_mode(full)));
         });
     }
 
@@ -574,10 +641,25 @@ mod tests {
 
     #[test]
     fn a_time_beyond_the_range_becomes_the_one_next_to_it() {
-        let last = Timespec { sec: FIRST_SECOND + SECONDS - 1, nsec: 999_999_999 };
+        let last = Timespec {
+            sec: FIRST_SECOND + SECONDS - 1,
+            nsec: 999_999_999,
+        };
         for (sec, kept) in [
-            (i64::MIN, Timespec { sec: FIRST_SECOND, nsec: 0 }),
-            (FIRST_SECOND - 1, Timespec { sec: FIRST_SECOND, nsec: 0 }),
+            (
+                i64::MIN,
+                Timespec {
+                    sec: FIRST_SECOND,
+                    nsec: 0,
+                },
+            ),
+            (
+                FIRST_SECOND - 1,
+                Timespec {
+                    sec: FIRST_SECOND,
+                    nsec: 0,
+                },
+            ),
             (FIRST_SECOND + SECONDS, last),
             (i64::MAX, last),
         ] {

@@ -58,7 +58,10 @@ impl KeyList {
             other.is_awaited = true;
             held = lock::wait(&self.released, held);
         }
-        held.push(HeldKey { key, is_awaited: false });
+        held.push(HeldKey {
+            key,
+            is_awaited: false,
+        });
         KeyGuard { list: self, key }
     }
 }
@@ -66,7 +69,10 @@ impl KeyList {
 impl Drop for KeyGuard<'_> {
     fn drop(&mut self) {
         let mut held = lock::lock(&self.list.held);
-        let at = held.iter().position(|held| held.key == self.key).expect("its holder removes it");
+        let at = held
+            .iter()
+            .position(|held| held.key == self.key)
+            .expect("its holder removes it");
         let is_awaited = held.swap_remove(at).is_awaited;
         drop(held);
         if is_awaited {

@@ -33,7 +33,10 @@ pub struct Sides {
 
 impl Sides {
     /// Puts these sides in the place of production's.
-    pub(crate) fn replace(self, (mut files, mut checker): (OpenFiles, Checker)) -> (OpenFiles, Checker) {
+    pub(crate) fn replace(
+        self,
+        (mut files, mut checker): (OpenFiles, Checker),
+    ) -> (OpenFiles, Checker) {
         if let Some(registry) = self.registry {
             files.registry = InUse::Lab(registry);
         }
@@ -51,7 +54,12 @@ pub fn check(sb: &SuperBlock, cred: &Cred, inode: &Inode, want: Access) -> Resul
 /// that must not wait (`lookup::rcu_walk`): the permission cache first, where that decides. `None`
 /// if the check would have to wait.
 #[inline]
-pub fn search<'i>(sb: &SuperBlock, cred: &Cred, dirs: &[&'i Inode], guard: &'i Guard) -> Option<bool> {
+pub fn search<'i>(
+    sb: &SuperBlock,
+    cred: &Cred,
+    dirs: &[&'i Inode],
+    guard: &'i Guard,
+) -> Option<bool> {
     let cache_decides = sb.checker.cache_decides();
     let all_may = cache_decides && dirs.iter().all(|dir| dir.perm().exec_all_plain());
     if all_may || dirs.iter().all(|dir| sb.checker.lets_all(dir)) {
@@ -62,7 +70,12 @@ pub fn search<'i>(sb: &SuperBlock, cred: &Cred, dirs: &[&'i Inode], guard: &'i G
 
 /// Answers where the permission caches are not enough. Out of line, as in a walk.
 #[inline(never)]
-fn search_general<'i>(sb: &SuperBlock, cred: &Cred, dirs: &[&'i Inode], guard: &'i Guard) -> Option<bool> {
+fn search_general<'i>(
+    sb: &SuperBlock,
+    cred: &Cred,
+    dirs: &[&'i Inode],
+    guard: &'i Guard,
+) -> Option<bool> {
     let cache_decides = sb.checker.cache_decides();
     let mut passed = Passed::default();
     for dir in dirs {

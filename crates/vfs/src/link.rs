@@ -28,7 +28,12 @@ use crate::superblock::{SuperBlock, keep_inode, two_names};
 impl Session {
     /// Gives a file one more name (`linkat(2)`; `LookupFlags::FOLLOW` is `AT_SYMLINK_FOLLOW`).
     /// Directories cannot have one: `EPERM`. A file made with `O_TMPFILE` gets its first name so.
-    pub fn link(&self, from: impl AsRef<[u8]>, how: LookupFlags, to: impl AsRef<[u8]>) -> Result<()> {
+    pub fn link(
+        &self,
+        from: impl AsRef<[u8]>,
+        how: LookupFlags,
+        to: impl AsRef<[u8]>,
+    ) -> Result<()> {
         self.link_to(from, how, self, to)
     }
 
@@ -46,9 +51,17 @@ impl Session {
             let guard = pin();
             let source = from_lookup.rcu(from, how, &guard);
             // An error of the source comes first.
-            let seen = if source.is_ok() { to_lookup.rcu_parent(to, &guard)? } else { None };
-            seen.as_ref().map_or(Ok(()), |parent| parent.check(Expect::Negative, &guard))?;
-            (from_lookup.hold_inode(source)?, to_lookup.hold_parent(to, seen))
+            let seen = if source.is_ok() {
+                to_lookup.rcu_parent(to, &guard)?
+            } else {
+                None
+            };
+            seen.as_ref()
+                .map_or(Ok(()), |parent| parent.check(Expect::Negative, &guard))?;
+            (
+                from_lookup.hold_inode(source)?,
+                to_lookup.hold_parent(to, seen),
+            )
         };
         let source = from_lookup.inode_or_walk(source, from, how)?;
         let inode = source.inode();
@@ -72,8 +85,12 @@ impl Session {
             let kept = source.keep();
             kept.mark_named();
             locked.hide();
-            let to = NameRef { dir: parent.inode(), name };
-            sb.fs().link(inode, to, clock::now(), sb.space_rights(&self.cred))?;
+            let to = NameRef {
+                dir: parent.inode(),
+                name,
+            };
+            sb.fs()
+                .link(inode, to, clock::now(), sb.space_rights(&self.cred))?;
             sb.links_changed(&kept);
             kept.clear_linkable();
             sb.bind_made(locked, name, kept)?;
@@ -86,14 +103,19 @@ impl Session {
     fn may_keep(&self, source: &InodeRef<'_>) -> bool {
         let inode = source.inode();
         let mode = inode.perm().mode();
-        let plain = inode.kind() == FileType::Regular && mode & 0o4000 == 0 && mode & 0o2010 != 0o2010;
+        let plain =
+            inode.kind() == FileType::Regular && mode & 0o4000 == 0 && mode & 0o2010 != 0o2010;
         owner_or_capable(&self.cred, inode)
-            || plain && self.permission(&source.mount, source.inode(), Access::READ | Access::WRITE).is_ok()
+            || plain
+                && self
+                    .permission(&source.mount, source.inode(), Access::READ | Access::WRITE)
+                    .is_ok()
     }
 
     /// Removes a name of a file that is no directory.
     pub fn unlink(&self, path: impl AsRef<[u8]>) -> Result<()> {
-        let ParentRef { dir: parent, last } = self.lookup().parent(path.as_ref(), Expect::Positive)?;
+        let ParentRef { dir: parent, last } =
+            self.lookup().parent(path.as_ref(), Expect::Positive)?;
         let Component::Name(name) = last.component() else {
             return Err(Errno::EISDIR.into());
         };
@@ -117,24 +139,42 @@ impl Session {
         slash: bool,
     ) -> Result<(Option<RcuArc<Dentry>>, RcuArc<Inode>)> {
         let canonical = sb.name_to_change(parent.inode(), name)?;
-        let locked = sb.lock_name(sb.dcache.key(&parent.dentry, &canonical), name, Expect::Positive)?;
+        let locked = sb.lock_name(
+            sb.dcache.key(&parent.dentry, &canonical),
+            name,
+            Expect::Positive,
+        )?;
         let victim = locked.dentry();
         let inode = victim.inode().ok_or(Errno::ENOENT)?;
         if slash {
-            return Err(if inode.is_dir() { Errno::EISDIR } else { Errno::ENOTDIR }.into());
+            return Err(if inode.is_dir() {
+                Errno::EISDIR
+            } else {
+                Errno::ENOTDIR
+            }
+            .into());
         }
         self.may_delete(parent, inode, false)?;
         if victim.is_mountpoint() {
             return Err(Errno::EBUSY.into());
         }
         let inode = keep_inode(victim);
-        let removed = remove_name(sb, NameRef { dir: parent.inode(), name }, locked, &inode)?;
+        let removed = remove_name(
+            sb,
+            NameRef {
+                dir: parent.inode(),
+                name,
+            },
+            locked,
+            &inode,
+        )?;
         Ok((removed, inode))
     }
 
     /// Removes an empty directory.
     pub fn rmdir(&self, path: impl AsRef<[u8]>) -> Result<()> {
-        let ParentRef { dir: parent, last } = self.lookup().parent(path.as_ref(), Expect::Positive)?;
+        let ParentRef { dir: parent, last } =
+            self.lookup().parent(path.as_ref(), Expect::Positive)?;
         let name = match last.component() {
             Component::Name(name) => name,
             Component::None => return Err(Errno::EBUSY.into()),
@@ -159,7 +199,11 @@ impl Session {
         name: &[u8],
     ) -> Result<Option<RcuArc<Dentry>>> {
         let canonical = sb.name_to_change(parent.inode(), name)?;
-        let locked = sb.lock_name(sb.dcache.key(&parent.dentry, &canonical), name, Expect::Positive)?;
+        let locked = sb.lock_name(
+            sb.dcache.key(&parent.dentry, &canonical),
+            name,
+            Expect::Positive,
+        )?;
         let victim = locked.dentry();
         let inode = victim.inode().ok_or(Errno::ENOENT)?;
         self.may_delete(parent, inode, true)?;
@@ -173,7 +217,14 @@ impl Session {
             return Err(Errno::EBUSY.into());
         }
         locked.hide();
-        sb.fs().rmdir(NameRef { dir: parent.inode(), name }, &kept, clock::now())?;
+        sb.fs().rmdir(
+            NameRef {
+                dir: parent.inode(),
+                name,
+            },
+            &kept,
+            clock::now(),
+        )?;
         kept.mark_dead();
         let victim = locked.bind_nothing();
         sb.links_changed(&kept);
@@ -182,7 +233,12 @@ impl Session {
 
     /// Checks whether `victim` may lose its name in this directory. Locks: the directory's `rwsem`,
     /// and the name.
-    pub(crate) fn may_delete(&self, parent: &PathRef<'_>, victim: &Inode, is_dir: bool) -> Result<()> {
+    pub(crate) fn may_delete(
+        &self,
+        parent: &PathRef<'_>,
+        victim: &Inode,
+        is_dir: bool,
+    ) -> Result<()> {
         let dir = parent.inode();
         self.permission(&parent.mount, parent.inode(), Access::WRITE | Access::EXEC)?;
         if dir.perm().append() {
@@ -220,7 +276,8 @@ fn remove_name(
     // before it was hidden may still take a reference to the inode (`Lookup::hold_inode`). If it
     // did so before this check, the count is higher; if it does so later, it sees that the name is
     // hidden, and drops the reference.
-    let is_last = inode.nlink() == 1 && Dentry::is_unshared(locked.dentry()) && inode.has_references(3);
+    let is_last =
+        inode.nlink() == 1 && Dentry::is_unshared(locked.dentry()) && inode.has_references(3);
     sb.fs().unlink(from, inode, clock::now(), is_last)?;
     let dentry = locked.bind_nothing();
     if is_last {

@@ -60,7 +60,11 @@ impl<'a> Lookup<'a> {
     /// Walks a path to the directory of its last component inside a read section and takes no
     /// reference. Returns `None` where that takes a walk with references.
     #[inline]
-    pub(crate) fn rcu_parent(self, path: &'a [u8], guard: &'a Guard) -> Result<Option<ParentResult<'a>>> {
+    pub(crate) fn rcu_parent(
+        self,
+        path: &'a [u8],
+        guard: &'a Guard,
+    ) -> Result<Option<ParentResult<'a>>> {
         rcu_walk::walk_to_parent(self, path, LookupFlags::empty(), guard)
     }
 
@@ -70,7 +74,8 @@ impl<'a> Lookup<'a> {
         let held = {
             let guard = pin();
             let seen = self.rcu_parent(path, &guard)?;
-            seen.as_ref().map_or(Ok(()), |parent| parent.check(expect, &guard))?;
+            seen.as_ref()
+                .map_or(Ok(()), |parent| parent.check(expect, &guard))?;
             self.hold_parent(path, seen)
         };
         self.parent_or_walk(held, path)
@@ -79,15 +84,26 @@ impl<'a> Lookup<'a> {
     /// Takes a reference to the directory that [`rcu_parent`](Self::rcu_parent) found. Returns
     /// `None` if it has gone out of use.
     #[inline]
-    pub(crate) fn hold_parent(self, path: &'a [u8], seen: Option<ParentResult<'_>>) -> Option<ParentRef<'a>> {
+    pub(crate) fn hold_parent(
+        self,
+        path: &'a [u8],
+        seen: Option<ParentResult<'_>>,
+    ) -> Option<ParentRef<'a>> {
         let seen = seen?;
         let dir = seen.dir.hold(self.root, self.base)?;
-        Some(ParentRef { dir, last: LastComponent::new(path, seen.last.clone()) })
+        Some(ParentRef {
+            dir,
+            last: LastComponent::new(path, seen.last.clone()),
+        })
     }
 
     /// Returns what is held already, or the result of a walk with references.
     #[inline]
-    pub(crate) fn parent_or_walk(self, held: Option<ParentRef<'a>>, path: &'a [u8]) -> Result<ParentRef<'a>> {
+    pub(crate) fn parent_or_walk(
+        self,
+        held: Option<ParentRef<'a>>,
+        path: &'a [u8],
+    ) -> Result<ParentRef<'a>> {
         match held {
             Some(held) => Ok(held),
             None => self.parent_by_references(path),
@@ -97,7 +113,10 @@ impl<'a> Lookup<'a> {
     #[cold]
     fn parent_by_references(self, path: &'a [u8]) -> Result<ParentRef<'a>> {
         let (walk, last) = RefWalk::start(self, path, LookupFlags::empty())?;
-        Ok(ParentRef { dir: walk.into_parent(), last })
+        Ok(ParentRef {
+            dir: walk.into_parent(),
+            last,
+        })
     }
 
     /// Starts a walk with references that stands on the directory of the last component.
@@ -122,7 +141,9 @@ impl<'a> Lookup<'a> {
     pub(crate) fn path(self, path: &'a [u8], how: LookupFlags) -> Result<PathRef<'a>> {
         let held = {
             let guard = pin();
-            hold(self.rcu(path, how, &guard), |found| found.hold(self.root, self.base))?
+            hold(self.rcu(path, how, &guard), |found| {
+                found.hold(self.root, self.base)
+            })?
         };
         held.map_or_else(|| self.by_references(path, how), Ok)
     }

@@ -31,8 +31,8 @@ use self::space::Space;
 use crate::attr::{Attr, FileFlags, FileType, StatFs, Timespec};
 use crate::errno::{Errno, Result};
 use crate::fs::{
-    FallocateMode, FileOps, FileSystem, FsTraits, InodeOps, NameRef, NewKind, NewNode, RawDirEntry, Rename,
-    RenameFlags, SetAttr, SpaceRights, Span, XattrFlags,
+    FallocateMode, FileOps, FileSystem, FsTraits, InodeOps, NameRef, NewKind, NewNode, RawDirEntry,
+    Rename, RenameFlags, SetAttr, SpaceRights, Span, XattrFlags,
 };
 use crate::inode::{Inode, NewInode};
 use crate::lock::{self, RwLock};
@@ -64,7 +64,10 @@ impl MemFs {
             now: Timespec::default(),
             rights: SpaceRights::ALL,
         };
-        let attr = Attr { nlink: 2, ..attr_of(ROOT_INO, &new) };
+        let attr = Attr {
+            nlink: 2,
+            ..attr_of(ROOT_INO, &new)
+        };
         let root = Node::new(attr, Body::Dir(BiasedRwLock::new(Dir::new(ROOT_INO))), &new);
         Arc::new(Self {
             nodes: RwLock::new(HashMap::from([(ROOT_INO, Arc::new(root))])),
@@ -74,7 +77,10 @@ impl MemFs {
     }
 
     fn node(&self, ino: u64) -> Result<Arc<Node>> {
-        lock::read(&self.nodes).get(&ino).cloned().ok_or(Errno::ESTALE.into())
+        lock::read(&self.nodes)
+            .get(&ino)
+            .cloned()
+            .ok_or(Errno::ESTALE.into())
     }
 
     /// Frees an inode, unless that has been done.
@@ -102,14 +108,21 @@ impl MemFs {
 
     /// Fails with `EMLINK` if an inode cannot have one more link.
     fn room_for_link(&self, inode: &Inode) -> Result<()> {
-        if inode.attr().nlink >= self.space.limits().max_links { Err(Errno::EMLINK.into()) } else { Ok(()) }
+        if inode.attr().nlink >= self.space.limits().max_links {
+            Err(Errno::EMLINK.into())
+        } else {
+            Ok(())
+        }
     }
 
     fn new_node(&self, dir: &Inode, nlink: u32, new: &NewNode<'_>) -> Result<Arc<Node>> {
         self.space.take_inode()?;
         // Relaxed: only uniqueness counts.
         let ino = self.next_ino.fetch_add(1, Ordering::Relaxed);
-        let attr = Attr { nlink, ..attr_of(ino, new) };
+        let attr = Attr {
+            nlink,
+            ..attr_of(ino, new)
+        };
         let node = Arc::new(Node::new(attr, Body::of(new.kind, dir.ino()), new));
         lock::write(&self.nodes).insert(ino, Arc::clone(&node));
         Ok(node)
@@ -198,11 +211,16 @@ impl InodeOps for MemFs {
     }
 
     fn get_xattr(&self, inode: &Inode, name: &[u8]) -> Result<Vec<u8>> {
-        lock::read(&node_of(inode).xattrs).get(name).cloned().ok_or(Errno::ENODATA.into())
+        lock::read(&node_of(inode).xattrs)
+            .get(name)
+            .cloned()
+            .ok_or(Errno::ENODATA.into())
     }
 
     fn list_xattr(&self, inode: &Inode, each: &mut dyn FnMut(&[u8])) -> Result<()> {
-        lock::read(&node_of(inode).xattrs).keys().for_each(|name| each(name));
+        lock::read(&node_of(inode).xattrs)
+            .keys()
+            .for_each(|name| each(name));
         Ok(())
     }
 
@@ -233,9 +251,17 @@ impl InodeOps for MemFs {
         Ok(Node::to_inode(&node))
     }
 
-    fn link(&self, inode: &Inode, to: NameRef<'_>, now: Timespec, _rights: SpaceRights) -> Result<()> {
+    fn link(
+        &self,
+        inode: &Inode,
+        to: NameRef<'_>,
+        now: Timespec,
+        _rights: SpaceRights,
+    ) -> Result<()> {
         self.add_link(inode)?;
-        node_of(to.dir).dir_mut()?.insert(to.name, inode.kind(), inode.ino());
+        node_of(to.dir)
+            .dir_mut()?
+            .insert(to.name, inode.kind(), inode.ino());
         self.names_changed(to.dir, 0, now)?;
         change(inode, |attr| attr.ctime = now);
         Ok(())
@@ -262,7 +288,17 @@ impl InodeOps for MemFs {
     }
 
     fn rename(&self, rename: &Rename<'_>) -> Result<()> {
-        let Rename { from, inode, to, target, flags, ref whiteout, now, touches, .. } = *rename;
+        let Rename {
+            from,
+            inode,
+            to,
+            target,
+            flags,
+            ref whiteout,
+            now,
+            touches,
+            ..
+        } = *rename;
         let exchange = flags.contains(RenameFlags::EXCHANGE);
         let same_dir = from.dir.ino() == to.dir.ino();
         let target_is_dir = target.is_some_and(Inode::is_dir);
@@ -273,7 +309,11 @@ impl InodeOps for MemFs {
         }
         // Subdirectories that each directory gains.
         let comes = i32::from(inode.is_dir()) - i32::from(target_is_dir);
-        let goes = if exchange { -comes } else { -i32::from(inode.is_dir()) };
+        let goes = if exchange {
+            -comes
+        } else {
+            -i32::from(inode.is_dir())
+        };
         if !same_dir {
             for (dir, links) in [(to.dir, comes), (from.dir, goes)] {
                 if links > 0 {
@@ -281,13 +321,18 @@ impl InodeOps for MemFs {
                 }
             }
         }
-        let whiteout = whiteout.as_ref().map(|new| self.new_node(from.dir, 1, new)).transpose()?;
+        let whiteout = whiteout
+            .as_ref()
+            .map(|new| self.new_node(from.dir, 1, new))
+            .transpose()?;
         let left = match whiteout {
             Some(node) => {
                 let attr = *lock::lock(&node.attr);
                 Some((attr.kind, attr.ino))
             }
-            None => target.filter(|_| exchange).map(|target| (target.kind(), target.ino())),
+            None => target
+                .filter(|_| exchange)
+                .map(|target| (target.kind(), target.ino())),
         };
         let moved = Some((inode.kind(), inode.ino()));
         let mut names = node_of(from.dir).dir_mut()?;
@@ -309,7 +354,11 @@ impl InodeOps for MemFs {
             Some(target) => lose_link(target, now),
             None => {}
         }
-        let both = if exchange { 0 } else { -i32::from(target_is_dir) };
+        let both = if exchange {
+            0
+        } else {
+            -i32::from(target_is_dir)
+        };
         self.names_changed(from.dir, if same_dir { both } else { goes }, now)?;
         if !same_dir {
             self.names_changed(to.dir, comes, now)?;
@@ -332,7 +381,8 @@ impl InodeOps for MemFs {
             attr.mtime = set.mtime.unwrap_or(attr.mtime);
             attr.ctime = set.ctime.unwrap_or(attr.ctime);
             if let Some(flags) = set.flags {
-                let kept = FileFlags::IMMUTABLE | FileFlags::APPEND | FileFlags::NOATIME | FileFlags::SYNC;
+                let kept =
+                    FileFlags::IMMUTABLE | FileFlags::APPEND | FileFlags::NOATIME | FileFlags::SYNC;
                 attr.flags = flags & kept;
             }
         };
@@ -354,8 +404,12 @@ impl InodeOps for MemFs {
     ) -> Result<()> {
         let mut xattrs = lock::write(&node_of(inode).xattrs);
         match (value, xattrs.contains_key(name)) {
-            (Some(_), true) if flags.contains(XattrFlags::CREATE) => return Err(Errno::EEXIST.into()),
-            (Some(_), false) if flags.contains(XattrFlags::REPLACE) => return Err(Errno::ENODATA.into()),
+            (Some(_), true) if flags.contains(XattrFlags::CREATE) => {
+                return Err(Errno::EEXIST.into());
+            }
+            (Some(_), false) if flags.contains(XattrFlags::REPLACE) => {
+                return Err(Errno::ENODATA.into());
+            }
             (None, false) => return Err(Errno::ENODATA.into()),
             (Some(value), _) => drop(xattrs.insert(name.to_vec(), value.to_vec())),
             (None, true) => drop(xattrs.remove(name)),
@@ -385,7 +439,11 @@ impl InodeOps for MemFs {
 /// Removes a link; a directory, which has two, loses both.
 fn lose_link(inode: &Inode, now: Timespec) {
     change(inode, |attr| {
-        attr.nlink = if attr.kind == FileType::Directory { 0 } else { attr.nlink.saturating_sub(1) };
+        attr.nlink = if attr.kind == FileType::Directory {
+            0
+        } else {
+            attr.nlink.saturating_sub(1)
+        };
         attr.ctime = now;
     });
 }
@@ -433,11 +491,23 @@ impl FileOps for MemFs {
         Ok(written)
     }
 
-    fn overwrite(&self, inode: &Inode, bytes: &[u8], offset: u64, apart: &mut dyn FnMut()) -> Result<bool> {
+    fn overwrite(
+        &self,
+        inode: &Inode,
+        bytes: &[u8],
+        offset: u64,
+        apart: &mut dyn FnMut(),
+    ) -> Result<bool> {
         Ok(node_of(inode).data()?.overwrite(bytes, offset, apart))
     }
 
-    fn truncate(&self, inode: &Inode, size: u64, now: Timespec, _rights: SpaceRights) -> Result<()> {
+    fn truncate(
+        &self,
+        inode: &Inode,
+        size: u64,
+        now: Timespec,
+        _rights: SpaceRights,
+    ) -> Result<()> {
         let mut data = node_of(inode).data_mut()?;
         data.set_len(size, &self.space);
         finish(inode, &data, now);

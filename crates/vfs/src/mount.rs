@@ -48,7 +48,11 @@ impl Mount {
 
     /// Fails with `EROFS` if this mount itself is read-only.
     pub(crate) fn check_writable(&self) -> Result<()> {
-        if self.read_only { Err(Errno::EROFS.into()) } else { Ok(()) }
+        if self.read_only {
+            Err(Errno::EROFS.into())
+        } else {
+            Ok(())
+        }
     }
 
     pub(crate) fn root(&self) -> &RcuArc<Dentry> {
@@ -71,7 +75,9 @@ impl<'a> WriteGuard<'a> {
     /// `EIO` after a shutdown.
     pub(crate) fn take(mount: &'a Mount) -> Result<Self> {
         mount.check_writable()?;
-        Ok(Self { _changing: mount.superblock().write_gate.change()? })
+        Ok(Self {
+            _changing: mount.superblock().write_gate.change()?,
+        })
     }
 }
 
@@ -132,7 +138,10 @@ impl Location {
 
 impl fmt::Debug for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Location").field("mount", &self.mount.id).field("ino", &self.ino()).finish()
+        f.debug_struct("Location")
+            .field("mount", &self.mount.id)
+            .field("ino", &self.ino())
+            .finish()
     }
 }
 
@@ -148,7 +157,12 @@ pub struct Namespace {
 impl Namespace {
     /// Returns a namespace of one file system.
     pub fn new(sb: Arc<SuperBlock>) -> Arc<Self> {
-        let root = ThreadArcOwner::new(Mount { id: 0, sb, at: None, read_only: false });
+        let root = ThreadArcOwner::new(Mount {
+            id: 0,
+            sb,
+            at: None,
+            read_only: false,
+        });
         Arc::new(Self {
             root,
             mounts: RwLock::default(),
@@ -170,7 +184,10 @@ impl Namespace {
 
     /// Its root.
     pub fn root(&self) -> Location {
-        Location { mount: self.root.thread_ref(), dentry: self.root.root().clone() }
+        Location {
+            mount: self.root.thread_ref(),
+            dentry: self.root.root().clone(),
+        }
     }
 
     /// Mounts a file system on a directory: from now on walks find its root there. `ENOTDIR` on
@@ -196,7 +213,12 @@ impl Namespace {
         }
         // Relaxed: only uniqueness counts.
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
-        let owner = ThreadArcOwner::new(Mount { id, sb, at: Some(at.clone()), read_only });
+        let owner = ThreadArcOwner::new(Mount {
+            id,
+            sb,
+            at: Some(at.clone()),
+            read_only,
+        });
         let mount = owner.thread_ref();
         mounts.insert(key, owner);
         Ok(mount)
@@ -225,7 +247,10 @@ impl Namespace {
 
     /// Returns every mount but the first.
     pub fn mounts(&self) -> Vec<MountRef> {
-        lock::read(&self.mounts).values().map(ThreadArcOwner::thread_ref).collect()
+        lock::read(&self.mounts)
+            .values()
+            .map(ThreadArcOwner::thread_ref)
+            .collect()
     }
 
     /// Returns the mount on `dentry` of `mount`.
@@ -234,7 +259,9 @@ impl Namespace {
         if !dentry.is_mountpoint() {
             return None;
         }
-        lock::read(&self.mounts).get(&(mount.id, dentry.id())).map(ThreadArcOwner::thread_ref)
+        lock::read(&self.mounts)
+            .get(&(mount.id, dentry.id()))
+            .map(ThreadArcOwner::thread_ref)
     }
 
     /// Returns the path of a location as seen from `root`: from the mount tree's root if it does

@@ -62,14 +62,21 @@ impl<'a> Scanned<'a> {
             len @ ..8 => finish(seed, seed, first, len),
             _ => hash_name(seed, name),
         };
-        Self { bytes: name, first, hash }
+        Self {
+            bytes: name,
+            first,
+            hash,
+        }
     }
 }
 
 impl DentryName {
     pub(crate) fn new(key: &[u8], spelling: &[u8]) -> Self {
         let word = |index: usize| AtomicU64::new(key.get(8 * index..).map_or(0, load));
-        Self { words: std::array::from_fn(word), texts: RcuOption::new(Texts::of(key, spelling)) }
+        Self {
+            words: std::array::from_fn(word),
+            texts: RcuOption::new(Texts::of(key, spelling)),
+        }
     }
 
     /// Writes another name. Locks: the dentry's name, whose state says that it is being written.
@@ -118,13 +125,19 @@ impl DentryName {
     #[inline(never)]
     fn is_longer(&self, name: &[u8], guard: &Guard) -> bool {
         if name.len() >= LONG {
-            return self.texts.load(guard).is_some_and(|texts| *texts.key == *name);
+            return self
+                .texts
+                .load(guard)
+                .is_some_and(|texts| *texts.key == *name);
         }
         // By words: for texts as short as names, a call of `memcmp` costs more. The word behind the
         // whole ones holds the rest and the zero that ends the name.
         let (whole, rest) = name.as_chunks::<8>();
         let words = self.words.iter().map(|word| word.load(Ordering::Relaxed));
-        let expected = whole.iter().map(|bytes| u64::from_le_bytes(*bytes)).chain([rest_of(name, rest)]);
+        let expected = whole
+            .iter()
+            .map(|bytes| u64::from_le_bytes(*bytes))
+            .chain([rest_of(name, rest)]);
         words.zip(expected).all(|(word, expected)| word == expected)
     }
 }
@@ -133,15 +146,21 @@ impl Texts {
     /// Returns the texts that do not fit into the words of a name.
     fn of(key: &[u8], spelling: &[u8]) -> Option<Self> {
         let differs = key != spelling;
-        (differs || key.len() >= LONG)
-            .then(|| Self { key: key.into(), spelling: differs.then(|| spelling.into()) })
+        (differs || key.len() >= LONG).then(|| Self {
+            key: key.into(),
+            spelling: differs.then(|| spelling.into()),
+        })
     }
 }
 
 /// Returns a random seed for hashes of names.
 pub fn new_seed() -> u64 {
     // A model takes the same course each time that it is run.
-    if cfg!(feature = "loom") { 1 } else { RandomState::new().hash_one(0u8) }
+    if cfg!(feature = "loom") {
+        1
+    } else {
+        RandomState::new().hash_one(0u8)
+    }
 }
 
 /// Hashes a name, eight bytes at a time; the last, incomplete word carries the length. `seed` is
@@ -151,7 +170,9 @@ pub fn new_seed() -> u64 {
 #[inline]
 pub fn hash_name(seed: u64, name: &[u8]) -> u64 {
     let (words, rest) = name.as_chunks::<8>();
-    let state = words.iter().fold(seed, |state, &bytes| fold(state ^ u64::from_le_bytes(bytes), seed | 1));
+    let state = words.iter().fold(seed, |state, &bytes| {
+        fold(state ^ u64::from_le_bytes(bytes), seed | 1)
+    });
     finish(seed, state, rest_of(name, rest), name.len())
 }
 
@@ -201,7 +222,11 @@ pub(crate) fn scan_name(seed: u64, path: &[u8]) -> Scanned<'_> {
             (text, len, hash)
         }
     };
-    Scanned { bytes: &path[..len], first, hash }
+    Scanned {
+        bytes: &path[..len],
+        first,
+        hash,
+    }
 }
 
 /// Goes on behind the first eight bytes. Length and hash come back in registers.
@@ -251,24 +276,40 @@ fn zero_bytes(word: u64) -> u64 {
 #[inline]
 fn finish(seed: u64, state: u64, rest: u64, len: usize) -> u64 {
     // At most seven bytes are left, so the eighth is free for the length.
-    fold(state ^ rest ^ (len as u64) << 56, (seed ^ 0xd6e8_feb8_6659_fd93) | 1)
+    fold(
+        state ^ rest ^ (len as u64) << 56,
+        (seed ^ 0xd6e8_feb8_6659_fd93) | 1,
+    )
 }
 
 /// Returns up to seven bytes, from the lowest on: by two loads, which may have bytes in common.
 #[inline(never)]
 fn short_word(bytes: &[u8]) -> u64 {
     let both = |low: u64, high: u64, size: usize| low | high << (8 * (bytes.len() - size));
-    match (bytes.first_chunk::<4>().zip(bytes.last_chunk()), bytes.first_chunk::<2>().zip(bytes.last_chunk()))
-    {
-        (Some((&low, &high)), _) => both(u32::from_le_bytes(low).into(), u32::from_le_bytes(high).into(), 4),
-        (_, Some((&low, &high))) => both(u16::from_le_bytes(low).into(), u16::from_le_bytes(high).into(), 2),
+    match (
+        bytes.first_chunk::<4>().zip(bytes.last_chunk()),
+        bytes.first_chunk::<2>().zip(bytes.last_chunk()),
+    ) {
+        (Some((&low, &high)), _) => both(
+            u32::from_le_bytes(low).into(),
+            u32::from_le_bytes(high).into(),
+            4,
+        ),
+        (_, Some((&low, &high))) => both(
+            u16::from_le_bytes(low).into(),
+            u16::from_le_bytes(high).into(),
+            2,
+        ),
         _ => bytes.first().map_or(0, |&byte| byte.into()),
     }
 }
 
 /// Returns both halves of the product: every bit of the operands reaches every bit of the result.
 #[inline]
-#[expect(clippy::cast_possible_truncation, reason = "the two halves of a 128-bit product are what is wanted")]
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "the two halves of a 128-bit product are what is wanted"
+)]
 fn fold(a: u64, b: u64) -> u64 {
     let product = u128::from(a) * u128::from(b);
     product as u64 ^ (product >> 64) as u64
@@ -286,7 +327,9 @@ mod tests {
         let guard = pin();
         let name = DentryName::new(b"a former name", b"a former name");
         for len in 1..=255u8 {
-            let bytes: Vec<u8> = (1..=len).map(|byte| if byte == b'/' { 0xff } else { byte }).collect();
+            let bytes: Vec<u8> = (1..=len)
+                .map(|byte| if byte == b'/' { 0xff } else { byte })
+                .collect();
             name.set(&bytes, &bytes, &guard);
             let scans = |path: &[u8]| name.is(&scan_name(1, path), &guard);
             assert!(*name.spelling(&guard) == *bytes && scans(&bytes));
@@ -301,7 +344,11 @@ mod tests {
     #[test]
     fn a_key_may_have_another_spelling() {
         let guard = pin();
-        for (key, spelling) in [("name", "Name"), ("", "x"), (&*"k".repeat(60), &*"K".repeat(60))] {
+        for (key, spelling) in [
+            ("name", "Name"),
+            ("", "x"),
+            (&*"k".repeat(60), &*"K".repeat(60)),
+        ] {
             let name = DentryName::new(key.as_bytes(), spelling.as_bytes());
             assert_eq!(*name.spelling(&guard), *spelling.as_bytes());
             assert!(name.is(&Scanned::alone(1, key.as_bytes()), &guard));
@@ -334,9 +381,16 @@ mod tests {
             assert_eq!(hashes.len(), 100_000);
             // Of a million buckets; chance would leave 95,000 of them with an entry.
             assert!(high.len() > 94_000, "{} buckets", high.len());
-            assert!(low.iter().all(|&there| (200..600).contains(&there)), "{low:?}");
+            assert!(
+                low.iter().all(|&there| (200..600).contains(&there)),
+                "{low:?}"
+            );
         }
-        assert_ne!(hash_name(7, b"a"), hash_name(7, b"a\0"), "the length counts");
+        assert_ne!(
+            hash_name(7, b"a"),
+            hash_name(7, b"a\0"),
+            "the length counts"
+        );
     }
 
     proptest! {

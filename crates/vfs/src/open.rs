@@ -37,7 +37,12 @@ impl Session {
 
     /// Opens the file at a location, with the checks at the end of a path to it. `path` is the path
     /// in the [list](crate::SuperBlock::open_files) of open files.
-    pub fn open_location(&self, location: Location, flags: OpenFlags, path: &[u8]) -> Result<OpenFile> {
+    pub fn open_location(
+        &self,
+        location: Location,
+        flags: OpenFlags,
+        path: &[u8],
+    ) -> Result<OpenFile> {
         check_flags(flags)?;
         if flags.intersects(OpenFlags::CREATE | OpenFlags::TMPFILE) {
             return Err(Errno::EINVAL.into());
@@ -46,7 +51,12 @@ impl Session {
     }
 
     /// Opens the file that a walk along `path` has found.
-    pub(crate) fn open_at(&self, location: Location, flags: OpenFlags, path: &[u8]) -> Result<OpenFile> {
+    pub(crate) fn open_at(
+        &self,
+        location: Location,
+        flags: OpenFlags,
+        path: &[u8],
+    ) -> Result<OpenFile> {
         if flags.contains(OpenFlags::DIRECTORY) && !location.inode().is_dir() {
             return Err(Errno::ENOTDIR.into());
         }
@@ -77,7 +87,8 @@ impl Session {
         want.set(Access::READ, flags.contains(OpenFlags::READ));
         want.set(Access::WRITE, writes);
         let sb = location.superblock();
-        sb.checker.permission(&self.cred, inode, want, location.mount.is_read_only())?;
+        sb.checker
+            .permission(&self.cred, inode, want, location.mount.is_read_only())?;
         let overwrites = flags.contains(OpenFlags::WRITE) && !flags.contains(OpenFlags::APPEND);
         if (overwrites || flags.contains(OpenFlags::TRUNC)) && inode.perm().append() {
             return Err(Errno::EPERM.into());
@@ -114,7 +125,10 @@ fn check_encryption(location: &Location) -> Result<()> {
 /// Returns whether the directory of a location is encrypted.
 fn is_in_encrypted(location: &Location) -> bool {
     let guard = pin();
-    location.dentry.see_parent(&guard).is_some_and(|(_, dir)| dir.perm().encrypted())
+    location
+        .dentry
+        .see_parent(&guard)
+        .is_some_and(|(_, dir)| dir.perm().encrypted())
 }
 
 /// Fails with `EINVAL` for flags that make no sense together.

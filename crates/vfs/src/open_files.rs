@@ -95,14 +95,24 @@ pub struct OpenFileInfo {
 impl OpenFiles {
     /// Creates a registry without open files.
     pub(crate) fn new() -> Self {
-        Self { registry: InUse::default(), counts: ThreadCounter::new() }
+        Self {
+            registry: InUse::default(),
+            counts: ThreadCounter::new(),
+        }
     }
 
     /// Enters a file that was opened by `path`. `ENFILE` if there are more than can be counted.
     pub(crate) fn enter(&self, info: &OpenFileInfo, path: &[u8]) -> Result<RegistryEntry> {
-        let ticket = self.registry.add(|opened| opened.fill(info, path)).ok_or(Errno::ENFILE)?;
+        let ticket = self
+            .registry
+            .add(|opened| opened.fill(info, path))
+            .ok_or(Errno::ENFILE)?;
         self.counts.add([1, 0, 0, 0, 0]);
-        Ok(RegistryEntry { ticket, cpu: percpu::cpu(), thread: thread_number() })
+        Ok(RegistryEntry {
+            ticket,
+            cpu: percpu::cpu(),
+            thread: thread_number(),
+        })
     }
 
     pub(crate) fn leave(&self, entry: &RegistryEntry) {
@@ -122,7 +132,9 @@ impl OpenFiles {
 
     /// Calls `look` with the record of a file.
     fn with<R>(&self, entry: &RegistryEntry, look: impl FnOnce(&Opened) -> R) -> R {
-        self.registry.with(&entry.ticket, look).expect("an entry stands until its file is closed")
+        self.registry
+            .with(&entry.ticket, look)
+            .expect("an entry stands until its file is closed")
     }
 
     pub(crate) fn position(&self, entry: &RegistryEntry) -> u64 {

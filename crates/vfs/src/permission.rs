@@ -82,16 +82,25 @@ pub(crate) enum Verdict {
 
 impl Checker {
     pub(crate) fn new(fs: Arc<dyn FileSystem>, hook: Option<Arc<dyn SecurityHook>>) -> Self {
-        Self { fast: fs.traits().fast_may_exec, fs, hook, acls: AclPool::new(), check: Check::default() }
+        Self {
+            fast: fs.traits().fast_may_exec,
+            fs,
+            hook,
+            acls: AclPool::new(),
+            check: Check::default(),
+        }
     }
 
     /// Checks whether `cred` may look names up in directory `dir`.
     pub(crate) fn search(&self, cred: &Cred, dir: &Inode) -> Result<Search> {
         if self.is_fast(dir) {
             compare_fast_search(cred, dir, &pin());
-            return self.ask_hook(cred, dir, Access::EXEC).map(|()| Search::Fast);
+            return self
+                .ask_hook(cred, dir, Access::EXEC)
+                .map(|()| Search::Fast);
         }
-        self.check_class(cred, dir, Access::EXEC).map(|()| Search::Full)
+        self.check_class(cred, dir, Access::EXEC)
+            .map(|()| Search::Full)
     }
 
     /// Like [`search`](Self::search) for an RCU reader, which must not wait. `passed` is the ACL
@@ -111,8 +120,13 @@ impl Checker {
             compare_fast_search(cred, dir, guard);
             return (self.hook_verdict(cred, dir, Access::EXEC), Search::Fast);
         }
-        let verdict = judge_by(cred, dir, Access::EXEC, guard, |acl, gid| passed.allows(acl, gid, cred));
-        (self.with_hook(verdict, cred, dir, Access::EXEC), Search::Full)
+        let verdict = judge_by(cred, dir, Access::EXEC, guard, |acl, gid| {
+            passed.allows(acl, gid, cred)
+        });
+        (
+            self.with_hook(verdict, cred, dir, Access::EXEC),
+            Search::Full,
+        )
     }
 
     /// Returns whether the permission cache may answer for `dir`, and lets every user search it. A
@@ -131,9 +145,18 @@ impl Checker {
 
     /// Checks whether `cred` has these rights on `inode`. `read_only` says whether the file system
     /// or the mount forbids writing.
-    pub(crate) fn permission(&self, cred: &Cred, inode: &Inode, want: Access, read_only: bool) -> Result<()> {
+    pub(crate) fn permission(
+        &self,
+        cred: &Cred,
+        inode: &Inode,
+        want: Access,
+        read_only: bool,
+    ) -> Result<()> {
         if want.contains(Access::WRITE) {
-            let stored = matches!(inode.kind(), FileType::Regular | FileType::Directory | FileType::Symlink);
+            let stored = matches!(
+                inode.kind(),
+                FileType::Regular | FileType::Directory | FileType::Symlink
+            );
             if read_only && stored {
                 return Err(Errno::EROFS.into());
             }
@@ -172,7 +195,9 @@ impl Checker {
 
     #[inline]
     pub(crate) fn check(&self, cred: &Cred, inode: &Inode, want: Access) -> Result<()> {
-        if overrides(cred, want) || self.is_by_cache() && inode.perm().grants_all_classes(want.bits()) {
+        if overrides(cred, want)
+            || self.is_by_cache() && inode.perm().grants_all_classes(want.bits())
+        {
             return self.ask_hook(cred, inode, want);
         }
         self.check_class(cred, inode, want)
@@ -202,7 +227,13 @@ impl Checker {
 
     /// Adds the hook's answer to a verdict.
     #[inline]
-    pub(crate) fn with_hook(&self, verdict: Verdict, cred: &Cred, inode: &Inode, want: Access) -> Verdict {
+    pub(crate) fn with_hook(
+        &self,
+        verdict: Verdict,
+        cred: &Cred,
+        inode: &Inode,
+        want: Access,
+    ) -> Verdict {
         match verdict {
             Verdict::Granted => self.hook_verdict(cred, inode, want),
             other => other,
@@ -213,7 +244,11 @@ impl Checker {
     /// hook's error.
     #[inline]
     fn hook_verdict(&self, cred: &Cred, inode: &Inode, want: Access) -> Verdict {
-        if self.ask_hook(cred, inode, want).is_ok() { Verdict::Granted } else { Verdict::Unknown }
+        if self.ask_hook(cred, inode, want).is_ok() {
+            Verdict::Granted
+        } else {
+            Verdict::Unknown
+        }
     }
 
     #[inline]
@@ -232,10 +267,19 @@ pub(crate) fn compare_fast_search(cred: &Cred, dir: &Inode, guard: &Guard) {
         let owner_and_acl = dir.owner_and_acl(guard);
         // The word may have changed since the answer; then there is nothing to compare it with.
         if owner_and_acl.2.exec_all() {
-            let allows =
-                |acl: &Acl, gid| acl.allows(cred.uid(), |gid| cred.in_group(gid), gid, Access::EXEC.bits());
+            let allows = |acl: &Acl, gid| {
+                acl.allows(
+                    cred.uid(),
+                    |gid| cred.in_group(gid),
+                    gid,
+                    Access::EXEC.bits(),
+                )
+            };
             let general = granted(cred, owner_and_acl, Access::EXEC, allows);
-            assert!(matches!(general, Verdict::Granted), "the fast search check lets {cred:?} into {dir:?}");
+            assert!(
+                matches!(general, Verdict::Granted),
+                "the fast search check lets {cred:?} into {dir:?}"
+            );
         }
     }
 }
@@ -251,10 +295,18 @@ impl<'g> Passed<'g> {
     /// same each time.
     #[inline]
     fn allows(&mut self, acl: &'g Acl, gid: u32, cred: &Cred) -> bool {
-        if self.0.is_some_and(|(passed, of)| std::ptr::eq(passed, acl) && of == gid) {
+        if self
+            .0
+            .is_some_and(|(passed, of)| std::ptr::eq(passed, acl) && of == gid)
+        {
             return true;
         }
-        let allows = acl.allows(cred.uid(), |gid| cred.in_group(gid), gid, Access::EXEC.bits());
+        let allows = acl.allows(
+            cred.uid(),
+            |gid| cred.in_group(gid),
+            gid,
+            Access::EXEC.bits(),
+        );
         if allows {
             self.0 = Some((acl, gid));
         }
@@ -295,7 +347,13 @@ fn granted<'g>(
     want: Access,
     allows: impl FnOnce(&'g Acl, u32) -> bool,
 ) -> Verdict {
-    let verdict = |granted| if granted { Verdict::Granted } else { Verdict::Refused };
+    let verdict = |granted| {
+        if granted {
+            Verdict::Granted
+        } else {
+            Verdict::Refused
+        }
+    };
     let mode = bits.mode();
     // The group bits are the ACL's mask. Without any, only the entries of the owner and of others
     // can grant something, and Linux does not ask the ACL.

@@ -240,13 +240,20 @@ impl PermissionCache {
     /// recomputed. If `change` returns `None`, nothing changes. `writer` is the right to change the
     /// attributes of the word's inode.
     #[inline]
-    pub(crate) fn publish_if(&self, writer: &Writer<'_>, change: impl FnOnce(PermBits) -> Option<PermBits>) {
+    pub(crate) fn publish_if(
+        &self,
+        writer: &Writer<'_>,
+        change: impl FnOnce(PermBits) -> Option<PermBits>,
+    ) {
         let _ = writer;
         // Relaxed: the last holder of the right stored it.
         let old = self.0.load(Ordering::Relaxed);
         if let Some(new) = change(PermBits(old)) {
             // Release: pairs with the Acquire in `load`.
-            self.0.store(new.with_exec_all().0.wrapping_add(GENERATION_ONE), Ordering::Release);
+            self.0.store(
+                new.with_exec_all().0.wrapping_add(GENERATION_ONE),
+                Ordering::Release,
+            );
         }
     }
 }
@@ -263,16 +270,27 @@ mod tests {
 
     #[test]
     fn exec_all_is_exactly_its_definition() {
-        for acl in [AclState::None, AclState::Unknown, AclState::Present(6), AclState::Present(1)] {
+        for acl in [
+            AclState::None,
+            AclState::Unknown,
+            AclState::Present(6),
+            AclState::Present(1),
+        ] {
             for mode in 0..0o10000 {
-                for (kind, flags) in
-                    [(DIR, FileFlags::empty()), (DIR, FileFlags::CASEFOLD), (FILE, FileFlags::empty())]
-                {
+                for (kind, flags) in [
+                    (DIR, FileFlags::empty()),
+                    (DIR, FileFlags::CASEFOLD),
+                    (FILE, FileFlags::empty()),
+                ] {
                     let bits = PermissionCache::new(PermBits::new(kind | mode, flags, acl)).load();
                     let granted = matches!(acl, AclState::None | AclState::Present(1));
                     let want = kind == DIR && mode & 0o111 == 0o111 && granted;
                     assert_eq!(bits.exec_all(), want, "{kind:o} {mode:o} {acl:?}");
-                    assert_eq!(bits.exec_all_plain(), want && flags.is_empty(), "{kind:o} {mode:o} {acl:?}");
+                    assert_eq!(
+                        bits.exec_all_plain(),
+                        want && flags.is_empty(),
+                        "{kind:o} {mode:o} {acl:?}"
+                    );
                 }
             }
         }
@@ -294,14 +312,22 @@ mod tests {
                 };
                 let want = granted & rights == rights && [6, 3, 0].into_iter().all(has);
                 assert_eq!(bits.acl(), acl);
-                assert_eq!(bits.grants_all_classes(rights), want, "{mode:o} {acl:?} {rights}");
+                assert_eq!(
+                    bits.grants_all_classes(rights),
+                    want,
+                    "{mode:o} {acl:?} {rights}"
+                );
             }
         }
     }
 
     #[test]
     fn every_change_recomputes_the_bits_and_counts() {
-        let word = PermissionCache::new(PermBits::new(DIR | 0o755, FileFlags::empty(), AclState::Unknown));
+        let word = PermissionCache::new(PermBits::new(
+            DIR | 0o755,
+            FileFlags::empty(),
+            AclState::Unknown,
+        ));
         let attributes = InodeAttrs::new(&Attr::default(), word.load());
         let publish = |change: &dyn Fn(PermBits) -> PermBits| {
             word.publish_if(&attributes.lock(), |bits| Some(change(bits)));
@@ -311,7 +337,10 @@ mod tests {
         assert!(word.load().exec_all() && word.load().exec_all_plain());
         publish(&|bits| bits.with_mode(DIR | 0o750));
         assert!(!word.load().exec_all() && !word.load().exec_all_plain());
-        publish(&|bits| bits.with_mode(DIR | 0o711).with_flags(FileFlags::IMMUTABLE | FileFlags::CASEFOLD));
+        publish(&|bits| {
+            bits.with_mode(DIR | 0o711)
+                .with_flags(FileFlags::IMMUTABLE | FileFlags::CASEFOLD)
+        });
         let bits = word.load();
         assert!(bits.exec_all() && !bits.exec_all_plain());
         assert!(bits.immutable() && bits.casefold() && !bits.append());
@@ -322,8 +351,18 @@ mod tests {
     #[test]
     fn files_with_several_names_are_known_by_it_for_good() {
         let new = |kind, nlink| {
-            let attr = Attr { kind, nlink, mode: 0o644, ..Attr::default() };
-            Inode::detached(NewInode { attr, no_acl: true, no_caps: true, private: Box::new(()) })
+            let attr = Attr {
+                kind,
+                nlink,
+                mode: 0o644,
+                ..Attr::default()
+            };
+            Inode::detached(NewInode {
+                attr,
+                no_acl: true,
+                no_caps: true,
+                private: Box::new(()),
+            })
         };
         let several = |inode: &Inode| inode.perm().several_names();
         assert!(several(&new(FileType::Regular, 2)) && !several(&new(FileType::Directory, 5)));

@@ -56,7 +56,11 @@ type Held<'a> = [Option<LatchGuard<'a, ()>>; MOST_CHUNKS];
 
 impl RangeLocks {
     pub(crate) fn new() -> Self {
-        Self((0..1 << LATCH_BITS).map(|_| Padded(Latch::new(()))).collect())
+        Self(
+            (0..1 << LATCH_BITS)
+                .map(|_| Padded(Latch::new(())))
+                .collect(),
+        )
     }
 
     /// Takes the latches of the chunks that these bytes of a file lie in: at least one byte, and at
@@ -103,8 +107,16 @@ mod tests {
     use crate::inode::NewInode;
 
     fn file() -> Inode {
-        let attr = Attr { kind: FileType::Regular, ..Attr::default() };
-        Inode::detached(NewInode { attr, no_acl: true, no_caps: true, private: Box::new(()) })
+        let attr = Attr {
+            kind: FileType::Regular,
+            ..Attr::default()
+        };
+        Inode::detached(NewInode {
+            attr,
+            no_acl: true,
+            no_caps: true,
+            private: Box::new(()),
+        })
     }
 
     fn held(held: &Ordered<Held<'_>>) -> usize {
@@ -124,10 +136,17 @@ mod tests {
             let taken = chunks.lock(&inode, bytes);
             assert_eq!(held(&taken), places.len(), "{start}");
             for (place, latch) in chunks.0.iter().enumerate() {
-                assert_eq!(latch.try_lock().is_err(), places.contains(&place), "{start}, {place}");
+                assert_eq!(
+                    latch.try_lock().is_err(),
+                    places.contains(&place),
+                    "{start}, {place}"
+                );
             }
         }
-        assert!(chunks.0.iter().all(|latch| latch.try_lock().is_ok()), "all are given back");
+        assert!(
+            chunks.0.iter().all(|latch| latch.try_lock().is_ok()),
+            "all are given back"
+        );
     }
 
     #[test]
@@ -135,7 +154,9 @@ mod tests {
         let inode = file();
         let file = std::ptr::from_ref(&inode).addr() as u64;
         for distance in [1, 16, 256, 4096, 1 << 20] {
-            let places: BTreeSet<_> = (0..32).map(|chunk| place_of(file, chunk * distance)).collect();
+            let places: BTreeSet<_> = (0..32)
+                .map(|chunk| place_of(file, chunk * distance))
+                .collect();
             assert!(places.len() >= 28, "{distance}: {}", places.len());
         }
     }

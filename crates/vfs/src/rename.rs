@@ -29,7 +29,12 @@ use crate::superblock::{SuperBlock, directory, keep_inode, two_names};
 
 impl Session {
     /// Gives a file another name and takes the old one, in one step (`renameat2(2)`).
-    pub fn rename(&self, from: impl AsRef<[u8]>, to: impl AsRef<[u8]>, flags: RenameFlags) -> Result<()> {
+    pub fn rename(
+        &self,
+        from: impl AsRef<[u8]>,
+        to: impl AsRef<[u8]>,
+        flags: RenameFlags,
+    ) -> Result<()> {
         rename_between(self, from.as_ref(), self, to.as_ref(), flags)
     }
 
@@ -63,7 +68,11 @@ fn rename_between(
         let source = from_lookup.rcu_parent(from, &guard)?;
         // Errors of the old path come first, and errors of the new path before that of an old name
         // that does not exist.
-        let target = if source.is_some() { to_lookup.rcu_parent(to, &guard)? } else { None };
+        let target = if source.is_some() {
+            to_lookup.rcu_parent(to, &guard)?
+        } else {
+            None
+        };
         if let (Some(source), Some(target)) = (&source, &target)
             && target.is_name_on_mount_of(source)
             && let Some(there) = source.see_last(&guard)
@@ -74,10 +83,19 @@ fn rename_between(
                 return source.dir.sb.write_gate.check();
             }
         }
-        (from_lookup.hold_parent(from, source), to_lookup.hold_parent(to, target))
+        (
+            from_lookup.hold_parent(from, source),
+            to_lookup.hold_parent(to, target),
+        )
     };
-    let ParentRef { dir: from_dir, last: from_last } = from_lookup.parent_or_walk(from_held, from)?;
-    let ParentRef { dir: to_dir, last: to_last } = to_lookup.parent_or_walk(to_held, to)?;
+    let ParentRef {
+        dir: from_dir,
+        last: from_last,
+    } = from_lookup.parent_or_walk(from_held, from)?;
+    let ParentRef {
+        dir: to_dir,
+        last: to_last,
+    } = to_lookup.parent_or_walk(to_held, to)?;
     if !from_dir.mount.ptr_eq(&to_dir.mount) {
         return Err(Errno::EXDEV.into());
     }
@@ -89,10 +107,24 @@ fn rename_between(
         return Err(if there { Errno::EEXIST } else { Errno::EBUSY }.into());
     };
     let _writer = WriteGuard::take(&from_dir.mount)?;
-    let from = RenameEnd { dir: &from_dir, name: from_name, last: &from_last };
-    let to = RenameEnd { dir: &to_dir, name: to_name, last: &to_last };
+    let from = RenameEnd {
+        dir: &from_dir,
+        name: from_name,
+        last: &from_last,
+    };
+    let to = RenameEnd {
+        dir: &to_dir,
+        name: to_name,
+        last: &to_last,
+    };
     let sb = from_dir.sb();
-    let call = RenameCall { session, sb, from, to, flags };
+    let call = RenameCall {
+        session,
+        sb,
+        from,
+        to,
+        flags,
+    };
     let replaced = match call.without_mutex()? {
         Renamed::Done(replaced) => replaced,
         Renamed::NeedsMutex => {
@@ -128,7 +160,11 @@ impl RenameCall<'_> {
         let _from = from_dir.lock_names();
         let mut _to = None;
         if !self.in_one_dir() {
-            _to = if ptr::eq(from_dir, to_dir) { None } else { to_dir.try_lock_names() };
+            _to = if ptr::eq(from_dir, to_dir) {
+                None
+            } else {
+                to_dir.try_lock_names()
+            };
             if _to.is_none() {
                 return Ok(Renamed::NeedsMutex);
             }
@@ -139,9 +175,19 @@ impl RenameCall<'_> {
     /// Renames. Locks: `rwsem` of the directory, or those of both; with `rename_mutex`, if
     /// `has_mutex`, those of both exclusive.
     fn locked(&self, has_mutex: bool) -> Result<Renamed> {
-        let Self { sb, from, to, flags, .. } = self;
+        let Self {
+            sb,
+            from,
+            to,
+            flags,
+            ..
+        } = self;
         let in_one_dir = self.in_one_dir();
-        let if_locked = if in_one_dir || has_mutex { IfLocked::Wait } else { IfLocked::GiveUp };
+        let if_locked = if in_one_dir || has_mutex {
+            IfLocked::Wait
+        } else {
+            IfLocked::GiveUp
+        };
         let (from_inode, to_inode) = (from.dir.inode(), to.dir.inode());
         if from_inode.perm().dead() || to_inode.perm().dead() {
             return Err(Errno::ENOENT.into());
@@ -159,7 +205,9 @@ impl RenameCall<'_> {
         };
         let to_key = sb.dcache.key(&to.dir.dentry, &to_canonical);
         let locked = sb.lock_names((from_key, from.name), (to_key, to.name), if_locked)?;
-        let Some((from_name, to_name)) = locked else { return Ok(Renamed::NeedsMutex) };
+        let Some((from_name, to_name)) = locked else {
+            return Ok(Renamed::NeedsMutex);
+        };
         let source = from_name.dentry();
         let target = to_name.as_ref().unwrap_or(&from_name).dentry();
         let inode = source.inode().ok_or(Errno::ENOENT)?;
@@ -172,7 +220,10 @@ impl RenameCall<'_> {
             return Ok(Renamed::Done(None));
         }
         self.check_permission(inode, replaced)?;
-        let kept = (keep_inode(source), target.inode().map(|_| keep_inode(target)));
+        let kept = (
+            keep_inode(source),
+            target.inode().map(|_| keep_inode(target)),
+        );
         self.children((from_name, to_name), (&kept.0, kept.1.as_deref()))
     }
 
@@ -183,19 +234,33 @@ impl RenameCall<'_> {
         (from_name, to_name): (LockedName<'_>, Option<LockedName<'_>>),
         (inode, replaced): (&Inode, Option<&Inode>),
     ) -> Result<Renamed> {
-        let Self { session, sb, ref from, ref to, flags } = *self;
+        let Self {
+            session,
+            sb,
+            ref from,
+            ref to,
+            flags,
+        } = *self;
         let now = clock::now();
         let (_change, touches) = lock_children(from, to, (inode, replaced), now)?;
-        let Some(to_name) = to_name else { return Err(two_names(inode)) };
+        let Some(to_name) = to_name else {
+            return Err(two_names(inode));
+        };
         // A thread that mounts on an inode holds its lock, which this thread holds now.
         if from_name.dentry().is_mountpoint() || to_name.dentry().is_mountpoint() {
             return Err(Errno::EBUSY.into());
         }
         let whiteout = self.whiteout()?;
         let rename = Rename {
-            from: NameRef { dir: from.dir.inode(), name: from.name },
+            from: NameRef {
+                dir: from.dir.inode(),
+                name: from.name,
+            },
             inode,
-            to: NameRef { dir: to.dir.inode(), name: to.name },
+            to: NameRef {
+                dir: to.dir.inode(),
+                name: to.name,
+            },
             target: replaced,
             flags,
             whiteout: whiteout.as_ref().map(|new| new.node(WHITEOUT)),
@@ -211,19 +276,33 @@ impl RenameCall<'_> {
     /// directory as any new file does.
     fn whiteout(&self) -> Result<Option<InodeInit>> {
         let (dir, session) = (self.from.dir.inode(), self.session);
-        let inherit = || InodeInit::inherit(self.sb, &session.cred, dir, WHITEOUT, 0, session.umask);
-        self.flags.contains(RenameFlags::WHITEOUT).then(inherit).transpose()
+        let inherit =
+            || InodeInit::inherit(self.sb, &session.cred, dir, WHITEOUT, 0, session.umask);
+        self.flags
+            .contains(RenameFlags::WHITEOUT)
+            .then(inherit)
+            .transpose()
     }
 
     /// Makes the permission checks of a rename, in Linux's order.
     fn check_permission(&self, inode: &Inode, replaced: Option<&Inode>) -> Result<()> {
-        let Self { session, sb, ref from, ref to, flags } = *self;
+        let Self {
+            session,
+            sb,
+            ref from,
+            ref to,
+            flags,
+        } = *self;
         let exchange = flags.contains(RenameFlags::EXCHANGE);
         session.may_delete(from.dir, inode, inode.is_dir())?;
         match replaced {
             None => session.may_create(to.dir)?,
             Some(replaced) => {
-                let is_dir = if exchange { replaced.is_dir() } else { inode.is_dir() };
+                let is_dir = if exchange {
+                    replaced.is_dir()
+                } else {
+                    inode.is_dir()
+                };
                 session.may_delete(to.dir, replaced, is_dir)?;
             }
         }
@@ -233,7 +312,8 @@ impl RenameCall<'_> {
         // A directory that changes its parent is itself changed: its `..`.
         let write = |inode: &Inode| {
             let read_only = from.dir.mount.is_read_only();
-            sb.checker.permission(&session.cred, inode, Access::WRITE, read_only)
+            sb.checker
+                .permission(&session.cred, inode, Access::WRITE, read_only)
         };
         if inode.is_dir() {
             write(inode)?;
@@ -298,7 +378,11 @@ impl RenameEnd<'_> {
 /// changes its parent, or another may replace it.
 fn needs_mutex(inode: &Inode, replaced: Option<&Inode>, in_one_dir: bool) -> bool {
     let replaces_dir = replaced.is_some_and(Inode::is_dir);
-    if in_one_dir { inode.is_dir() && replaces_dir } else { inode.is_dir() || replaces_dir }
+    if in_one_dir {
+        inode.is_dir() && replaces_dir
+    } else {
+        inode.is_dir() || replaces_dir
+    }
 }
 
 /// Checks a rename against the shape of the tree and the paths.
@@ -312,7 +396,9 @@ fn check_ends(
     let exchange = flags.contains(RenameFlags::EXCHANGE);
     match target.inode() {
         Some(_) if flags.contains(RenameFlags::NOREPLACE) => return Err(Errno::EEXIST.into()),
-        Some(inode) if exchange && to.last.slash && !inode.is_dir() => return Err(Errno::ENOTDIR.into()),
+        Some(inode) if exchange && to.last.slash && !inode.is_dir() => {
+            return Err(Errno::ENOTDIR.into());
+        }
         None if exchange => return Err(Errno::ENOENT.into()),
         _ => {}
     }
@@ -320,13 +406,19 @@ fn check_ends(
         return Err(Errno::ENOTDIR.into());
     }
     // Nothing lies below a file that is no directory.
-    let is_above =
-        |dentry: &RcuArc<Dentry>, dir| dentry.inode().is_some_and(Inode::is_dir) && is_ancestor(dentry, dir);
+    let is_above = |dentry: &RcuArc<Dentry>, dir| {
+        dentry.inode().is_some_and(Inode::is_dir) && is_ancestor(dentry, dir)
+    };
     if is_above(source, &to.dir.dentry) {
         return Err(Errno::EINVAL.into());
     }
     if is_above(target, &from.dir.dentry) {
-        return Err(if exchange { Errno::EINVAL } else { Errno::ENOTEMPTY }.into());
+        return Err(if exchange {
+            Errno::EINVAL
+        } else {
+            Errno::ENOTEMPTY
+        }
+        .into());
     }
     Ok(())
 }
@@ -340,7 +432,11 @@ fn lock_two<'a>(a: &'a PathRef<'_>, b: &'a PathRef<'_>) -> Result<Locks<'a>> {
     }
     let b_first = is_ancestor(&b.dentry, &a.dentry)
         || !is_ancestor(&a.dentry, &b.dentry) && inode_b.ino() < inode_a.ino();
-    let (first, second) = if b_first { (inode_b, inode_a) } else { (inode_a, inode_b) };
+    let (first, second) = if b_first {
+        (inode_b, inode_a)
+    } else {
+        (inode_a, inode_b)
+    };
     let first = Lock::Exclusive(first.lock_names_exclusive());
     Ok((first, Some(Lock::Exclusive(second.lock_names_exclusive()))))
 }
@@ -419,6 +515,8 @@ fn move_dentries(
 /// Returns whether a directory changes its parent: the renamed one, or the one that it is exchanged
 /// for.
 fn moves_dir(from: &RenameEnd<'_>, to: &RenameEnd<'_>, rename: &Rename<'_>) -> bool {
-    let exchanged = rename.target.filter(|_| rename.flags.contains(RenameFlags::EXCHANGE));
+    let exchanged = rename
+        .target
+        .filter(|_| rename.flags.contains(RenameFlags::EXCHANGE));
     !from.in_one_dir(to) && (rename.inode.is_dir() || exchanged.is_some_and(Inode::is_dir))
 }

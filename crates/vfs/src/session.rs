@@ -80,7 +80,10 @@ impl Session {
 
     /// Returns this session with other credentials.
     pub fn with_cred(&self, cred: Cred) -> Self {
-        Self { cred: Arc::new(cred), ..self.clone() }
+        Self {
+            cred: Arc::new(cred),
+            ..self.clone()
+        }
     }
 
     /// Returns the umask.
@@ -90,13 +93,19 @@ impl Session {
 
     /// Returns this session with another umask; only its permission bits count.
     pub fn with_umask(&self, umask: u16) -> Self {
-        Self { umask: umask & 0o777, ..self.clone() }
+        Self {
+            umask: umask & 0o777,
+            ..self.clone()
+        }
     }
 
     /// Returns this session with `base` for its working directory, as the `dirfd` of a call of the
     /// `...at` family. `base` may be any file: then only the empty path is valid.
     pub fn at(&self, base: &Location) -> Self {
-        Self { cwd: base.clone(), ..self.clone() }
+        Self {
+            cwd: base.clone(),
+            ..self.clone()
+        }
     }
 
     /// Sets the working directory to `base`, which may be any file. Returns the one before.
@@ -142,12 +151,20 @@ impl Session {
     /// Returns a lookup from the working directory.
     #[inline]
     pub(crate) fn lookup(&self) -> Lookup<'_> {
-        Lookup { namespace: &self.namespace, cred: &self.cred, root: &self.root, base: &self.cwd }
+        Lookup {
+            namespace: &self.namespace,
+            cred: &self.cred,
+            root: &self.root,
+            base: &self.cwd,
+        }
     }
 
     /// Checks the caller's rights on an inode that a lookup found.
     pub(crate) fn permission(&self, mount: &MountRef, inode: &Inode, want: Access) -> Result<()> {
-        mount.superblock().checker.permission(&self.cred, inode, want, mount.is_read_only())
+        mount
+            .superblock()
+            .checker
+            .permission(&self.cred, inode, want, mount.is_read_only())
     }
 
     /// Returns a handle on the file that a path names, as `open` with `O_PATH` does.
@@ -171,7 +188,12 @@ impl Session {
     // Always inlined, so that the attributes are written once, where the caller wants them. A copy
     // of them would take as long as a third of the walk.
     #[inline(always)]
-    pub fn stat_cached(&self, path: &[u8], how: LookupFlags, error: &mut Option<Error>) -> Option<Attr> {
+    pub fn stat_cached(
+        &self,
+        path: &[u8],
+        how: LookupFlags,
+        error: &mut Option<Error>,
+    ) -> Option<Attr> {
         let guard = pin();
         let copied = match self.lookup().rcu(path, how, &guard) {
             Ok(found) => found.inode.attr_if_still().filter(|_| found.is_current()),
@@ -187,7 +209,12 @@ impl Session {
     /// Goes on where [`stat_cached`](Self::stat_cached) had no answer: with the `error` it left, or
     /// with a walk that may wait.
     #[inline(never)]
-    pub fn stat_uncached(&self, path: &[u8], how: LookupFlags, error: Option<Error>) -> Result<Attr> {
+    pub fn stat_uncached(
+        &self,
+        path: &[u8],
+        how: LookupFlags,
+        error: Option<Error>,
+    ) -> Result<Attr> {
         match error {
             Some(error) => Err(error),
             None => Ok(self.lookup().by_references(path, how)?.inode().attr()),
@@ -202,7 +229,13 @@ impl Session {
         match self.lookup().rcu(path, how, &guard) {
             Ok(found) if !want.is_empty() => {
                 let read_only = found.mount.is_read_only();
-                match found.sb.checker.permission_seen(&self.cred, found.inode, want, read_only, &guard) {
+                match found.sb.checker.permission_seen(
+                    &self.cred,
+                    found.inode,
+                    want,
+                    read_only,
+                    &guard,
+                ) {
                     Verdict::Granted if found.is_current() => return Ok(()),
                     Verdict::Refused if found.is_current() => return Err(Errno::EACCES.into()),
                     _ => {}
@@ -217,7 +250,11 @@ impl Session {
         }
         drop(guard);
         let there = self.lookup().by_references(path, how)?;
-        if want.is_empty() { Ok(()) } else { self.permission(&there.mount, there.inode(), want) }
+        if want.is_empty() {
+            Ok(())
+        } else {
+            self.permission(&there.mount, there.inode(), want)
+        }
     }
 
     /// Returns the target of a symbolic link. `EINVAL` for anything else; `ENOENT` for the empty
@@ -265,7 +302,12 @@ impl Session {
         drop(guard);
         let there = self.lookup().by_references(path, how)?;
         if there.inode().kind() != FileType::Symlink {
-            return Err(if path.is_empty() { Errno::ENOENT } else { Errno::EINVAL }.into());
+            return Err(if path.is_empty() {
+                Errno::ENOENT
+            } else {
+                Errno::EINVAL
+            }
+            .into());
         }
         Ok(take(&there.inode().link_target(&**there.sb().fs())?))
     }
@@ -299,7 +341,12 @@ impl Session {
 
     /// Returns an ACL; `None` if the file has permission bits only. `EOPNOTSUPP` where there are no
     /// ACLs.
-    pub fn acl(&self, path: impl AsRef<[u8]>, kind: AclKind, how: LookupFlags) -> Result<Option<Arc<Acl>>> {
+    pub fn acl(
+        &self,
+        path: impl AsRef<[u8]>,
+        kind: AclKind,
+        how: LookupFlags,
+    ) -> Result<Option<Arc<Acl>>> {
         let there = self.lookup().path(path.as_ref(), how)?;
         xattr::acl(there.sb(), there.inode(), kind)
     }

@@ -77,7 +77,11 @@ impl Session {
         let (sb, inode) = (file.sb(), file.inode());
         let _change = lock_for_mode(inode, mode);
         let (ctime, rights) = (Some(clock::now()), sb.space_rights(&self.cred));
-        let mut set = SetAttr { ctime, rights, ..SetAttr::default() };
+        let mut set = SetAttr {
+            ctime,
+            rights,
+            ..SetAttr::default()
+        };
         plan_mode(&self.cred, sb, inode, mode, &mut set)?;
         sb.fs().set_attr(inode, &set)
     }
@@ -96,7 +100,11 @@ impl Session {
         let (sb, inode) = (file.sb(), file.inode());
         let _change = inode.lock_exclusive();
         let (ctime, rights) = (Some(clock::now()), sb.space_rights(&self.cred));
-        let mut set = SetAttr { ctime, rights, ..SetAttr::default() };
+        let mut set = SetAttr {
+            ctime,
+            rights,
+            ..SetAttr::default()
+        };
         plan_owner(&self.cred, inode, uid, gid, &mut set)?;
         drop_capabilities(&self.cred, sb, inode)?;
         sb.fs().set_attr(inode, &set)
@@ -105,8 +113,17 @@ impl Session {
     /// Does in one step what [`chown`](Self::chown), [`chmod`](Self::chmod) and
     /// [`utimens`](Self::utimens) do one after the other. If one of them would fail, nothing
     /// changes.
-    pub fn set_attributes(&self, path: impl AsRef<[u8]>, new: &Attributes, how: LookupFlags) -> Result<()> {
-        if [new.atime, new.mtime, new.ctime].into_iter().flatten().any(|time| time.nsec > 999_999_999) {
+    pub fn set_attributes(
+        &self,
+        path: impl AsRef<[u8]>,
+        new: &Attributes,
+        how: LookupFlags,
+    ) -> Result<()> {
+        if [new.atime, new.mtime, new.ctime]
+            .into_iter()
+            .flatten()
+            .any(|time| time.nsec > 999_999_999)
+        {
             return Err(Errno::EINVAL.into());
         }
         if new.ctime.is_some() && !self.cred.has(Caps::SYS_ADMIN) {
@@ -117,14 +134,28 @@ impl Session {
         let (sb, inode) = (file.sb(), file.inode());
         let mode = new.mode.map(permission_bits);
         let _change = match (mode, new) {
-            (Some(mode), Attributes { uid: None, gid: None, atime: None, mtime: None, ctime: None, .. }) => {
-                lock_for_mode(inode, mode)
-            }
+            (
+                Some(mode),
+                Attributes {
+                    uid: None,
+                    gid: None,
+                    atime: None,
+                    mtime: None,
+                    ctime: None,
+                    ..
+                },
+            ) => lock_for_mode(inode, mode),
             _ => inode.lock_all_attributes(),
         };
         let (atime, mtime, rights) = (new.atime, new.mtime, sb.space_rights(&self.cred));
         let ctime = Some(new.ctime.unwrap_or_else(clock::now));
-        let mut set = SetAttr { atime, mtime, ctime, rights, ..SetAttr::default() };
+        let mut set = SetAttr {
+            atime,
+            mtime,
+            ctime,
+            rights,
+            ..SetAttr::default()
+        };
         if new.uid.is_some() || new.gid.is_some() {
             plan_owner(&self.cred, inode, new.uid, new.gid, &mut set)?;
         }
@@ -182,7 +213,16 @@ impl Session {
             SetTime::At(time) => Some(time),
         };
         let (atime, mtime, rights) = (moment(atime), moment(mtime), sb.space_rights(&self.cred));
-        sb.fs().set_attr(inode, &SetAttr { atime, mtime, ctime: Some(now), rights, ..SetAttr::default() })
+        sb.fs().set_attr(
+            inode,
+            &SetAttr {
+                atime,
+                mtime,
+                ctime: Some(now),
+                rights,
+                ..SetAttr::default()
+            },
+        )
     }
 
     /// Makes a regular file `size` bytes long.
@@ -213,7 +253,12 @@ impl Session {
 
     /// Sets the inode flags (`FS_IOC_SETFLAGS`). Owners only; immutable and append-only need
     /// `CAP_LINUX_IMMUTABLE`. Flags that the file system sets itself stay as they are.
-    pub fn set_flags(&self, path: impl AsRef<[u8]>, flags: FileFlags, how: LookupFlags) -> Result<()> {
+    pub fn set_flags(
+        &self,
+        path: impl AsRef<[u8]>,
+        flags: FileFlags,
+        how: LookupFlags,
+    ) -> Result<()> {
         self.set_flags_and_project(path, flags, None, how)
     }
 
@@ -234,11 +279,18 @@ impl Session {
             return Err(Errno::EPERM.into());
         }
         let guarded = FileFlags::IMMUTABLE | FileFlags::APPEND;
-        if (inode.attr().flags ^ flags).intersects(guarded) && !self.cred.has(Caps::LINUX_IMMUTABLE) {
+        if (inode.attr().flags ^ flags).intersects(guarded) && !self.cred.has(Caps::LINUX_IMMUTABLE)
+        {
             return Err(Errno::EPERM.into());
         }
         let (flags, ctime, rights) = (Some(flags), Some(clock::now()), sb.space_rights(&self.cred));
-        let set = SetAttr { flags, project, ctime, rights, ..SetAttr::default() };
+        let set = SetAttr {
+            flags,
+            project,
+            ctime,
+            rights,
+            ..SetAttr::default()
+        };
         sb.fs().set_attr(inode, &set)
     }
 
@@ -260,7 +312,11 @@ impl Session {
         let _writer = WriteGuard::take(&file.mount)?;
         let _change = lock_for_xattr(file.inode(), name);
         if let Some(kind) = AclKind::from_xattr_name(name) {
-            let acl = if value.is_empty() { Ok(None) } else { Acl::from_xattr(value) };
+            let acl = if value.is_empty() {
+                Ok(None)
+            } else {
+                Acl::from_xattr(value)
+            };
             return match acl {
                 Err(AclError::Encoding) => Err(Errno::EINVAL.into()),
                 Err(AclError::Version) => Err(Errno::EOPNOTSUPP.into()),
@@ -306,7 +362,13 @@ impl Session {
 
 /// Enters a change of the mode into `set`, whose change of the owner comes before it. Locks: the
 /// inode's attributes.
-fn plan_mode(cred: &Cred, sb: &SuperBlock, inode: &Inode, mode: u16, set: &mut SetAttr) -> Result<()> {
+fn plan_mode(
+    cred: &Cred,
+    sb: &SuperBlock,
+    inode: &Inode,
+    mode: u16,
+    set: &mut SetAttr,
+) -> Result<()> {
     if inode.kind() == FileType::Symlink {
         return Err(Errno::EOPNOTSUPP.into());
     }
@@ -330,7 +392,11 @@ fn plan_mode(cred: &Cred, sb: &SuperBlock, inode: &Inode, mode: u16, set: &mut S
 
 /// Fails with `EPERM` unless the caller is `owner`, or has `CAP_FOWNER`.
 fn owns(cred: &Cred, owner: u32) -> Result<()> {
-    if owner == cred.uid() || cred.has(Caps::FOWNER) { Ok(()) } else { Err(Errno::EPERM.into()) }
+    if owner == cred.uid() || cred.has(Caps::FOWNER) {
+        Ok(())
+    } else {
+        Err(Errno::EPERM.into())
+    }
 }
 
 /// Enters a change of owner and group into `set`. Locks: `rwsem` exclusive.
@@ -351,7 +417,8 @@ fn plan_owner(
     let is_owner = cred.uid() == owner;
     let capable = cred.has(Caps::CHOWN);
     let uid_allowed = uid.is_none_or(|uid| is_owner && uid == owner || capable);
-    let gid_allowed = gid.is_none_or(|gid| is_owner && (gid == group || cred.in_group(gid)) || capable);
+    let gid_allowed =
+        gid.is_none_or(|gid| is_owner && (gid == group || cred.in_group(gid)) || capable);
     if !uid_allowed || !gid_allowed {
         return Err(Errno::EPERM.into());
     }
@@ -378,7 +445,11 @@ fn plan_owner(
 /// checks. They are gone even if the volume then has no room for the change of the owner. Locks:
 /// `rwsem` exclusive.
 fn drop_capabilities(cred: &Cred, sb: &SuperBlock, inode: &Inode) -> Result<()> {
-    if inode.is_dir() { Ok(()) } else { xattr::drop_capabilities(cred, sb, inode, clock::now()) }
+    if inode.is_dir() {
+        Ok(())
+    } else {
+        xattr::drop_capabilities(cred, sb, inode, clock::now())
+    }
 }
 
 /// Sets an extended attribute, or removes it. Locks: the inode's attributes, for capabilities all
@@ -397,7 +468,11 @@ fn change_xattr(
     }
     let space = xattr::permission(cred, &file.mount, inode, name, Access::WRITE)?;
     if space == XattrNamespace::Security {
-        let need = if name == xattr::CAPABILITY { Caps::SETFCAP } else { Caps::SYS_ADMIN };
+        let need = if name == xattr::CAPABILITY {
+            Caps::SETFCAP
+        } else {
+            Caps::SYS_ADMIN
+        };
         if !cred.has(need) {
             return Err(Errno::EPERM.into());
         }
@@ -406,7 +481,8 @@ fn change_xattr(
         inode.set_no_caps(false);
     }
     let rights = sb.space_rights(cred);
-    sb.fs().set_xattr(inode, name, value, flags, clock::now(), rights)
+    sb.fs()
+        .set_xattr(inode, name, value, flags, clock::now(), rights)
 }
 
 /// Sets or removes an ACL. An invalid ACL is refused only after the check that the caller is the
@@ -423,7 +499,11 @@ fn change_acl(
         return Err(Errno::EOPNOTSUPP.into());
     }
     if kind == AclKind::Default && !inode.is_dir() {
-        return if acl == Ok(None) { Ok(()) } else { Err(Errno::EACCES.into()) };
+        return if acl == Ok(None) {
+            Ok(())
+        } else {
+            Err(Errno::EACCES.into())
+        };
     }
     if !owner_or_capable(cred, inode) {
         return Err(Errno::EPERM.into());
@@ -431,7 +511,13 @@ fn change_acl(
     store_acl(cred, sb, inode, kind, acl.map_err(|_| Errno::EINVAL)?)
 }
 
-fn store_acl(cred: &Cred, sb: &SuperBlock, inode: &Inode, kind: AclKind, acl: Option<Acl>) -> Result<()> {
+fn store_acl(
+    cred: &Cred,
+    sb: &SuperBlock,
+    inode: &Inode,
+    kind: AclKind,
+    acl: Option<Acl>,
+) -> Result<()> {
     let mut acl = acl;
     let mut mode = None;
     if kind == AclKind::Access
@@ -454,22 +540,35 @@ fn store_acl(cred: &Cred, sb: &SuperBlock, inode: &Inode, kind: AclKind, acl: Op
         let _ = sb.acl(inode, kind);
     }
     let acl = acl.map(|acl| sb.checker.intern(acl));
-    sb.fs().set_acl(inode, kind, acl, mode, clock::now(), sb.space_rights(cred))
+    sb.fs()
+        .set_acl(inode, kind, acl, mode, clock::now(), sb.space_rights(cred))
 }
 
 /// Locks an inode whose mode is to be set. A writer checks whether it has to remove set-id bits, so
 /// none may appear while it writes.
 fn lock_for_mode(inode: &Inode, mode: u16) -> Ordered<AttributesGuard<'_>> {
-    if mode & SET_ID_BITS == 0 { inode.lock_attributes() } else { inode.lock_all_attributes() }
+    if mode & SET_ID_BITS == 0 {
+        inode.lock_attributes()
+    } else {
+        inode.lock_all_attributes()
+    }
 }
 
 /// Locks an inode whose extended attribute is to be set. File capabilities exclude writers, too.
 fn lock_for_xattr<'a>(inode: &'a Inode, name: &[u8]) -> Ordered<AttributesGuard<'a>> {
-    if name == xattr::CAPABILITY { inode.lock_all_attributes() } else { inode.lock_attributes() }
+    if name == xattr::CAPABILITY {
+        inode.lock_all_attributes()
+    } else {
+        inode.lock_attributes()
+    }
 }
 
 /// Fails with `EPERM` for immutable and append-only files: not even the superuser may change the
 /// attributes that owners may change.
 fn check_owner_change(inode: &Inode) -> Result<()> {
-    if inode.perm().immutable() || inode.perm().append() { Err(Errno::EPERM.into()) } else { Ok(()) }
+    if inode.perm().immutable() || inode.perm().append() {
+        Err(Errno::EPERM.into())
+    } else {
+        Ok(())
+    }
 }

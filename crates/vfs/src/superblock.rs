@@ -211,7 +211,11 @@ impl SuperBlock {
         let traits = fs.traits();
         let write_gate = WriteGate::new(options.read_only || traits.read_only);
         let account = CacheAccount::new(&options.budget);
-        let icache = InodeCache::new(account, traits.inode_bytes, Arc::clone(write_gate.unlinked()));
+        let icache = InodeCache::new(
+            account,
+            traits.inode_bytes,
+            Arc::clone(write_gate.unlinked()),
+        );
         let icache = Arc::new(icache);
         let dcache = Arc::new(DentryCache::new(Arc::clone(&icache)));
         options.budget.make_room();
@@ -219,17 +223,29 @@ impl SuperBlock {
             Ok(root) if root.is_dir() => root,
             Err(error) if error != Errno::ESTALE => return Err(error),
             // Every file system has one, unless it is damaged.
-            _ => return Err(Error::with_cause(Errno::EUCLEAN, "there is no root directory")),
+            _ => {
+                return Err(Error::with_cause(
+                    Errno::EUCLEAN,
+                    "there is no root directory",
+                ));
+            }
         };
         let root = RcuArc::new(Dentry::root(dcache.new_id(), root));
-        let alias = Alias { dentry: root.id(), parent: root.id(), name: Box::default() };
+        let alias = Alias {
+            dentry: root.id(),
+            parent: root.id(),
+            name: Box::default(),
+        };
         directory(&root).claim_alias(alias, |_| true);
         let id = {
             let mut last = LAST_ID.lock().unwrap_or_else(PoisonError::into_inner);
             *last += 1;
             *last
         };
-        let parts = (OpenFiles::new(), Checker::new(Arc::clone(&fs), options.security));
+        let parts = (
+            OpenFiles::new(),
+            Checker::new(Arc::clone(&fs), options.security),
+        );
         #[cfg(feature = "lab")]
         let parts = options.lab.replace(parts);
         let (files, checker) = parts;
@@ -251,7 +267,10 @@ impl SuperBlock {
             range_locks: RangeLocks::new(),
             icache,
             dcache,
-            _end: End { opener: Opener::here(), fs: Arc::clone(&fs) },
+            _end: End {
+                opener: Opener::here(),
+                fs: Arc::clone(&fs),
+            },
             fs,
         }))
     }
@@ -342,7 +361,11 @@ impl SuperBlock {
         if how == Shutdown::Flush {
             self.write_gate.wait_for_changes();
         }
-        let flushed = if how == Shutdown::Forget { Ok(()) } else { self.fs.sync() };
+        let flushed = if how == Shutdown::Forget {
+            Ok(())
+        } else {
+            self.fs.sync()
+        };
         self.fs.abort("it was shut down");
         // Those that had begun are refused by now.
         self.write_gate.wait_for_changes();
@@ -427,7 +450,11 @@ impl SuperBlock {
 
     /// Returns when a read of a file of this type changes its access time.
     pub(crate) fn atime(&self, kind: FileType) -> Atime {
-        if self.dir_atime || !kind.is_dir() { self.atime } else { Atime::Never }
+        if self.dir_atime || !kind.is_dir() {
+            self.atime
+        } else {
+            Atime::Never
+        }
     }
 
     /// Returns the inode `ino`, from the cache or read.
@@ -500,7 +527,13 @@ impl SuperBlock {
     /// lost the name again. The walk has missed the name before, so the whole change lies within
     /// this step of the walk. It added the name or removed it, so the name was absent before the
     /// change or after it.
-    pub(crate) fn is_absent(&self, dir: &Inode, id: u64, name: &Scanned<'_>, guard: &Guard) -> bool {
+    pub(crate) fn is_absent(
+        &self,
+        dir: &Inode,
+        id: u64,
+        name: &Scanned<'_>,
+        guard: &Guard,
+    ) -> bool {
         name.bytes.len() <= self.traits.name_max
             && self.fs.is_absent(dir, name.bytes)
             && !self.dcache.knows(id, name, guard)
@@ -511,9 +544,18 @@ impl SuperBlock {
     pub(crate) fn canonical_name<'n>(&self, dir: &Inode, name: &'n [u8]) -> Result<Cow<'n, [u8]>> {
         if name.len() > self.traits.name_max {
             let removed = dir.perm().dead();
-            return Err(if removed { Errno::ENOENT } else { Errno::ENAMETOOLONG }.into());
+            return Err(if removed {
+                Errno::ENOENT
+            } else {
+                Errno::ENAMETOOLONG
+            }
+            .into());
         }
-        if dir.perm().casefold() { self.fs.canonical_name(dir, name) } else { Ok(Cow::Borrowed(name)) }
+        if dir.perm().casefold() {
+            self.fs.canonical_name(dir, name)
+        } else {
+            Ok(Cow::Borrowed(name))
+        }
     }
 
     /// Like [`canonical_name`](Self::canonical_name), for a name that the caller is going to
@@ -550,12 +592,18 @@ impl SuperBlock {
         let lock_second = || self.lock_name_if(other_key, other_name, Expect::Any, if_locked);
         let mut second = None;
         if other_key.precedes(key) {
-            let Some(locked) = lock_second()? else { return Ok(None) };
+            let Some(locked) = lock_second()? else {
+                return Ok(None);
+            };
             second = Some(locked);
         }
-        let Some(first) = self.lock_name_if(key, name, Expect::Positive, if_locked)? else { return Ok(None) };
+        let Some(first) = self.lock_name_if(key, name, Expect::Positive, if_locked)? else {
+            return Ok(None);
+        };
         if key.precedes(other_key) {
-            let Some(locked) = lock_second()? else { return Ok(None) };
+            let Some(locked) = lock_second()? else {
+                return Ok(None);
+            };
             second = Some(locked);
         }
         Ok(Some((first, second)))
@@ -617,7 +665,11 @@ impl SuperBlock {
 
     /// Checks whether `found` may be in `dir`, if that is encrypted.
     fn check_found(&self, dir: &Inode, found: &Inode) -> Result<()> {
-        if dir.perm().encrypted() { self.fs.check_found(dir, found) } else { Ok(()) }
+        if dir.perm().encrypted() {
+            self.fs.check_found(dir, found)
+        } else {
+            Ok(())
+        }
     }
 
     /// Looks a name up in the file system, and caches the answer. Locks: `rwsem` of the directory
@@ -640,7 +692,11 @@ impl SuperBlock {
         // Relaxed: a statistic.
         self.lookups.fetch_add(1, Ordering::Relaxed);
         // No thread is changing the name: the cache would have it.
-        let found = if self.fs.is_absent(dir, key.name()) { None } else { self.fs.lookup(dir, name)? };
+        let found = if self.fs.is_absent(dir, key.name()) {
+            None
+        } else {
+            self.fs.lookup(dir, name)?
+        };
         let inode = match found {
             Some(ino) => {
                 let found = self.iget(ino).map_err(|error| dangling(error, ino))?;
@@ -686,25 +742,41 @@ fn claim_name(dentry: &Dentry, key: Key<'_>, name: &[u8], inode: &Inode) -> Resu
     // A dentry that was evicted a moment ago may not have released the inode yet. It has the same
     // place as the new one.
     let folds = directory(key.parent).perm().casefold();
-    let gives_way = |other: &Alias| other.parent == key.parent.id() && (folds || *other.name == *name);
-    let alias = Alias { dentry: dentry.id(), parent: key.parent.id(), name: name.into() };
-    if inode.claim_alias(alias, gives_way) { Ok(()) } else { Err(two_names(inode)) }
+    let gives_way =
+        |other: &Alias| other.parent == key.parent.id() && (folds || *other.name == *name);
+    let alias = Alias {
+        dentry: dentry.id(),
+        parent: key.parent.id(),
+        name: name.into(),
+    };
+    if inode.claim_alias(alias, gives_way) {
+        Ok(())
+    } else {
+        Err(two_names(inode))
+    }
 }
 
 /// Returns the inode of a dentry that is known to be positive.
 pub(crate) fn directory(dentry: &Dentry) -> &Inode {
-    dentry.inode().expect("a walk stands on positive dentries only")
+    dentry
+        .inode()
+        .expect("a walk stands on positive dentries only")
 }
 
 /// Returns a reference to the inode of a positive dentry, which must be in use.
 pub(crate) fn keep_inode(dentry: &RcuArc<Dentry>) -> RcuArc<Inode> {
-    dentry.hold_inode().expect("a positive dentry in use keeps its inode in use")
+    dentry
+        .hold_inode()
+        .expect("a positive dentry in use keeps its inode in use")
 }
 
 /// Returns the error for a directory with two names. Only damage makes a directory its own child,
 /// or gives it two parents.
 pub(crate) fn two_names(inode: &Inode) -> Error {
-    Error::with_cause(Errno::EUCLEAN, format!("directory inode {} has two names", inode.ino()))
+    Error::with_cause(
+        Errno::EUCLEAN,
+        format!("directory inode {} has two names", inode.ino()),
+    )
 }
 
 /// Returns the error of a lookup by name: an entry whose inode is not in use is damage, not a stale

@@ -32,15 +32,24 @@ const CAP_EFFECTIVE: u32 = 1;
 
 /// Fails with `ERANGE` for a name that is empty or too long.
 pub(crate) fn check_name(name: &[u8]) -> Result<()> {
-    if name.is_empty() || name.len() > XATTR_NAME_MAX { Err(Errno::ERANGE.into()) } else { Ok(()) }
+    if name.is_empty() || name.len() > XATTR_NAME_MAX {
+        Err(Errno::ERANGE.into())
+    } else {
+        Ok(())
+    }
 }
 
 /// Returns whether a value can be set as `security.capability`. It can if it is empty, or if it has
 /// revision 2 or 3 and that revision's length. Linux no longer accepts revision 1.
 pub(crate) fn is_capability(value: &[u8]) -> bool {
-    let Some((word, _)) = value.split_first_chunk() else { return value.is_empty() };
+    let Some((word, _)) = value.split_first_chunk() else {
+        return value.is_empty();
+    };
     let revision = u32::from_le_bytes(*word) & !CAP_EFFECTIVE;
-    matches!((revision, value.len()), (CAP_REVISION_2, 20) | (CAP_REVISION_3, 24))
+    matches!(
+        (revision, value.len()),
+        (CAP_REVISION_2, 20) | (CAP_REVISION_3, 24)
+    )
 }
 
 /// Checks that `cred` may use the attribute `name` of `inode`, which is no ACL. Returns the
@@ -80,7 +89,10 @@ pub(crate) fn permission(
         _ => true,
     };
     if by_mode {
-        mount.superblock().checker.permission(cred, inode, want, mount.is_read_only())?;
+        mount
+            .superblock()
+            .checker
+            .permission(cred, inode, want, mount.is_read_only())?;
     }
     match found {
         None | Some((XattrNamespace::System, _)) => Err(Errno::EOPNOTSUPP.into()),
@@ -128,13 +140,25 @@ pub(crate) fn acl(sb: &SuperBlock, inode: &Inode, kind: AclKind) -> Result<Optio
 
 /// Removes the capabilities of a program from a file that changes, whatever rights the caller has:
 /// they were given to the old contents. Locks: `rwsem` exclusive.
-pub(crate) fn drop_capabilities(cred: &Cred, sb: &SuperBlock, inode: &Inode, now: Timespec) -> Result<()> {
+pub(crate) fn drop_capabilities(
+    cred: &Cred,
+    sb: &SuperBlock,
+    inode: &Inode,
+    now: Timespec,
+) -> Result<()> {
     if inode.has_no_caps() {
         return Ok(());
     }
     let fs = sb.fs();
     match fs.get_xattr(inode, CAPABILITY) {
-        Ok(_) => fs.set_xattr(inode, CAPABILITY, None, XattrFlags::empty(), now, sb.space_rights(cred))?,
+        Ok(_) => fs.set_xattr(
+            inode,
+            CAPABILITY,
+            None,
+            XattrFlags::empty(),
+            now,
+            sb.space_rights(cred),
+        )?,
         Err(error) if matches!(error.errno(), Errno::ENODATA | Errno::EOPNOTSUPP) => {}
         Err(error) => return Err(error),
     }

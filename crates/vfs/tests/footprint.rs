@@ -9,7 +9,9 @@ use std::hint::black_box;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 
 use extern4_sync::allocations;
-use extern4_sync::audit::{Footprint, among_sleepers, conflicts, locked_instructions, record, side_by_side};
+use extern4_sync::audit::{
+    Footprint, among_sleepers, conflicts, locked_instructions, record, side_by_side,
+};
 use extern4_sync::percpu::Padded;
 use extern4_sync::thread_slots::thread_number;
 use extern4_vfs::*;
@@ -30,7 +32,13 @@ const SHARED: &str = "/home/ann/project/plan";
 fn volume() -> Session {
     let sb = SuperBlock::new(MemFs::new(MemLimits::default()), SuperOptions::default()).unwrap();
     let root = Session::new(&Namespace::new(sb), Cred::root());
-    for dir in ["/usr", "/usr/include", "/usr/include/linux", "/usr/include/linux/sched", "/home"] {
+    for dir in [
+        "/usr",
+        "/usr/include",
+        "/usr/include/linux",
+        "/usr/include/linux/sched",
+        "/home",
+    ] {
         root.mkdir(dir, 0o755).unwrap();
     }
     for file in [FILE, OTHER] {
@@ -41,7 +49,8 @@ fn volume() -> Session {
     // A directory that some users may not search, for the full check.
     for (dir, mode) in [("/home/ann", 0o750), ("/home/ann/project", 0o750)] {
         root.mkdir(dir, mode).unwrap();
-        root.chown(dir, Some(1000), Some(1000), LookupFlags::FOLLOW).unwrap();
+        root.chown(dir, Some(1000), Some(1000), LookupFlags::FOLLOW)
+            .unwrap();
     }
     root.mknod(SHARED, NewKind::Regular, 0o640).unwrap();
     root
@@ -53,12 +62,34 @@ fn user(root: &Session) -> Session {
 
 type Act<'a> = (&'static str, Box<dyn Fn() + Sync + 'a>);
 
-fn stat<'a>(session: &'a Session, name: &'static str, path: &'static str, how: LookupFlags) -> Act<'a> {
-    (name, Box::new(move || drop(black_box(session.stat(black_box(path), how)))))
+fn stat<'a>(
+    session: &'a Session,
+    name: &'static str,
+    path: &'static str,
+    how: LookupFlags,
+) -> Act<'a> {
+    (
+        name,
+        Box::new(move || drop(black_box(session.stat(black_box(path), how)))),
+    )
 }
 
-fn access<'a>(session: &'a Session, name: &'static str, path: &'static str, want: Access) -> Act<'a> {
-    (name, Box::new(move || drop(black_box(session.access(black_box(path), want, LookupFlags::FOLLOW)))))
+fn access<'a>(
+    session: &'a Session,
+    name: &'static str,
+    path: &'static str,
+    want: Access,
+) -> Act<'a> {
+    (
+        name,
+        Box::new(move || {
+            drop(black_box(session.access(
+                black_box(path),
+                want,
+                LookupFlags::FOLLOW,
+            )))
+        }),
+    )
 }
 
 /// The calls that ask about a path and change nothing.
@@ -68,23 +99,49 @@ fn questions(session: &Session) -> Vec<Act<'_>> {
         stat(session, "stat", FILE, LookupFlags::FOLLOW),
         stat(session, "stat, another file", OTHER, LookupFlags::FOLLOW),
         stat(session, "stat, name not there", ABSENT, LookupFlags::FOLLOW),
-        stat(session, "stat, symbolic link itself", LINK, LookupFlags::NOFOLLOW),
-        stat(session, "stat, through symbolic link", LINK, LookupFlags::FOLLOW),
-        stat(session, "stat, through ..", "/usr/include/linux/../linux/sched/fs.h", LookupFlags::FOLLOW),
-        stat(session, "stat, full search check", SHARED, LookupFlags::FOLLOW),
+        stat(
+            session,
+            "stat, symbolic link itself",
+            LINK,
+            LookupFlags::NOFOLLOW,
+        ),
+        stat(
+            session,
+            "stat, through symbolic link",
+            LINK,
+            LookupFlags::FOLLOW,
+        ),
+        stat(
+            session,
+            "stat, through ..",
+            "/usr/include/linux/../linux/sched/fs.h",
+            LookupFlags::FOLLOW,
+        ),
+        stat(
+            session,
+            "stat, full search check",
+            SHARED,
+            LookupFlags::FOLLOW,
+        ),
         access(session, "access", FILE, Access::READ),
         access(session, "access, refused", FILE, Access::WRITE),
         access(session, "exists", FILE, Access::empty()),
         access(session, "exists, name not there", ABSENT, Access::empty()),
         (
             "rename to another name that it has",
-            Box::new(|| session.rename(FILE, black_box(SAME), RenameFlags::empty()).unwrap()),
+            Box::new(|| {
+                session
+                    .rename(FILE, black_box(SAME), RenameFlags::empty())
+                    .unwrap()
+            }),
         ),
         (
             "read_link_into",
             Box::new(|| {
                 TARGET
-                    .with_borrow_mut(|to| session.read_link_into(black_box(LINK), LookupFlags::NOFOLLOW, to))
+                    .with_borrow_mut(|to| {
+                        session.read_link_into(black_box(LINK), LookupFlags::NOFOLLOW, to)
+                    })
                     .unwrap();
             }),
         ),
@@ -118,11 +175,19 @@ fn a_warm_question_allocates_nothing_and_executes_no_locked_instruction() {
         assert_eq!(allocations_of(&ask), 0, "{name}");
         let (_, footprint) = record(&ask);
         println!("{name:<28} {footprint}");
-        assert_eq!((footprint.total().rmws, footprint.full_fences()), (0, 0), "{name}: {footprint:?}");
+        assert_eq!(
+            (footprint.total().rmws, footprint.full_fences()),
+            (0, 0),
+            "{name}: {footprint:?}"
+        );
         if expected.is_empty() {
             expected = own(&footprint);
         }
-        assert_eq!((own(&footprint).len(), own(&footprint)), (2, expected.clone()), "{name}: {footprint:?}");
+        assert_eq!(
+            (own(&footprint).len(), own(&footprint)),
+            (2, expected.clone()),
+            "{name}: {footprint:?}"
+        );
         if let Some((_, locked)) = locked_instructions(&ask) {
             assert_eq!(locked, 0, "{name}");
         }
@@ -142,7 +207,10 @@ fn warm_questions_on_two_threads_share_no_line_that_one_writes() {
             assert!(found.is_empty(), "{one_name} and {other_name}: {found:?}");
         }
     }
-    println!("{} pairs without a conflict", questions.len() * questions.len());
+    println!(
+        "{} pairs without a conflict",
+        questions.len() * questions.len()
+    );
 }
 
 fn conflict_count(one: impl Fn(), other: impl Fn() + Send) -> usize {
@@ -168,7 +236,11 @@ fn a_lookup_shares_no_line_with_a_change_elsewhere() {
         ];
         fewest = std::array::from_fn(|index| fewest[index].min(found[index]));
     }
-    let names = ["open of the same file", "chmod of another file", "mknod and unlink elsewhere"];
+    let names = [
+        "open of the same file",
+        "chmod of another file",
+        "mknod and unlink elsewhere",
+    ];
     for (name, lines) in names.iter().zip(fewest) {
         println!("stat next to {name:<25} {lines} lines in conflict");
         assert_eq!(lines, 0, "{name}");
@@ -189,19 +261,32 @@ fn open_and_close_share_no_line_that_one_writes() {
         warm(&one);
         assert_eq!(allocations_of(&one), 0);
         let footprint = seen("open and close", one);
-        assert_eq!((footprint.total().rmws, footprint.full_fences()), (2, 0), "{footprint:?}");
+        assert_eq!(
+            (footprint.total().rmws, footprint.full_fences()),
+            (2, 0),
+            "{footprint:?}"
+        );
         // Now and then a close frees memory that threads of other tests retired, which takes a
         // hundred more.
-        let mut locked: Vec<_> =
-            (0..5).filter_map(|_| locked_instructions(one)).map(|(_, locked)| locked).collect();
+        let mut locked: Vec<_> = (0..5)
+            .filter_map(|_| locked_instructions(one))
+            .map(|(_, locked)| locked)
+            .collect();
         locked.sort_unstable();
         if let Some(median) = locked.get(locked.len() / 2) {
-            assert_eq!(*median, 2, "counts that are shared, which the audit does not see: {locked:?}");
+            assert_eq!(
+                *median, 2,
+                "counts that are shared, which the audit does not see: {locked:?}"
+            );
         }
         assert_eq!(conflict_count(one, one), 1, "the count of the dentry");
         let [one, other] = side_by_side(one, other);
         let found = conflicts(&one, &other);
-        let locked: u64 = found.iter().flat_map(|conflict| conflict.uses).map(|uses| uses.rmws).sum();
+        let locked: u64 = found
+            .iter()
+            .flat_map(|conflict| conflict.uses)
+            .map(|uses| uses.rmws)
+            .sum();
         // The bench reads this.
         println!("locked instructions on lines that another thread uses: {locked}");
         fewest = fewest.min(found.len());
@@ -233,7 +318,11 @@ fn threads_with_high_numbers_share_no_line_either() {
         let beside = || {
             high(FILE);
             let (_, footprint) = record(|| high(FILE));
-            assert_eq!((footprint.total().rmws, footprint.full_fences()), (expected, 0), "{footprint:?}");
+            assert_eq!(
+                (footprint.total().rmws, footprint.full_fences()),
+                (expected, 0),
+                "{footprint:?}"
+            );
             side_by_side(|| high(FILE), || high(OTHER))
         };
         let [one, other] = among_sleepers(128, || act(SHARED), beside);
@@ -254,8 +343,9 @@ fn writes_over_blocks_of_one_file_share_no_line_that_one_writes() {
     let [one, other, reader] =
         [flags, flags, flags | OpenFlags::NOATIME].map(|how| root.open(FILE, how).unwrap());
     one.write_at(&[0; 5 * 4096], 0).unwrap();
-    let write =
-        |file: &OpenFile, bytes, offset| assert_eq!(file.write_at(&[bytes; 4096], offset).unwrap(), 4096);
+    let write = |file: &OpenFile, bytes, offset| {
+        assert_eq!(file.write_at(&[bytes; 4096], offset).unwrap(), 4096)
+    };
     // Something else each time: what is there already would not be written.
     let next = [const { Padded(AtomicU8::new(0)) }; 2];
     let next = |writer: usize| {
@@ -264,11 +354,18 @@ fn writes_over_blocks_of_one_file_share_no_line_that_one_writes() {
         byte
     };
     let same = || write(&one, 1, 0);
-    let (one, other) = (|| write(&one, next(0), 0), || write(&other, next(1), 2 * 4096));
+    let (one, other) = (
+        || write(&one, next(0), 0),
+        || write(&other, next(1), 2 * 4096),
+    );
     let read = || assert_eq!(reader.read_at(&mut [0; 4096], 4 * 4096).unwrap(), 4096);
     assert!(conflict_count(one, other) > 0, "it has not been done often");
     for (name, one, beside) in [
-        ("a write", &one as &(dyn Fn() + Sync), &other as &(dyn Fn() + Sync)),
+        (
+            "a write",
+            &one as &(dyn Fn() + Sync),
+            &other as &(dyn Fn() + Sync),
+        ),
         ("a read", &one, &read),
         ("a write of the same", &same, &same),
     ] {
@@ -308,7 +405,9 @@ fn seen(name: &str, act: impl Fn()) -> Footprint {
 fn calls_that_take_locks_and_references_are_seen() {
     let root = volume();
     root.root().superblock().drop_caches();
-    let cold = seen("stat, name not in the cache", || drop(root.stat(FILE, LookupFlags::FOLLOW)));
+    let cold = seen("stat, name not in the cache", || {
+        drop(root.stat(FILE, LookupFlags::FOLLOW))
+    });
     assert!(cold.total().rmws > 10, "{cold:?}");
 
     let open = || drop(root.open(FILE, OpenFlags::READ).unwrap());

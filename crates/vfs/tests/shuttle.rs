@@ -16,7 +16,10 @@ use extern4_vfs::*;
 const THREADS: usize = 8;
 
 fn world() -> Session {
-    let options = SuperOptions { budget: CacheBudget::new(8 << 10), ..SuperOptions::default() };
+    let options = SuperOptions {
+        budget: CacheBudget::new(8 << 10),
+        ..SuperOptions::default()
+    };
     let sb = SuperBlock::new(MemFs::new(MemLimits::default()), options).unwrap();
     Session::new(&Namespace::new(sb), Cred::root())
 }
@@ -47,7 +50,9 @@ fn names_that_move_are_found_at_one_place() {
         for dir in ["/x", "/y"] {
             root.mkdir(dir, 0o755).unwrap();
         }
-        let inos: Vec<u64> = (0..4).map(|n| make_file(&root, &format!("/x/{n}"))).collect();
+        let inos: Vec<u64> = (0..4)
+            .map(|n| make_file(&root, &format!("/x/{n}")))
+            .collect();
         (root, inos)
     };
     race_many(
@@ -61,9 +66,15 @@ fn names_that_move_are_found_at_one_place() {
                 assert_eq!((ino(root, &from), ino(root, &to)), (None, Some(inos[n])));
             } else {
                 let (old, new) = (ino(root, &from), ino(root, &to));
-                assert!(old.or(new) == Some(inos[n]), "the file {n} is nowhere, or another one");
+                assert!(
+                    old.or(new) == Some(inos[n]),
+                    "the file {n} is nowhere, or another one"
+                );
                 let (new, old) = (ino(root, &to), ino(root, &from));
-                assert!(new.is_none() || old.is_none(), "the file {n} is at two places");
+                assert!(
+                    new.is_none() || old.is_none(),
+                    "the file {n} is at two places"
+                );
             }
         },
         |(root, inos)| assert!((0..4).all(|n| ino(root, &format!("/y/{n}")) == Some(inos[n]))),
@@ -90,7 +101,10 @@ fn files_that_cross_are_not_lost() {
         |(root, _), index| {
             let rename = |from, to, flags| match root.rename(from, to, flags) {
                 Ok(()) => {}
-                Err(error) => assert!([Errno::ENOENT, Errno::EEXIST].contains(&error.errno()), "{error}"),
+                Err(error) => assert!(
+                    [Errno::ENOENT, Errno::EEXIST].contains(&error.errno()),
+                    "{error}"
+                ),
             };
             match index {
                 0 => rename("/x/a", "/y/a", RenameFlags::NOREPLACE),
@@ -142,7 +156,14 @@ fn a_file_is_written_while_everything_else_of_it_changes() {
             2 => root.chmod("/a", 0o600, LookupFlags::FOLLOW).unwrap(),
             3 | 4 => {
                 let name = ATTRIBUTE[index - 3];
-                root.set_xattr("/a", name, b"value", XattrFlags::empty(), LookupFlags::FOLLOW).unwrap();
+                root.set_xattr(
+                    "/a",
+                    name,
+                    b"value",
+                    XattrFlags::empty(),
+                    LookupFlags::FOLLOW,
+                )
+                .unwrap();
             }
             5 => root.link("/a", LookupFlags::FOLLOW, "/f").unwrap(),
             6 => root.rename("/e", "/b", RenameFlags::empty()).unwrap(),
@@ -154,10 +175,14 @@ fn a_file_is_written_while_everything_else_of_it_changes() {
         |(root, right, file)| {
             let attr = root.stat("/a", LookupFlags::FOLLOW).unwrap();
             assert_eq!((attr.ino, attr.mode, attr.nlink), (*right, 0o600, 3));
-            let names = ["/b", "/c", "/d", "/x/c", "/f"].map(|name| ino(root, name) == Some(*right));
+            let names =
+                ["/b", "/c", "/d", "/x/c", "/f"].map(|name| ino(root, name) == Some(*right));
             assert_eq!(names, [false, false, false, true, true]);
             for name in ATTRIBUTE {
-                assert_eq!(root.get_xattr("/a", name, LookupFlags::FOLLOW).unwrap(), b"value");
+                assert_eq!(
+                    root.get_xattr("/a", name, LookupFlags::FOLLOW).unwrap(),
+                    b"value"
+                );
             }
             let mut bytes = [0; 2];
             assert_eq!((file.read_at(&mut bytes, 0).unwrap(), bytes), (2, *b"xx"));
@@ -180,9 +205,15 @@ fn a_file_is_removed_by_its_new_name_while_it_is_moved() {
         setup,
         move |root: &Session, index| match index {
             0 => root.rename("/old", "/new", RenameFlags::empty()).unwrap(),
-            1 | 2 => drop(root.unlink("/new").inspect_err(|error| assert!(is_absent(error)))),
+            1 | 2 => drop(
+                root.unlink("/new")
+                    .inspect_err(|error| assert!(is_absent(error))),
+            ),
             3 | 4 => root.root().superblock().drop_caches(),
-            _ => drop(root.stat("/old", LookupFlags::FOLLOW).inspect_err(|error| assert!(is_absent(error)))),
+            _ => drop(
+                root.stat("/old", LookupFlags::FOLLOW)
+                    .inspect_err(|error| assert!(is_absent(error))),
+            ),
         },
         |root| {
             assert_eq!(ino(root, "/old"), None);
@@ -213,7 +244,9 @@ fn names_change_in_every_way_while_caches_are_emptied() {
                 0 => root.rename("/a", "/c", RenameFlags::empty()),
                 1 => root.rename("/b", "/c", RenameFlags::NOREPLACE),
                 2 => root.rename("/c", "/b", RenameFlags::EXCHANGE),
-                3 => root.link("/b", LookupFlags::NOFOLLOW, "/a").and_then(|()| root.unlink("/b")),
+                3 => root
+                    .link("/b", LookupFlags::NOFOLLOW, "/a")
+                    .and_then(|()| root.unlink("/b")),
                 4 => root.unlink("/c"),
                 5 => root
                     .chmod("/c", 0o600, LookupFlags::FOLLOW)
@@ -222,14 +255,21 @@ fn names_change_in_every_way_while_caches_are_emptied() {
                     root.root().superblock().drop_caches();
                     Ok(())
                 }
-                _ => NAMES.iter().try_for_each(|name| root.stat(name, LookupFlags::NOFOLLOW).map(drop)),
+                _ => NAMES
+                    .iter()
+                    .try_for_each(|name| root.stat(name, LookupFlags::NOFOLLOW).map(drop)),
             };
             let refused = changed.err().map(|error| error.errno());
-            assert!(matches!(refused, None | Some(Errno::ENOENT | Errno::EEXIST)), "{index}: {refused:?}");
+            assert!(
+                matches!(refused, None | Some(Errno::ENOENT | Errno::EEXIST)),
+                "{index}: {refused:?}"
+            );
         },
         |root| {
-            let there: Vec<_> =
-                NAMES.iter().filter_map(|name| root.stat(name, LookupFlags::NOFOLLOW).ok()).collect();
+            let there: Vec<_> = NAMES
+                .iter()
+                .filter_map(|name| root.stat(name, LookupFlags::NOFOLLOW).ok())
+                .collect();
             for attr in &there {
                 let names = there.iter().filter(|other| other.ino == attr.ino).count();
                 assert_eq!(attr.nlink as usize, names);
@@ -289,7 +329,10 @@ fn a_name_is_made_once_and_removed_once() {
             }
         },
         |(root, there)| {
-            let found = ["/p", "/q"].iter().filter(|path| ino(root, path).is_some()).count();
+            let found = ["/p", "/q"]
+                .iter()
+                .filter(|path| ino(root, path).is_some())
+                .count();
             assert_eq!(found as u64, there.load(Ordering::SeqCst));
         },
     );
@@ -311,14 +354,19 @@ fn nothing_is_made_in_a_removed_directory() {
                 let _ = root.rmdir("/d");
             }
             _ => {
-                if root.mknod(format!("/d/{}", index % 2), NewKind::Regular, 0o644).is_ok() {
+                if root
+                    .mknod(format!("/d/{}", index % 2), NewKind::Regular, 0o644)
+                    .is_ok()
+                {
                     made.fetch_add(1, Ordering::SeqCst);
                 }
                 ino(root, "/d/0");
             }
         },
         |(root, made)| {
-            let found = (0..2).filter(|n| ino(root, &format!("/d/{n}")).is_some()).count();
+            let found = (0..2)
+                .filter(|n| ino(root, &format!("/d/{n}")).is_some())
+                .count();
             assert_eq!(found as u64, made.load(Ordering::SeqCst));
             assert_eq!(ino(root, "/d").is_some(), found > 0);
         },
@@ -333,7 +381,8 @@ fn no_mixture_of_two_rights_is_ever_granted() {
         let root = world();
         root.mkdir("/d", 0o755).unwrap();
         make_file(&root, "/d/f");
-        root.set_acl("/d", AclKind::Access, Some(refusing()), LookupFlags::FOLLOW).unwrap();
+        root.set_acl("/d", AclKind::Access, Some(refusing()), LookupFlags::FOLLOW)
+            .unwrap();
         let user = root.with_cred(Cred::new(5, 5, &[]));
         (root, user)
     };
@@ -342,9 +391,15 @@ fn no_mixture_of_two_rights_is_ever_granted() {
         setup,
         |(root, user), index| match index {
             0 => {
-                root.set_acl("/d", AclKind::Access, Some(Acl::from_mode(0o750)), LookupFlags::FOLLOW)
+                root.set_acl(
+                    "/d",
+                    AclKind::Access,
+                    Some(Acl::from_mode(0o750)),
+                    LookupFlags::FOLLOW,
+                )
+                .unwrap();
+                root.set_acl("/d", AclKind::Access, Some(refusing()), LookupFlags::FOLLOW)
                     .unwrap();
-                root.set_acl("/d", AclKind::Access, Some(refusing()), LookupFlags::FOLLOW).unwrap();
             }
             1 => root.root().superblock().drop_caches(),
             _ => {
@@ -416,13 +471,22 @@ fn open_close_list_and_remount() {
             match index {
                 0 | 1 => {
                     let list = sb.open_files();
-                    let there = list.iter().filter(|open| open.ino == stays.location().ino());
+                    let there = list
+                        .iter()
+                        .filter(|open| open.ino == stays.location().ino());
                     assert_eq!(there.count(), 1, "{list:?}");
-                    assert!(list.iter().all(|open| open.path.len() == 2 && open.uid == 0), "{list:?}");
+                    assert!(
+                        list.iter()
+                            .all(|open| open.path.len() == 2 && open.uid == 0),
+                        "{list:?}"
+                    );
                 }
                 2 => {
                     if sb.remount(true).is_ok() {
-                        let writes = sb.open_files().iter().any(|open| open.flags == OpenFlags::WRITE);
+                        let writes = sb
+                            .open_files()
+                            .iter()
+                            .any(|open| open.flags == OpenFlags::WRITE);
                         assert!(!writes, "read-only with a writer");
                         sb.remount(false).unwrap();
                     }

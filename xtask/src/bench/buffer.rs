@@ -40,14 +40,24 @@ impl Bench {
 
 fn cache() -> Result<BufferCache> {
     let len = usize::try_from(u64::from(BLOCK) * BLOCKS).map_err(|e| e.to_string())?;
-    let options = CacheOptions { block_size: BLOCK, block_count: BLOCKS, budget: CacheBudget::new(1 << 20) };
+    let options = CacheOptions {
+        block_size: BLOCK,
+        block_count: BLOCKS,
+        budget: CacheBudget::new(1 << 20),
+    };
     BufferCache::new(Arc::new(MemoryDevice::zeroed(len)), options).map_err(|e| e.to_string())
 }
 
 /// A million hits a thread on one block: CPU time, which other programs disturb less, for each hit
 /// of any thread, and allocations.
 fn hit(cache: &BufferCache, threads: u32) -> (f64, u64) {
-    let look = || black_box(cache.with(black_box(5), |bytes| bytes[9]).expect("memory can be read"));
+    let look = || {
+        black_box(
+            cache
+                .with(black_box(5), |bytes| bytes[9])
+                .expect("memory can be read"),
+        )
+    };
     let begin = |_| {
         // The first makes the thread's record of the epoch, and reads the block.
         drop(rcu::pin());

@@ -51,13 +51,22 @@ pub(super) enum Tree {
 
 impl Bench {
     /// An image of a tree.
-    pub(super) fn build(&self, name: &'static str, goal: f64, tree: Tree, rival: Builder) -> Result<Row> {
+    pub(super) fn build(
+        &self,
+        name: &'static str,
+        goal: f64,
+        tree: Tree,
+        rival: Builder,
+    ) -> Result<Row> {
         let source = self.source(tree)?;
         let image = self.folder.join("built.img");
         let mut row = Row::faster(name, Unit::Milliseconds, goal);
         row.rounds(LONG_RUNS, || {
-            let ours =
-                time(Command::new(self.extern4()?).args(["build", "-q", "-F"]).args([&image, &source]))?;
+            let ours = time(
+                Command::new(self.extern4()?)
+                    .args(["build", "-q", "-F"])
+                    .args([&image, &source]),
+            )?;
             let theirs = time(&mut self.rival(&source, &image, tree, rival)?)?;
             Ok((ours.as_secs_f64() * 1e3, theirs.as_secs_f64() * 1e3))
         })?;
@@ -70,10 +79,18 @@ impl Bench {
     /// many bytes.
     pub(super) fn build_floor(&self) -> Result<Row> {
         let image = self.folder.join("built.img");
-        let mut row = Row::faster("build-share-vs-reading-and-writing", Unit::Milliseconds, 0.5);
+        let mut row = Row::faster(
+            "build-share-vs-reading-and-writing",
+            Unit::Milliseconds,
+            0.5,
+        );
         row.rounds(LONG_RUNS, || {
-            let ours =
-                time(Command::new(self.extern4()?).args(["build", "-q", "-F"]).arg(&image).arg(SHARE))?;
+            let ours = time(
+                Command::new(self.extern4()?)
+                    .args(["build", "-q", "-F"])
+                    .arg(&image)
+                    .arg(SHARE),
+            )?;
             fs::remove_file(&image).map_err(|error| error.to_string())?;
             let least = floor::time(Path::new(SHARE), &image).map_err(|error| error.to_string())?;
             Ok((ours.as_secs_f64() * 1e3, least.as_secs_f64() * 1e3))
@@ -85,18 +102,31 @@ impl Bench {
 
     /// An image with its dm-verity hash tree, compared with one that veritysetup hashes afterwards.
     pub(super) fn build_verity(&self) -> Result<Row> {
-        let (image, hashes) = (self.folder.join("built.img"), self.folder.join("built.hashes"));
+        let (image, hashes) = (
+            self.folder.join("built.img"),
+            self.folder.join("built.hashes"),
+        );
         let mut row = Row::faster("build-share-verity-vs-veritysetup", Unit::Milliseconds, 2.0);
         row.rounds(LONG_RUNS, || {
             let mut build = Command::new(self.extern4()?);
-            let ours = time(build.args(["build", "-q", "-F", "--verity"]).arg(&image).arg(SHARE))?;
+            let ours = time(
+                build
+                    .args(["build", "-q", "-F", "--verity"])
+                    .arg(&image)
+                    .arg(SHARE),
+            )?;
             let mut shell = Command::new("sh");
             shell.args([
                 "-ec",
                 "\"$1\" build -q -F \"$3\" \"$2\"; veritysetup format \"$3\" \"$4\"; sync \"$4\"",
                 "sh",
             ]);
-            let theirs = time(shell.arg(self.extern4()?).arg(SHARE).args([&image, &hashes]))?;
+            let theirs = time(
+                shell
+                    .arg(self.extern4()?)
+                    .arg(SHARE)
+                    .args([&image, &hashes]),
+            )?;
             Ok((ours.as_secs_f64() * 1e3, theirs.as_secs_f64() * 1e3))
         })?;
         for path in [image, hashes] {
@@ -116,7 +146,11 @@ impl Bench {
             let build = build.args(["build", "-q", "-F"]).arg(&image).arg(SHARE);
             let mut child = build.spawn().map_err(|error| error.to_string())?;
             let mut peak = 0.0;
-            while child.try_wait().map_err(|error| error.to_string())?.is_none() {
+            while child
+                .try_wait()
+                .map_err(|error| error.to_string())?
+                .is_none()
+            {
                 // A process that has just ended has no memory.
                 peak = peak_memory(&child).unwrap_or(peak);
                 std::thread::sleep(Duration::from_millis(1));
@@ -144,7 +178,10 @@ impl Bench {
             }
         };
         let mut shell = Command::new("sh");
-        shell.arg("-ec").arg(format!("rm -f \"$2\"; {fill}")).arg("sh");
+        shell
+            .arg("-ec")
+            .arg(format!("rm -f \"$2\"; {fill}"))
+            .arg("sh");
         shell.args([source, image, &mount]).arg(RIVAL_SIZE);
         Ok(shell)
     }
@@ -161,7 +198,12 @@ impl Bench {
         }
         match tree {
             Tree::Tar(_) => {
-                must(Command::new("tar").args(["--format=pax", "-C", SHARE, "-caf"]).arg(&path).arg("."))?;
+                must(
+                    Command::new("tar")
+                        .args(["--format=pax", "-C", SHARE, "-caf"])
+                        .arg(&path)
+                        .arg("."),
+                )?;
             }
             _ => make_small_files(&path).map_err(|error| format!("{}: {error}", path.display()))?,
         }
@@ -174,9 +216,19 @@ impl Bench {
         let mut row = Row::faster("build-empty-20gb-vs-mke2fs", Unit::Milliseconds, 1.0);
         row.rounds(RUNS, || {
             let _ = fs::remove_file(&image);
-            let ours = time(Command::new(self.extern4()?).args(["mkfs", "-q"]).arg(&image).arg("20G"))?;
+            let ours = time(
+                Command::new(self.extern4()?)
+                    .args(["mkfs", "-q"])
+                    .arg(&image)
+                    .arg("20G"),
+            )?;
             let _ = fs::remove_file(&image);
-            let theirs = time(Command::new("mke2fs").args(["-q", "-t", "ext4"]).arg(&image).arg("20G"))?;
+            let theirs = time(
+                Command::new("mke2fs")
+                    .args(["-q", "-t", "ext4"])
+                    .arg(&image)
+                    .arg("20G"),
+            )?;
             Ok((ours.as_secs_f64() * 1e3, theirs.as_secs_f64() * 1e3))
         })?;
         fs::remove_file(&image).map_err(|error| error.to_string())?;
@@ -185,14 +237,25 @@ impl Bench {
 
     /// A tar archive of a volume.
     pub(super) fn export(&self) -> Result<Row> {
-        let (image, archive) = (self.folder.join("exported.img"), self.folder.join("exported.tar"));
-        must(Command::new(self.extern4()?).args(["build", "-q", "-F"]).arg(&image).arg(SHARE))?;
+        let (image, archive) = (
+            self.folder.join("exported.img"),
+            self.folder.join("exported.tar"),
+        );
+        must(
+            Command::new(self.extern4()?)
+                .args(["build", "-q", "-F"])
+                .arg(&image)
+                .arg(SHARE),
+        )?;
         let mount = self.folder.join("mnt");
         fs::create_dir_all(&mount).map_err(|error| error.to_string())?;
         let mut row = Row::faster("build-export-tar-vs-kernel", Unit::Milliseconds, 1.0);
         row.rounds(LONG_RUNS, || {
-            let ours =
-                time(Command::new(self.extern4()?).args(["export", "-F", "-o"]).args([&archive, &image]))?;
+            let ours = time(
+                Command::new(self.extern4()?)
+                    .args(["export", "-F", "-o"])
+                    .args([&archive, &image]),
+            )?;
             let mut shell = Command::new("sh");
             shell.args([
                 "-ec",

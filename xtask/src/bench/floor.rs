@@ -31,7 +31,10 @@ pub(super) fn time(tree: &Path, target: &Path) -> io::Result<Duration> {
     std::thread::scope(|scope| {
         let other = scope.spawn(work);
         let own = work();
-        other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)).and(own)
+        other
+            .join()
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            .and(own)
     })?;
     target.sync_all()?;
     Ok(start.elapsed())
@@ -39,7 +42,10 @@ pub(super) fn time(tree: &Path, target: &Path) -> io::Result<Duration> {
 
 /// Writes the buffer behind what both threads have written, and empties it.
 fn append(target: &File, end: &AtomicU64, buffer: &mut Vec<u8>) -> io::Result<()> {
-    target.write_all_at(buffer, end.fetch_add(buffer.len() as u64, Ordering::Relaxed))?;
+    target.write_all_at(
+        buffer,
+        end.fetch_add(buffer.len() as u64, Ordering::Relaxed),
+    )?;
     buffer.clear();
     Ok(())
 }

@@ -44,15 +44,30 @@ type Part = (&'static str, Vec<Series>);
 pub(crate) fn run(root: &Path, args: &[String]) -> Result<bool> {
     let most = match args {
         [] => u64::MAX,
-        [most] => most.parse().map_err(|_| format!("{most} is no number of files"))?,
+        [most] => most
+            .parse()
+            .map_err(|_| format!("{most} is no number of files"))?,
         _ => return Err("growth takes the most files".to_owned()),
     };
     let bench = Bench::new(root)?;
-    let upto = |sizes: &[u64]| sizes.iter().copied().filter(|size| *size <= most).collect::<Vec<_>>();
-    let huge = if most == u64::MAX { &TEBIBYTES[..] } else { &TEBIBYTES[..1] };
+    let upto = |sizes: &[u64]| {
+        sizes
+            .iter()
+            .copied()
+            .filter(|size| *size <= most)
+            .collect::<Vec<_>>()
+    };
+    let huge = if most == u64::MAX {
+        &TEBIBYTES[..]
+    } else {
+        &TEBIBYTES[..1]
+    };
     let parts: [Part; 3] = [
         ("files", shown("files", trees(&bench, &upto(&FILES))?)),
-        ("names", shown("names", directory::measure(&bench, &upto(&NAMES))?)),
+        (
+            "names",
+            shown("names", directory::measure(&bench, &upto(&NAMES))?),
+        ),
         ("TiB", shown("TiB", huge::measure(&bench, huge)?)),
     ];
     write(&bench.folder.join("growth.json"), &parts)?;
@@ -68,10 +83,20 @@ fn trees(bench: &Bench, sizes: &[u64]) -> Result<Vec<Series>> {
     let mut all = Vec::new();
     for work in ["stat, cold", "stat at random, warm"] {
         for side in ["library", "mount", "kernel"] {
-            all.push(Series { work, side, unit: "ns", points: Vec::new() });
+            all.push(Series {
+                work,
+                side,
+                unit: "ns",
+                points: Vec::new(),
+            });
         }
     }
-    all.push(Series { work: "memory of a path", side: "library", unit: "bytes", points: Vec::new() });
+    all.push(Series {
+        work: "memory of a path",
+        side: "library",
+        unit: "bytes",
+        points: Vec::new(),
+    });
     for &files in sizes {
         let [image, list] = ["growth.img", "growth.paths"].map(|name| bench.folder.join(name));
         let measured =
@@ -79,7 +104,11 @@ fn trees(bench: &Bench, sizes: &[u64]) -> Result<Vec<Series>> {
         remove([image, list])?;
         let (figures, exceeds_memory) = measured?;
         for (series, figure) in all.iter_mut().zip(figures) {
-            series.points.push(Point { size: files, figure, exceeds_memory });
+            series.points.push(Point {
+                size: files,
+                figure,
+                exceeds_memory,
+            });
         }
     }
     Ok(all)
@@ -91,8 +120,9 @@ fn tree(bench: &Bench, image: &Path, list: &Path, files: u64) -> Result<([f64; 7
     let (mut runs, mut exceeds) = (Vec::new(), false);
     for _ in 0..if files <= QUICK { RUNS } else { 1 } {
         let mut figures = [0.0; 7];
-        for (at, (order, caches)) in
-            [(Order::Tree, Caches::Cold), (Order::Shuffled, Caches::Warm)].into_iter().enumerate()
+        for (at, (order, caches)) in [(Order::Tree, Caches::Cold), (Order::Shuffled, Caches::Warm)]
+            .into_iter()
+            .enumerate()
         {
             let ours = Visited::of(Side::Library(image), list, order, caches)?;
             exceeds |= ours.inodes < ours.found;
@@ -116,7 +146,12 @@ fn tree(bench: &Bench, image: &Path, list: &Path, files: u64) -> Result<([f64; 7
 }
 
 fn by_mount(bench: &Bench, image: &Path, list: &Path, order: Order, caches: Caches) -> Result<f64> {
-    let mounted = Mounted::by_us(&bench.extern4()?, "ro,allow_other", image, &bench.folder.join("mnt"))?;
+    let mounted = Mounted::by_us(
+        &bench.extern4()?,
+        "ro,allow_other",
+        image,
+        &bench.folder.join("mnt"),
+    )?;
     let side = Side::Served(&mounted.path, mounted.server_id()?);
     let nanos = Visited::of(side, list, order, caches)?.nanos;
     mounted.end()?;
@@ -125,15 +160,26 @@ fn by_mount(bench: &Bench, image: &Path, list: &Path, order: Order, caches: Cach
 
 /// Prints a table, as soon as it is measured.
 fn shown(dimension: &str, all: Vec<Series>) -> Vec<Series> {
-    let Some(sizes) = all.first().map(|series| series.points.iter().map(|point| point.size)) else {
+    let Some(sizes) = all
+        .first()
+        .map(|series| series.points.iter().map(|point| point.size))
+    else {
         return all;
     };
     let sizes: Vec<u64> = sizes.collect();
     let titles = ["work", "side", "unit"].map(str::to_owned).into_iter();
-    let mut table = Table::new(3, titles.chain(sizes.iter().map(|size| format!("{size} {dimension}"))));
+    let mut table = Table::new(
+        3,
+        titles.chain(sizes.iter().map(|size| format!("{size} {dimension}"))),
+    );
     for series in &all {
         let figures = sizes.iter().map(|size| maybe(series.at(*size)));
-        table.line([series.work, series.side, series.unit].map(str::to_owned).into_iter().chain(figures));
+        table.line(
+            [series.work, series.side, series.unit]
+                .map(str::to_owned)
+                .into_iter()
+                .chain(figures),
+        );
     }
     println!("{}", table.text());
     all
@@ -143,12 +189,19 @@ fn shown(dimension: &str, all: Vec<Series>) -> Vec<Series> {
 fn judge(dimension: &str, all: &[Series]) -> bool {
     let mut all_met = true;
     for series in all {
-        let kernel = all.iter().find(|other| other.side == "kernel" && other.work == series.work);
+        let kernel = all
+            .iter()
+            .find(|other| other.side == "kernel" && other.work == series.work);
         let kernel = kernel.map(Series::steps).unwrap_or_default();
-        for (at, step) in series.steps().iter().enumerate().filter(|_| series.side != "kernel") {
-            let beside = kernel
-                .get(at)
-                .map_or(String::new(), |step| format!(", the kernel's {}x", figure(step.times)));
+        for (at, step) in series
+            .steps()
+            .iter()
+            .enumerate()
+            .filter(|_| series.side != "kernel")
+        {
+            let beside = kernel.get(at).map_or(String::new(), |step| {
+                format!(", the kernel's {}x", figure(step.times))
+            });
             let word = match step.met {
                 Some(true) => "met",
                 Some(false) => "MISSED",

@@ -44,8 +44,10 @@ impl Bench {
     /// A change, compared with the kernel's.
     pub(super) fn change(&self, name: &'static str, change: Change) -> Result<Row> {
         let mut row = Row::faster(name, Unit::Nanoseconds, 5.0);
-        let (ours, theirs) =
-            (self.fresh("ours.img", "512M", 20_000)?, self.fresh("rival.img", "512M", 20_000)?);
+        let (ours, theirs) = (
+            self.fresh("ours.img", "512M", 20_000)?,
+            self.fresh("rival.img", "512M", 20_000)?,
+        );
         row.rounds(RUNS, || {
             let our_ns = change.time(&ours)?;
             let mount = Mounted::new(Rival::Kernel, &theirs, &self.folder.join("mnt"))?;
@@ -60,7 +62,12 @@ impl Bench {
 
     /// A change by two threads, compared with one, each of a file of its own: the files were made
     /// one after the other, so that their inodes stand in one block.
-    pub(super) fn change_threads(&self, name: &'static str, change: Change, goal: f64) -> Result<Row> {
+    pub(super) fn change_threads(
+        &self,
+        name: &'static str,
+        change: Change,
+        goal: f64,
+    ) -> Result<Row> {
         let mut row = Row::faster(name, Unit::Nanoseconds, goal);
         let image = self.fresh("ours.img", "512M", 20_000)?;
         row.rounds(RUNS, || {
@@ -80,7 +87,9 @@ impl Change {
         let session = directory(&volume)?;
         let files = self.files();
         self.make_files(&session, &files)?;
-        let ns = timed(&files, |file, other, odd| self.make(&session, file, other, odd))?;
+        let ns = timed(&files, |file, other, odd| {
+            self.make(&session, file, other, odd)
+        })?;
         drop(session);
         volume.close().map_err(|e| e.to_string())?;
         Ok(ns)
@@ -104,7 +113,10 @@ impl Change {
             Self::Move => format!("{MOVED}/{name}"),
             _ => format!("{name}-other"),
         };
-        names().into_iter().map(|name| (name.clone(), other(&name))).collect()
+        names()
+            .into_iter()
+            .map(|name| (name.clone(), other(&name)))
+            .collect()
     }
 
     pub(super) fn make_files(self, session: &Session, files: &[(String, String)]) -> Result<()> {
@@ -120,17 +132,27 @@ impl Change {
 
     /// Changes a file, which has its other name if it has been changed an odd number of times.
     pub(super) fn make(self, session: &Session, file: &str, other: &str, odd: bool) -> Result<()> {
-        self.try_make(session, file, other, odd).map_err(|e| e.to_string())
+        self.try_make(session, file, other, odd)
+            .map_err(|e| e.to_string())
     }
 
-    fn try_make(self, session: &Session, file: &str, other: &str, odd: bool) -> extern4::Result<()> {
+    fn try_make(
+        self,
+        session: &Session,
+        file: &str,
+        other: &str,
+        odd: bool,
+    ) -> extern4::Result<()> {
         match self {
             Self::Rename | Self::Move if odd => session.rename(other, file),
             Self::Rename | Self::Move => session.rename(file, other),
             Self::Chmod => session.set_permissions(file, MODES[usize::from(odd)]),
-            Self::SetXattr => {
-                session.setxattr(file, ATTRIBUTE, VALUES[usize::from(odd)], XattrFlags::empty())
-            }
+            Self::SetXattr => session.setxattr(
+                file,
+                ATTRIBUTE,
+                VALUES[usize::from(odd)],
+                XattrFlags::empty(),
+            ),
             Self::LinkUnlink => {
                 session.hard_link(file, other)?;
                 session.remove_file(other)
@@ -164,8 +186,9 @@ impl Change {
         }
         let before = std::env::current_dir().map_err(|e| e.to_string())?;
         std::env::set_current_dir(&work).map_err(|e| e.to_string())?;
-        let make =
-            |file: &str, other: &str, odd| make_below(self, file, other, odd).map_err(|e| e.to_string());
+        let make = |file: &str, other: &str, odd| {
+            make_below(self, file, other, odd).map_err(|e| e.to_string())
+        };
         let ns = timed(&files, make);
         // It could not be unmounted with us in it.
         std::env::set_current_dir(before).map_err(|e| e.to_string())?;
@@ -192,7 +215,10 @@ fn make_below(change: Change, file: &str, other: &str, odd: bool) -> rustix::io:
 /// Changes all files in turn, over and over, by `change`, which is told of the file, of its other
 /// name, and whether it has been changed an odd number of times. Returns the nanoseconds of one
 /// change.
-fn timed(files: &[(String, String)], change: impl Fn(&str, &str, bool) -> Result<()>) -> Result<f64> {
+fn timed(
+    files: &[(String, String)],
+    change: impl Fn(&str, &str, bool) -> Result<()>,
+) -> Result<f64> {
     let start = Instant::now();
     for round in 0..ROUNDS {
         for (file, other) in files {

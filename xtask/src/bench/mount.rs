@@ -65,9 +65,15 @@ pub(super) struct Memory {
 
 impl Memory {
     /// Nothing is said.
-    pub(super) const USUAL: Self = Self { option: "rw", goal: 300.0 };
+    pub(super) const USUAL: Self = Self {
+        option: "rw",
+        goal: 300.0,
+    };
     /// A third of the caches' usual memory, with as much again for all that is no cache.
-    pub(super) const BOUNDED: Self = Self { option: "memory=64M", goal: 128.0 };
+    pub(super) const BOUNDED: Self = Self {
+        option: "memory=64M",
+        goal: 128.0,
+    };
 }
 
 /// The work in the mount; a number is that of its threads.
@@ -101,7 +107,9 @@ pub(super) enum Work {
 impl Work {
     fn unit(self) -> Unit {
         match self {
-            Self::Tar(_) | Self::Find | Self::Write | Self::Read | Self::Dbench(_) => Unit::Milliseconds,
+            Self::Tar(_) | Self::Find | Self::Write | Self::Read | Self::Dbench(_) => {
+                Unit::Milliseconds
+            }
             _ => Unit::Nanoseconds,
         }
     }
@@ -114,8 +122,13 @@ impl Work {
     /// How many runs are counted; one more comes before, unless it would take minutes.
     fn runs(self, rival: Rival) -> usize {
         match (self, rival) {
-            (Self::Tar(_) | Self::Find | Self::Write | Self::Read | Self::Dbench(_), Rival::Fuse2fs) => 1,
-            (Self::Tar(_) | Self::Find | Self::Write | Self::Read | Self::Dbench(_), _) => LONG_RUNS,
+            (
+                Self::Tar(_) | Self::Find | Self::Write | Self::Read | Self::Dbench(_),
+                Rival::Fuse2fs,
+            ) => 1,
+            (Self::Tar(_) | Self::Find | Self::Write | Self::Read | Self::Dbench(_), _) => {
+                LONG_RUNS
+            }
             _ => SHORT_RUNS,
         }
     }
@@ -123,7 +136,9 @@ impl Work {
     /// The options for us and for the rival.
     fn options(self) -> (&'static str, &'static str) {
         match self {
-            Self::AskedStat(_) | Self::AskedOpenClose(_) => ("lifetime=0", "attr_timeout=0,entry_timeout=0"),
+            Self::AskedStat(_) | Self::AskedOpenClose(_) => {
+                ("lifetime=0", "attr_timeout=0,entry_timeout=0")
+            }
             _ => ("rw", "rw"),
         }
     }
@@ -143,9 +158,12 @@ impl Bench {
         let mut row = Row::faster(name, work.unit(), goal);
         let runs = work.runs(rival);
         for run in if runs == 1 { 1..=1 } else { 0..=runs } {
-            let ours =
-                self.in_mount(work, |image, dir| Mounted::by_us(&self.extern4()?, &our_options, image, dir))?;
-            let theirs = self.in_mount(work, |image, dir| Mounted::with(rival, their_options, image, dir))?;
+            let ours = self.in_mount(work, |image, dir| {
+                Mounted::by_us(&self.extern4()?, &our_options, image, dir)
+            })?;
+            let theirs = self.in_mount(work, |image, dir| {
+                Mounted::with(rival, their_options, image, dir)
+            })?;
             if run > 0 {
                 row.add(ours, theirs);
             }
@@ -153,7 +171,11 @@ impl Bench {
         Ok(row)
     }
 
-    fn in_mount(&self, work: Work, mount: impl FnOnce(&Path, &Path) -> Result<Mounted>) -> Result<f64> {
+    fn in_mount(
+        &self,
+        work: Work,
+        mount: impl FnOnce(&Path, &Path) -> Result<Mounted>,
+    ) -> Result<f64> {
         let dir = self.folder.join("mnt");
         if work.reads_only() {
             let mounted = mount(self.share()?, &dir)?;
@@ -170,9 +192,17 @@ impl Bench {
             let archive = self.archive(tree)?;
             let start = Instant::now();
             let mounted = mount(&image, &dir)?;
-            must(Command::new("tar").arg("xf").arg(archive).arg("-C").arg(&mounted.path))?;
+            must(
+                Command::new("tar")
+                    .arg("xf")
+                    .arg(archive)
+                    .arg("-C")
+                    .arg(&mounted.path),
+            )?;
             mounted.end()?;
-            File::open(&image).and_then(|file| file.sync_all()).map_err(|e| e.to_string())?;
+            File::open(&image)
+                .and_then(|file| file.sync_all())
+                .map_err(|e| e.to_string())?;
             milliseconds(start.elapsed())
         } else {
             let mounted = mount(&image, &dir)?;
@@ -188,22 +218,37 @@ impl Bench {
     fn archive(&self, tree: &str) -> Result<PathBuf> {
         let archive = self.folder.join(format!("{tree}.tar"));
         if !archive.exists() {
-            must(Command::new("tar").arg("cf").arg(&archive).args(["-C", "/usr", tree]))?;
+            must(
+                Command::new("tar")
+                    .arg("cf")
+                    .arg(&archive)
+                    .args(["-C", "/usr", tree]),
+            )?;
         }
         Ok(archive)
     }
 
     /// Requests that reach the daemon for each call on a cached file. The kernel answers by itself,
     /// at its own speed, so a time would not be of ours.
-    pub(super) fn mount_requests(&self, name: &'static str, transport: Transport, work: Work) -> Result<Row> {
+    pub(super) fn mount_requests(
+        &self,
+        name: &'static str,
+        transport: Transport,
+        work: Work,
+    ) -> Result<Row> {
         let mut row = Row::below(name, Unit::Count, 0.01);
         let image = self.fresh("mount.img", "1G", 1000)?;
         let options = transport.option();
         let mounted = Mounted::by_us(&self.extern4()?, options, &image, &self.folder.join("mnt"))?;
         let before = self.requests(&mounted.path)?;
         change(work, &mounted.path)?;
-        row.add((self.requests(&mounted.path)? - before) / f64::from(CALLS), 0.01);
-        row.set_note(format!("requests for a call, of {CALLS} calls and all that comes before"));
+        row.add(
+            (self.requests(&mounted.path)? - before) / f64::from(CALLS),
+            0.01,
+        );
+        row.set_note(format!(
+            "requests for a call, of {CALLS} calls and all that comes before"
+        ));
         mounted.end()?;
         remove([image])?;
         Ok(row)
@@ -211,7 +256,13 @@ impl Bench {
 
     /// Requests that a mount of ours has answered so far.
     fn requests(&self, mount: &Path) -> Result<f64> {
-        let ask = || output(Command::new(self.extern4()?).args(["stats", "--json"]).arg(mount));
+        let ask = || {
+            output(
+                Command::new(self.extern4()?)
+                    .args(["stats", "--json"])
+                    .arg(mount),
+            )
+        };
         // The daemon mounts the volume and then listens.
         let text = (0..100).find_map(|_| {
             let text = ask().ok();
@@ -222,7 +273,9 @@ impl Bench {
         });
         let text = text.map_or_else(ask, Ok)?;
         let said: Value = serde_json::from_str(&text).map_err(|e| format!("{e} in {text}"))?;
-        let kinds = said["operations"].as_array().ok_or_else(|| format!("no operations in {text}"))?;
+        let kinds = said["operations"]
+            .as_array()
+            .ok_or_else(|| format!("no operations in {text}"))?;
         Ok(kinds.iter().filter_map(|kind| kind["count"].as_f64()).sum())
     }
 
@@ -274,7 +327,12 @@ fn open_and_close(path: &CStr) -> rustix::io::Result<()> {
 
 /// Nanoseconds of the clock for a call of any thread, each on a file of its own, which has been
 /// used before.
-fn calls(root: &Path, threads: u32, times: u32, call: fn(&CStr) -> rustix::io::Result<()>) -> Result<f64> {
+fn calls(
+    root: &Path,
+    threads: u32,
+    times: u32,
+    call: fn(&CStr) -> rustix::io::Result<()>,
+) -> Result<f64> {
     let path = |thread: u32| -> Result<CString> {
         let path = root.join(format!("file{thread}"));
         fs::write(&path, b"contents").map_err(|e| e.to_string())?;
@@ -284,7 +342,9 @@ fn calls(root: &Path, threads: u32, times: u32, call: fn(&CStr) -> rustix::io::R
     };
     let paths = (0..threads).map(path).collect::<Result<Vec<_>>>()?;
     let ns = in_threads(threads, |thread| {
-        (0..times).try_for_each(|_| call(&paths[thread as usize])).map_err(|e| e.to_string())
+        (0..times)
+            .try_for_each(|_| call(&paths[thread as usize]))
+            .map_err(|e| e.to_string())
     })?;
     Ok(ns / f64::from(times * threads))
 }
@@ -292,7 +352,9 @@ fn calls(root: &Path, threads: u32, times: u32, call: fn(&CStr) -> rustix::io::R
 /// Nanoseconds of the clock for a file that any thread makes and removes.
 fn create_and_unlink(root: &Path, threads: u32) -> Result<f64> {
     let own = |thread: u32| root.join(format!("own{thread}"));
-    (0..threads).try_for_each(|thread| fs::create_dir(own(thread))).map_err(|e| e.to_string())?;
+    (0..threads)
+        .try_for_each(|thread| fs::create_dir(own(thread)))
+        .map_err(|e| e.to_string())?;
     let ns = in_threads(threads, |thread| {
         let path = own(thread).join("file");
         let pair = |_| File::create_new(&path).and_then(|_| fs::remove_file(&path));
@@ -304,7 +366,11 @@ fn create_and_unlink(root: &Path, threads: u32) -> Result<f64> {
 fn find(tree: &Path) -> Result<Duration> {
     let start = Instant::now();
     // A size is asked of each.
-    let found = Command::new("find").arg(tree).args(["-size", "+100M"]).stdout(Stdio::null()).status();
+    let found = Command::new("find")
+        .arg(tree)
+        .args(["-size", "+100M"])
+        .stdout(Stdio::null())
+        .status();
     match found {
         Ok(status) if status.success() => Ok(start.elapsed()),
         other => Err(format!("find: {other:?}")),
@@ -336,7 +402,8 @@ fn random_reads(path: &Path) -> Result<f64> {
             place ^= place >> 7;
             place ^= place << 17;
             let at = place % (BIG_BYTES / BLOCK_BYTES as u64) * BLOCK_BYTES as u64;
-            file.read_exact_at(&mut block.0, at).map_err(|e| e.to_string())?;
+            file.read_exact_at(&mut block.0, at)
+                .map_err(|e| e.to_string())?;
         }
         Ok(())
     })?;
@@ -346,11 +413,22 @@ fn random_reads(path: &Path) -> Result<f64> {
 /// Milliseconds for a megabyte of the clients' reading and writing.
 fn dbench(root: &Path, clients: u32) -> Result<f64> {
     let mut dbench = Command::new("dbench");
-    dbench.args(["-t", CLIENT_SECONDS, "-c", LOAD, "-D"]).arg(root).arg(clients.to_string());
-    let output = dbench.stdin(Stdio::null()).output().map_err(|e| format!("dbench: {e}"))?;
+    dbench
+        .args(["-t", CLIENT_SECONDS, "-c", LOAD, "-D"])
+        .arg(root)
+        .arg(clients.to_string());
+    let output = dbench
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|e| format!("dbench: {e}"))?;
     let said = String::from_utf8_lossy(&output.stdout);
-    let rate =
-        said.lines().find_map(|line| line.strip_prefix("Throughput ")?.split(' ').next()?.parse().ok());
+    let rate = said.lines().find_map(|line| {
+        line.strip_prefix("Throughput ")?
+            .split(' ')
+            .next()?
+            .parse()
+            .ok()
+    });
     match rate {
         Some(rate) if output.status.success() => Ok(1e3 / f64::max(rate, f64::MIN_POSITIVE)),
         _ => Err(format!("dbench: {}, {}", output.status, said.trim_end())),

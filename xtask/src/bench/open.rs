@@ -39,7 +39,10 @@ impl Bench {
         let (_volume, session) = self.session()?;
         let mut row = Row::faster("open-close-2-threads-vs-1", Unit::Nanoseconds, 1.9);
         row.rounds(RUNS, || {
-            let (two, one) = (open_close(&session, &[PATH, OTHER])?, open_close(&session, &[PATH])?);
+            let (two, one) = (
+                open_close(&session, &[PATH, OTHER])?,
+                open_close(&session, &[PATH])?,
+            );
             Ok((two, one))
         })?;
         row.set_note("two threads, one session, two files".to_owned());
@@ -62,11 +65,17 @@ impl Bench {
         ]);
         test.args(["open_and_close", "--", "--nocapture"]);
         let text = walk::output(&mut test)?;
-        let counts = text.lines().filter_map(|line| line.strip_prefix(SAYS)?.trim().parse().ok());
-        let fewest = counts.reduce(f64::min).ok_or_else(|| format!("the test says {text:?}"))?;
+        let counts = text
+            .lines()
+            .filter_map(|line| line.strip_prefix(SAYS)?.trim().parse().ok());
+        let fewest = counts
+            .reduce(f64::min)
+            .ok_or_else(|| format!("the test says {text:?}"))?;
         let mut row = Row::below("open-close-shared-locked-instructions", Unit::Count, 0.0);
         row.add(fewest, 0.0);
-        row.set_note("closed by the thread that opened; counted by the test called footprint".to_owned());
+        row.set_note(
+            "closed by the thread that opened; counted by the test called footprint".to_owned(),
+        );
         Ok(row)
     }
 
@@ -79,7 +88,14 @@ impl Bench {
 
 /// Nanoseconds of the clock for one open and close of any thread, a thread for each path.
 fn open_close(session: &Session, paths: &[&str]) -> Result<f64> {
-    let open = |path: &str| session.open(black_box(path)).map(|_| 1).map_err(|e| e.to_string());
+    let open = |path: &str| {
+        session
+            .open(black_box(path))
+            .map(|_| 1)
+            .map_err(|e| e.to_string())
+    };
     let work = |path: &mut &str| for_span(Duration::from_secs_f64(SECONDS), BATCH, |_| open(path));
-    Ok(Load::of(paths.len()).run(|thread| paths[thread], work, || {})?.nanos())
+    Ok(Load::of(paths.len())
+        .run(|thread| paths[thread], work, || {})?
+        .nanos())
 }

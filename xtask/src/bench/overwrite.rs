@@ -40,9 +40,17 @@ pub(super) struct Overwrite {
 impl Overwrite {
     /// They are written: by the kernel to its page cache, by us to that of the image, through a
     /// system call as well.
-    pub(super) const WRITTEN: Self = Self { writes: 16 * BLOCKS, syncs: false, goal: 0.5 };
+    pub(super) const WRITTEN: Self = Self {
+        writes: 16 * BLOCKS,
+        syncs: false,
+        goal: 0.5,
+    };
     /// They are made durable one by one.
-    pub(super) const SYNCED: Self = Self { writes: 2000, syncs: true, goal: 1.5 };
+    pub(super) const SYNCED: Self = Self {
+        writes: 2000,
+        syncs: true,
+        goal: 1.5,
+    };
 
     /// Nanoseconds of one block, written by `write` and made durable by `sync`.
     fn time<E: ToString>(
@@ -55,7 +63,9 @@ impl Overwrite {
             if self.syncs { sync() } else { Ok(()) }
         };
         let start = Instant::now();
-        (0..self.writes).try_for_each(each).map_err(|e| e.to_string())?;
+        (0..self.writes)
+            .try_for_each(each)
+            .map_err(|e| e.to_string())?;
         Ok(start.elapsed().as_nanos() as f64 / self.writes as f64)
     }
 
@@ -64,9 +74,17 @@ impl Overwrite {
         let volume = open(image)?;
         let session = directory(&volume)?;
         let file = filled(&session)?;
-        let stats = || volume.ext4().journal_stats().ok_or("it is open for reading only");
+        let stats = || {
+            volume
+                .ext4()
+                .journal_stats()
+                .ok_or("it is open for reading only")
+        };
         let before = stats()?;
-        let ns = self.time(|offset| file.write_all_at(&BLOCK, offset), || file.sync_data())?;
+        let ns = self.time(
+            |offset| file.write_all_at(&BLOCK, offset),
+            || file.sync_data(),
+        )?;
         let flushes = (stats()?.flushes - before.flushes) as f64 / self.writes as f64;
         drop((file, session));
         volume.close().map_err(|e| e.to_string())?;
@@ -92,7 +110,10 @@ impl Overwrite {
         };
         let (written, made) = thread::scope(|scope| {
             let changer = scope.spawn(change_all);
-            let written = self.time(|offset| file.write_all_at(&BLOCK, offset), || file.sync_data());
+            let written = self.time(
+                |offset| file.write_all_at(&BLOCK, offset),
+                || file.sync_data(),
+            );
             is_over.store(true, Ordering::Relaxed);
             (written, changer.join().expect("it has not panicked"))
         });
@@ -103,14 +124,23 @@ impl Overwrite {
 
     /// Nanoseconds of one block, by system calls below a mount point.
     fn below(self, root: &Path) -> Result<f64> {
-        let file = File::options().read(true).write(true).create(true).truncate(true).open(root.join(FILE));
+        let file = File::options()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .open(root.join(FILE));
         let file = file.map_err(|e| e.to_string())?;
         let fill = || -> io::Result<()> {
-            (0..BLOCKS).try_for_each(|block| file.write_all_at(&BLOCK, block * BLOCK.len() as u64))?;
+            (0..BLOCKS)
+                .try_for_each(|block| file.write_all_at(&BLOCK, block * BLOCK.len() as u64))?;
             file.sync_all()
         };
         fill().map_err(|e| e.to_string())?;
-        let ns = self.time(|offset| file.write_all_at(&BLOCK, offset), || file.sync_data())?;
+        let ns = self.time(
+            |offset| file.write_all_at(&BLOCK, offset),
+            || file.sync_data(),
+        )?;
         drop(file);
         fs::remove_file(root.join(FILE)).map_err(|e| e.to_string())?;
         Ok(ns)
@@ -120,7 +150,10 @@ impl Overwrite {
 /// A file with all its blocks, which are durable.
 fn filled(session: &Session) -> Result<OpenFile> {
     let fill = || {
-        let file = session.open_with(FILE, OpenFile::options().read(true).write(true).create(true))?;
+        let file = session.open_with(
+            FILE,
+            OpenFile::options().read(true).write(true).create(true),
+        )?;
         (0..BLOCKS).try_for_each(|block| file.write_all_at(&BLOCK, block * BLOCK.len() as u64))?;
         file.sync_all()?;
         Ok(file)
@@ -152,8 +185,10 @@ impl Bench {
     /// Blocks written over, compared with the kernel.
     pub(super) fn overwrite(&self, name: &'static str, what: Overwrite) -> Result<Row> {
         let mut row = Row::faster(name, Unit::Nanoseconds, what.goal);
-        let (ours, theirs) =
-            (self.fresh("ours.img", "512M", 20_000)?, self.fresh("rival.img", "512M", 20_000)?);
+        let (ours, theirs) = (
+            self.fresh("ours.img", "512M", 20_000)?,
+            self.fresh("rival.img", "512M", 20_000)?,
+        );
         for run in 0..=RUNS {
             let (our_ns, flushes) = what.ours(&ours)?;
             let mount = Mounted::new(Rival::Kernel, &theirs, &self.folder.join("mnt"))?;
@@ -161,7 +196,9 @@ impl Bench {
             mount.end()?;
             if run > 0 {
                 row.add(our_ns, their_ns);
-                row.set_note(format!("4 KiB each, with a journal; {flushes:.3} flushes of ours for one"));
+                row.set_note(format!(
+                    "4 KiB each, with a journal; {flushes:.3} flushes of ours for one"
+                ));
             }
         }
         remove([ours, theirs])?;

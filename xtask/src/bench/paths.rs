@@ -20,16 +20,24 @@ pub(super) enum Order {
 }
 
 impl Order {
-    const ALL: [(&str, Self); 3] =
-        [("tree", Self::Tree), ("shuffled", Self::Shuffled), ("absent", Self::Absent)];
+    const ALL: [(&str, Self); 3] = [
+        ("tree", Self::Tree),
+        ("shuffled", Self::Shuffled),
+        ("absent", Self::Absent),
+    ];
 
     pub(super) fn name(self) -> &'static str {
-        Self::ALL.iter().find(|(_, order)| *order == self).map_or("", |(name, _)| name)
+        Self::ALL
+            .iter()
+            .find(|(_, order)| *order == self)
+            .map_or("", |(name, _)| name)
     }
 
     pub(super) fn named(name: &str) -> Result<Self> {
         let found = Self::ALL.iter().find(|(known, _)| *known == name);
-        found.map(|(_, order)| *order).ok_or_else(|| format!("there is no order {name}"))
+        found
+            .map(|(_, order)| *order)
+            .ok_or_else(|| format!("there is no order {name}"))
     }
 
     /// Returns the paths to visit in a tree that has `paths`.
@@ -73,7 +81,9 @@ pub(super) fn write(tree: &Path, file: &Path) -> Result<usize> {
 pub(super) fn read(file: &Path) -> Result<Vec<CString>> {
     let text = std::fs::read(file).map_err(|e| format!("{}: {e}", file.display()))?;
     let paths = text.split_inclusive(|byte| *byte == 0);
-    paths.map(|path| CString::from_vec_with_nul(path.to_vec()).map_err(|e| e.to_string())).collect()
+    paths
+        .map(|path| CString::from_vec_with_nul(path.to_vec()).map_err(|e| e.to_string()))
+        .collect()
 }
 
 /// Marsaglia's xorshift.
@@ -97,13 +107,23 @@ fn shuffled(mut paths: Vec<CString>) -> Vec<CString> {
 /// As many absent names as there are paths. The directories take turns.
 fn absent(paths: &[CString]) -> Vec<CString> {
     let parent = |path: &CString| -> Option<PathBuf> {
-        Some(Path::new(std::ffi::OsStr::from_bytes(path.as_bytes())).parent()?.to_owned())
+        Some(
+            Path::new(std::ffi::OsStr::from_bytes(path.as_bytes()))
+                .parent()?
+                .to_owned(),
+        )
     };
     let directories: BTreeSet<PathBuf> = paths.iter().filter_map(parent).collect();
-    let names = directories.iter().cycle().take(paths.len()).enumerate().map(|(number, directory)| {
-        let path = directory.join(format!("absent-{number}.h"));
-        CString::new(path.into_os_string().as_bytes()).expect("a path of a tree has no zero byte")
-    });
+    let names = directories
+        .iter()
+        .cycle()
+        .take(paths.len())
+        .enumerate()
+        .map(|(number, directory)| {
+            let path = directory.join(format!("absent-{number}.h"));
+            CString::new(path.into_os_string().as_bytes())
+                .expect("a path of a tree has no zero byte")
+        });
     names.collect()
 }
 
@@ -112,7 +132,10 @@ mod tests {
     use super::*;
 
     fn of(paths: &[&str]) -> Vec<CString> {
-        paths.iter().map(|path| CString::new(*path).expect("no zero byte")).collect()
+        paths
+            .iter()
+            .map(|path| CString::new(*path).expect("no zero byte"))
+            .collect()
     }
 
     #[test]
@@ -130,7 +153,15 @@ mod tests {
     fn each_absent_name_is_another_one() {
         let paths = of(&["/a", "/d", "/d/x", "/d/y", "/e", "/e/z"]);
         let absent = Order::Absent.of(&paths);
-        assert_eq!(absent[..4], of(&["/absent-0.h", "/d/absent-1.h", "/e/absent-2.h", "/absent-3.h"]));
+        assert_eq!(
+            absent[..4],
+            of(&[
+                "/absent-0.h",
+                "/d/absent-1.h",
+                "/e/absent-2.h",
+                "/absent-3.h"
+            ])
+        );
         assert_eq!(absent.len(), paths.len());
         let mut shuffled = Order::Shuffled.of(&paths);
         assert_ne!(shuffled, paths);

@@ -18,7 +18,9 @@ use super::write::{make, open};
 pub(super) fn run(side: &str, place: &Path, list: &Path) -> Result<f64> {
     let this = std::env::current_exe().map_err(|e| e.to_string())?;
     let text = output(Command::new(this).args(["plant", side]).args([place, list]))?;
-    text.trim().parse().map_err(|_| format!("plant says {text:?}"))
+    text.trim()
+        .parse()
+        .map_err(|_| format!("plant says {text:?}"))
 }
 
 /// The hidden subcommand `plant library|system PLACE LIST`: makes directories and empty files, and
@@ -28,10 +30,15 @@ pub(super) fn plant(args: &[String]) -> Result<()> {
         return Err("plant takes a side, a place and a list of paths".to_owned());
     };
     let paths = paths::read(Path::new(list))?;
-    let parents: HashSet<&Path> = paths.iter().filter_map(|path| shown(path).parent()).collect();
+    let parents: HashSet<&Path> = paths
+        .iter()
+        .filter_map(|path| shown(path).parent())
+        .collect();
     // A path is a directory if others are below it.
-    let paths: Vec<(&CString, bool)> =
-        paths.iter().map(|path| (path, parents.contains(shown(path)))).collect();
+    let paths: Vec<(&CString, bool)> = paths
+        .iter()
+        .map(|path| (path, parents.contains(shown(path))))
+        .collect();
     let before = cpu_time()?;
     match side.as_str() {
         "library" => by_us(Path::new(place), &paths)?,
@@ -50,11 +57,19 @@ fn by_us(image: &Path, paths: &[(&CString, bool)]) -> Result<()> {
     let volume = open(image)?;
     let session = volume.superuser();
     let planted = paths.iter().try_for_each(|(path, is_directory)| {
-        if *is_directory { session.create_dir(shown(path)) } else { make(&session, shown(path)).map(drop) }
+        if *is_directory {
+            session.create_dir(shown(path))
+        } else {
+            make(&session, shown(path)).map(drop)
+        }
     });
     planted.map_err(|e| e.to_string())?;
     let removed = paths.iter().rev().try_for_each(|(path, is_directory)| {
-        if *is_directory { session.remove_dir(shown(path)) } else { session.remove_file(shown(path)) }
+        if *is_directory {
+            session.remove_dir(shown(path))
+        } else {
+            session.remove_file(shown(path))
+        }
     });
     removed.map_err(|e| e.to_string())?;
     drop(session);
@@ -73,7 +88,11 @@ fn by_kernel(root: &Path, paths: &[(&CString, bool)]) -> std::io::Result<()> {
         }
     }
     for (path, is_directory) in paths.iter().rev() {
-        let flags = if *is_directory { AtFlags::REMOVEDIR } else { AtFlags::empty() };
+        let flags = if *is_directory {
+            AtFlags::REMOVEDIR
+        } else {
+            AtFlags::empty()
+        };
         rustix::fs::unlinkat(CWD, path.as_c_str(), flags)?;
     }
     Ok(())

@@ -68,7 +68,11 @@ impl Bench {
     pub(super) fn check(&self) -> Result<Row> {
         let mut row = Row::faster("check-vs-e2fsck", Unit::Milliseconds, 1.0);
         row.rounds(RUNS, || {
-            let ours = time(Command::new(self.extern4()?).arg("check").arg(self.share()?))?;
+            let ours = time(
+                Command::new(self.extern4()?)
+                    .arg("check")
+                    .arg(self.share()?),
+            )?;
             let theirs = time(Command::new("e2fsck").arg("-fn").arg(self.share()?))?;
             Ok((ours.as_secs_f64() * 1e3, theirs.as_secs_f64() * 1e3))
         })?;
@@ -78,16 +82,26 @@ impl Bench {
 
 /// How long `command` runs; it has to succeed.
 pub(super) fn time(command: &mut Command) -> Result<Duration> {
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
     let start = Instant::now();
     let status = command.status().map_err(|e| format!("{command:?}: {e}"))?;
     let took = start.elapsed();
-    if status.success() { Ok(took) } else { Err(format!("{command:?}: {status}")) }
+    if status.success() {
+        Ok(took)
+    } else {
+        Err(format!("{command:?}: {status}"))
+    }
 }
 
 /// How long `command` runs while all it prints is read through a pipe; it has to succeed.
 fn time_piped(command: &mut Command) -> Result<Duration> {
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null());
     let failed = |e: std::io::Error| format!("{e}");
     let start = Instant::now();
     let mut child = command.spawn().map_err(failed)?;
@@ -111,7 +125,11 @@ fn time_piped(command: &mut Command) -> Result<Duration> {
 /// Milliseconds of CPU time of a program and all that it starts.
 pub(super) fn cpu_milliseconds(command: &mut Command) -> Result<f64> {
     let mut shell = Command::new("bash");
-    shell.args(["-c", "TIMEFORMAT='%3U %3S'; time \"$@\" > /dev/null", "bash"]);
+    shell.args([
+        "-c",
+        "TIMEFORMAT='%3U %3S'; time \"$@\" > /dev/null",
+        "bash",
+    ]);
     shell.arg(command.get_program()).args(command.get_args());
     let output = shell.output().map_err(|e| format!("{shell:?}: {e}"))?;
     let said = String::from_utf8_lossy(&output.stderr);

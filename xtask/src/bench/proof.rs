@@ -36,7 +36,9 @@ impl Bench {
         let [live, resident] =
             self.proof(|image, list| run(&["reopen", image, list], ["live", "resident_mib"]))?;
         row.add(live, 65536.0);
-        row.set_note(format!("more than after {FIRST_OPENS} openings; {resident:.1} MiB more are resident"));
+        row.set_note(format!(
+            "more than after {FIRST_OPENS} openings; {resident:.1} MiB more are resident"
+        ));
         Ok(row)
     }
 
@@ -47,21 +49,27 @@ impl Bench {
         self.proof(|image, list| {
             row.rounds(3, || {
                 let of = |threads: usize| {
-                    run(&["crowd", image, list, &threads.to_string()], ["nanos", "live_a_thread"])
+                    run(
+                        &["crowd", image, list, &threads.to_string()],
+                        ["nanos", "live_a_thread"],
+                    )
                 };
                 let ([many, live], [two, _]) = (of(THREADS)?, of(2)?);
                 kept = live;
                 Ok((many, two))
             })
         })?;
-        row.set_note(format!("CPU time; {THREADS} threads keep {kept:.0} bytes each after they have ended"));
+        row.set_note(format!(
+            "CPU time; {THREADS} threads keep {kept:.0} bytes each after they have ended"
+        ));
         Ok(row)
     }
 
     fn proof<T>(&self, measure: impl FnOnce(&str, &str) -> Result<T>) -> Result<T> {
         let [image, list] = ["proof.img", "proof.paths"].map(|name| self.folder.join(name));
         let shown = [&image, &list].map(|path| path.display().to_string());
-        let measured = Generated::build(FILES, &image, &list).and_then(|()| measure(&shown[0], &shown[1]));
+        let measured =
+            Generated::build(FILES, &image, &list).and_then(|()| measure(&shown[0], &shown[1]));
         remove([image, list])?;
         measured
     }
@@ -72,21 +80,29 @@ fn run(args: &[&str], keys: [&str; 2]) -> Result<[f64; 2]> {
     let this = std::env::current_exe().map_err(|e| e.to_string())?;
     let text = output(Command::new(this).args(args))?;
     let said: Value = serde_json::from_str(&text).map_err(|e| format!("{e} in {text}"))?;
-    let [one, other] = keys.map(|key| said[key].as_f64().ok_or_else(|| format!("no {key} in {text}")));
+    let [one, other] = keys.map(|key| {
+        said[key]
+            .as_f64()
+            .ok_or_else(|| format!("no {key} in {text}"))
+    });
     Ok([one?, other?])
 }
 
 /// The hidden subcommand `reopen IMAGE LIST`: opens a volume, asks for all paths and closes it,
 /// over and over, and prints the growth of the memory.
 pub(super) fn reopen(args: &[String]) -> Result<()> {
-    let [image, list] = args else { return Err("reopen takes an image and a list of paths".to_owned()) };
+    let [image, list] = args else {
+        return Err("reopen takes an image and a list of paths".to_owned());
+    };
     let paths = paths::read(Path::new(list))?;
     allocations::count_live(true);
     let mut first = (0, 0.0);
     for open in 1..=OPENS {
         let volume = Volume::open(image).map_err(|e| e.to_string())?;
         let session = volume.session(Cred::new(UID, UID, &[]));
-        paths.iter().try_for_each(|path| stat_by_us(&session, path).map(drop))?;
+        paths
+            .iter()
+            .try_for_each(|path| stat_by_us(&session, path).map(drop))?;
         drop(session);
         volume.close().map_err(|e| e.to_string())?;
         rcu::pin().flush_all();
@@ -94,7 +110,9 @@ pub(super) fn reopen(args: &[String]) -> Result<()> {
             first = (allocations::live_bytes(), resident_mib()?);
         }
     }
-    let live = allocations::live_bytes().wrapping_sub(first.0).cast_signed();
+    let live = allocations::live_bytes()
+        .wrapping_sub(first.0)
+        .cast_signed();
     let resident = resident_mib()? - first.1;
     print!(
         "{}",
@@ -116,8 +134,11 @@ pub(super) fn crowd(args: &[String]) -> Result<()> {
     let paths = paths::read(Path::new(list))?;
     let volume = Volume::open(image).map_err(|e| e.to_string())?;
     let session = volume.session(Cred::new(UID, UID, &[]));
-    let ask =
-        |session: &Session| paths.iter().try_for_each(|path| black_box(stat_by_us(session, path)).map(drop));
+    let ask = |session: &Session| {
+        paths
+            .iter()
+            .try_for_each(|path| black_box(stat_by_us(session, path)).map(drop))
+    };
     ask(&session)?;
     let rounds = QUESTIONS.div_ceil(threads * paths.len());
     allocations::count_live(true);
@@ -139,7 +160,9 @@ pub(super) fn crowd(args: &[String]) -> Result<()> {
         start.wait();
         end.wait();
         let took = cpu_time()?.saturating_sub(before);
-        let ended = asking.into_iter().try_for_each(|thread| thread.join().expect("no panic"));
+        let ended = asking
+            .into_iter()
+            .try_for_each(|thread| thread.join().expect("no panic"));
         ended.map(|()| took)
     })?;
     rcu::pin().flush_all();
@@ -147,7 +170,10 @@ pub(super) fn crowd(args: &[String]) -> Result<()> {
     print!(
         "{}",
         json::line(|object| {
-            object.number("nanos", took.as_nanos() as f64 / (rounds * threads * paths.len()) as f64);
+            object.number(
+                "nanos",
+                took.as_nanos() as f64 / (rounds * threads * paths.len()) as f64,
+            );
             object.number("live_a_thread", left as f64 / threads as f64);
         })
     );

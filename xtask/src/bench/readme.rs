@@ -10,13 +10,21 @@ const ROWS: &[(&str, &str, &str)] = &[
         "`stat` of each path of `/usr/include` and `/usr/share`, at random, in process, warm",
         "the kernel's mount",
     ),
-    ("tree-stat-cold-vs-kernel", "the same, sorted, of a volume that was just opened", "the kernel's mount"),
+    (
+        "tree-stat-cold-vs-kernel",
+        "the same, sorted, of a volume that was just opened",
+        "the kernel's mount",
+    ),
     (
         "tree-absent-vs-kernel",
         "names that are not there, each another one, as a build looks for headers",
         "the kernel's mount",
     ),
-    ("tree-find-cold-vs-kernel", "`find` of that tree, cold", "GNU find on the kernel's mount"),
+    (
+        "tree-find-cold-vs-kernel",
+        "`find` of that tree, cold",
+        "GNU find on the kernel's mount",
+    ),
     (
         "tree-create-remove-vs-kernel",
         "a path of that tree made and removed again, in process",
@@ -27,10 +35,26 @@ const ROWS: &[(&str, &str, &str)] = &[
         "in a mount: `stat` of each of 100,000 files, again",
         "the kernel's mount",
     ),
-    ("mount-device-asked-stat-vs-fuse2fs", "in a mount: a `stat` that reaches the daemon", "fuse2fs"),
-    ("build-share-vs-tar", "`build` of a volume from `/usr/share`", "`tar -c` of it into a file"),
-    ("check-vs-e2fsck", "`check` of a volume with `/usr/share`", "`e2fsck -fn`"),
-    ("walk-vs-kernel", "one path in a loop: `stat` of `/usr/include/linux/fs.h`", "the kernel's mount"),
+    (
+        "mount-device-asked-stat-vs-fuse2fs",
+        "in a mount: a `stat` that reaches the daemon",
+        "fuse2fs",
+    ),
+    (
+        "build-share-vs-tar",
+        "`build` of a volume from `/usr/share`",
+        "`tar -c` of it into a file",
+    ),
+    (
+        "check-vs-e2fsck",
+        "`check` of a volume with `/usr/share`",
+        "`e2fsck -fn`",
+    ),
+    (
+        "walk-vs-kernel",
+        "one path in a loop: `stat` of `/usr/include/linux/fs.h`",
+        "the kernel's mount",
+    ),
 ];
 
 /// Whether README shows the row.
@@ -44,7 +68,10 @@ pub(super) fn table(measured: &[Row]) -> String {
         let row = measured.iter().find(|row| row.name() == name)?;
         let (ours, theirs, unit) = row.medians();
         let [ours, theirs] = [ours, theirs].map(|figure| amount(figure, unit));
-        Some(format!("| {work} | {ours} | {theirs}, {rival} | {}x |\n", digits(row.ratio())))
+        Some(format!(
+            "| {work} | {ours} | {theirs}, {rival} | {}x |\n",
+            digits(row.ratio())
+        ))
     };
     let lines: String = ROWS.iter().filter_map(line).collect();
     format!("| | extern4 | rival | ratio |\n|---|---|---|---|\n{lines}")
@@ -68,7 +95,11 @@ fn amount(figure: f64, unit: Unit) -> String {
 
 /// Two digits, or all of those before the point.
 fn digits(figure: f64) -> String {
-    if figure < 10.0 { format!("{figure:.1}") } else { format!("{figure:.0}") }
+    if figure < 10.0 {
+        format!("{figure:.1}")
+    } else {
+        format!("{figure:.0}")
+    }
 }
 
 #[cfg(test)]
@@ -80,8 +111,14 @@ mod tests {
         let mut row = Row::faster("walk-vs-kernel", Unit::Nanoseconds, 1.0);
         row.add(44.2, 1864.0);
         let table = table(&[row]);
-        let (work, rival) = ("one path in a loop: `stat` of `/usr/include/linux/fs.h`", "the kernel's mount");
-        assert_eq!(table.lines().last(), Some(&*format!("| {work} | 44 ns | 1.9 µs, {rival} | 42x |")));
+        let (work, rival) = (
+            "one path in a loop: `stat` of `/usr/include/linux/fs.h`",
+            "the kernel's mount",
+        );
+        assert_eq!(
+            table.lines().last(),
+            Some(&*format!("| {work} | 44 ns | 1.9 µs, {rival} | 42x |"))
+        );
         assert_eq!(amount(1250.0, Unit::Milliseconds), "1.2 s");
     }
 }

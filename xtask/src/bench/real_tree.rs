@@ -38,8 +38,19 @@ const SECOND_LEVEL: &str = "--LL=1048576,16,64";
 
 impl Bench {
     fn volume(&self, volume: Volume) -> Result<(&Path, &Path)> {
-        let RealTree { built, linear, list } = self.real_tree()?;
-        Ok((if matches!(volume, Volume::Built) { built } else { linear }, list))
+        let RealTree {
+            built,
+            linear,
+            list,
+        } = self.real_tree()?;
+        Ok((
+            if matches!(volume, Volume::Built) {
+                built
+            } else {
+                linear
+            },
+            list,
+        ))
     }
 
     /// A visit of all paths.
@@ -59,7 +70,10 @@ impl Bench {
             let mount = Mount::new(Rival::Kernel, image, &self.folder.join("mnt"))?;
             let theirs = Visited::of(Side::System(mount.path()), list, order, caches)?;
             if ours.found != theirs.found {
-                return Err(format!("{name}: {} paths, and the kernel has {}", ours.found, theirs.found));
+                return Err(format!(
+                    "{name}: {} paths, and the kernel has {}",
+                    ours.found, theirs.found
+                ));
             }
             found = ours.found;
             Ok((ours.nanos, theirs.nanos))
@@ -73,9 +87,13 @@ impl Bench {
         let mut row = Row::faster(name, Unit::Nanoseconds, 0.5);
         let cold = |volume| {
             let (image, list) = self.volume(volume)?;
-            Ok::<_, String>(Visited::of(Side::Library(image), list, Order::Shuffled, Caches::Cold)?.nanos)
+            Ok::<_, String>(
+                Visited::of(Side::Library(image), list, Order::Shuffled, Caches::Cold)?.nanos,
+            )
         };
-        row.rounds(TREE_RUNS, || Ok((cold(Volume::Linear)?, cold(Volume::Built)?)))?;
+        row.rounds(TREE_RUNS, || {
+            Ok((cold(Volume::Linear)?, cold(Volume::Built)?))
+        })?;
         row.set_note("CPU time for a path; the rival: ours with hash trees".to_owned());
         Ok(row)
     }
@@ -90,7 +108,10 @@ impl Bench {
             nanos = (visited.close_nanos, visited.nanos);
             Ok((visited.close_nanos * 100.0 / visited.nanos, 10.0))
         })?;
-        row.set_note(format!("CPU time; {:.0} ns a path after {:.0} ns for its stat", nanos.0, nanos.1));
+        row.set_note(format!(
+            "CPU time; {:.0} ns a path after {:.0} ns for its stat",
+            nanos.0, nanos.1
+        ));
         Ok(row)
     }
 
@@ -101,9 +122,14 @@ impl Bench {
         let mut kept = 0.0;
         row.rounds(3, || {
             kept = Visited::of(Side::Library(image), list, Order::Tree, Caches::Counted)?.kept;
-            Ok((Visited::of(Side::Library(image), list, Order::Tree, Caches::Cold)?.resident, 4.0))
+            Ok((
+                Visited::of(Side::Library(image), list, Order::Tree, Caches::Cold)?.resident,
+                4.0,
+            ))
         })?;
-        row.set_note(format!("resident after closing less before opening; {kept:.0} bytes are allocated"));
+        row.set_note(format!(
+            "resident after closing less before opening; {kept:.0} bytes are allocated"
+        ));
         Ok(row)
     }
 
@@ -122,8 +148,15 @@ impl Bench {
     }
 
     /// Instructions of a warm `stat` of one of all paths, at random.
-    pub(super) fn visit_instructions(&self, name: &'static str, order: Order, goal: f64) -> Result<Row> {
-        self.counted(name, Unit::Instructions, order, goal, |counts| counts.instructions)
+    pub(super) fn visit_instructions(
+        &self,
+        name: &'static str,
+        order: Order,
+        goal: f64,
+    ) -> Result<Row> {
+        self.counted(name, Unit::Instructions, order, goal, |counts| {
+            counts.instructions
+        })
     }
 
     /// Misses of a second-level cache for such a `stat`.
@@ -151,7 +184,11 @@ impl Bench {
     }
 
     /// A cold `find` of the tree.
-    pub(super) fn find_tree(&self, (name, goal): (&'static str, f64), volume: Volume) -> Result<Row> {
+    pub(super) fn find_tree(
+        &self,
+        (name, goal): (&'static str, f64),
+        volume: Volume,
+    ) -> Result<Row> {
         let (image, _) = self.volume(volume)?;
         let place = format!("{}:/", image.display());
         let mut row = Row::faster(name, Unit::Milliseconds, goal);
@@ -178,7 +215,9 @@ impl Bench {
             remove([image])?;
             Ok((ours, theirs))
         })?;
-        row.set_note("CPU time for a path made and removed, without the kernel's own threads".to_owned());
+        row.set_note(
+            "CPU time for a path made and removed, without the kernel's own threads".to_owned(),
+        );
         Ok(row)
     }
 
@@ -191,7 +230,8 @@ impl Bench {
 
     /// Such a visit in a mount of a generated tree of 100,000 files.
     pub(super) fn visit_repository(&self, row: (&'static str, f64)) -> Result<Row> {
-        let [image, list] = ["repository.img", "repository.paths"].map(|name| self.folder.join(name));
+        let [image, list] =
+            ["repository.img", "repository.paths"].map(|name| self.folder.join(name));
         Generated::build(REPOSITORY_FILES, &image, &list)?;
         let row = self.visit_mount_of(row, &image, &list, "ro,allow_other");
         remove([image, list])?;
@@ -213,10 +253,18 @@ impl Bench {
             let ours = Visited::of(side, list, Order::Tree, Caches::Warm)?.nanos;
             mounted.end()?;
             let mounted = Mount::new(Rival::Kernel, image, &mount)?;
-            let theirs = Visited::of(Side::System(mounted.path()), list, Order::Tree, Caches::Warm)?.nanos;
+            let theirs = Visited::of(
+                Side::System(mounted.path()),
+                list,
+                Order::Tree,
+                Caches::Warm,
+            )?
+            .nanos;
             Ok((ours, theirs))
         })?;
-        row.set_note(format!("CPU time of the caller and of the daemon, mounted with {options}"));
+        row.set_note(format!(
+            "CPU time of the caller and of the daemon, mounted with {options}"
+        ));
         Ok(row)
     }
 }
@@ -233,7 +281,12 @@ impl Counts {
     fn of(image: &Path, list: &Path, order: Order) -> Result<Self> {
         let this = std::env::current_exe().map_err(|e| e.to_string())?;
         let mut command = Command::new("valgrind");
-        command.args(["--tool=callgrind", "--cache-sim=yes", SECOND_LEVEL, "--callgrind-out-file=/dev/null"]);
+        command.args([
+            "--tool=callgrind",
+            "--cache-sim=yes",
+            SECOND_LEVEL,
+            "--callgrind-out-file=/dev/null",
+        ]);
         command.arg(format!("--toggle-collect={}", visit::COUNTED));
         command.arg(this).arg("visit").args(visit::arguments(
             Side::Library(image),
@@ -244,10 +297,22 @@ impl Counts {
         let output = command.output().map_err(|e| format!("{command:?}: {e}"))?;
         let says = String::from_utf8_lossy(&output.stderr);
         let events = says.lines().find_map(|line| line.split_once("Collected :"));
-        let events: Vec<f64> =
-            events.map_or(Vec::new(), |(_, events)| events.split_whitespace().flat_map(str::parse).collect());
+        let events: Vec<f64> = events.map_or(Vec::new(), |(_, events)| {
+            events.split_whitespace().flat_map(str::parse).collect()
+        });
         // Reads and writes of data: the second and third third of the line.
-        let [instructions, _, _, _, read_first, write_first, _, read_last, write_last] = events[..] else {
+        let [
+            instructions,
+            _,
+            _,
+            _,
+            read_first,
+            write_first,
+            _,
+            read_last,
+            write_last,
+        ] = events[..]
+        else {
             return Err(format!("{command:?}: {says}"));
         };
         let paths = super::paths::read(list)?.len();

@@ -20,7 +20,9 @@ pub(super) fn stat(image: &Path, path: &str, threads: u32, duration: Duration) -
     let device = FileDevice::open_path(image).map_err(|e| e.to_string())?;
     let filesystem = Filesystem::mount(Arc::new(device)).map_err(|e| e.to_string())?;
     let stat = |_| {
-        let ino = filesystem.lookup_path_bytes(path.as_bytes()).map_err(|e| e.to_string())?;
+        let ino = filesystem
+            .lookup_path_bytes(path.as_bytes())
+            .map_err(|e| e.to_string())?;
         black_box(filesystem.stat_ino(ino).map_err(|e| e.to_string())?);
         Ok::<_, String>(1)
     };

@@ -71,7 +71,14 @@ impl Row {
     }
 
     fn new(name: &'static str, unit: Unit, goal: Goal) -> Self {
-        Self { name, unit, goal, ours: Figures::default(), rival: Figures::default(), note: String::new() }
+        Self {
+            name,
+            unit,
+            goal,
+            ours: Figures::default(),
+            rival: Figures::default(),
+            note: String::new(),
+        }
     }
 
     /// Takes our figure and the rival's in each of `rounds` rounds, after one that does not count.
@@ -81,7 +88,10 @@ impl Row {
         mut take: impl FnMut() -> Result<(f64, f64)>,
     ) -> Result<()> {
         let taken = interleave(rounds, 1, |_| take())?;
-        taken.into_iter().flatten().for_each(|(ours, rival)| self.add(ours, rival));
+        taken
+            .into_iter()
+            .flatten()
+            .for_each(|(ours, rival)| self.add(ours, rival));
         Ok(())
     }
 
@@ -114,7 +124,11 @@ impl Row {
 
     /// Whether the goal is met, if the figures tell. A single figure does only if it is a count.
     pub(crate) fn outcome(&self) -> Outcome {
-        let judged = if self.is_ratio() { self.rival.ratios(&self.ours) } else { self.ours.clone() };
+        let judged = if self.is_ratio() {
+            self.rival.ratios(&self.ours)
+        } else {
+            self.ours.clone()
+        };
         match judged.0[..] {
             [count] if matches!(self.unit, Unit::Count | Unit::Instructions | Unit::Bytes) => {
                 self.goal.judge_count(count)
@@ -180,7 +194,11 @@ impl fmt::Display for Row {
             ratio,
             goal,
             outcome,
-            if self.note.is_empty() { String::new() } else { format!("  ({})", self.note) }
+            if self.note.is_empty() {
+                String::new()
+            } else {
+                format!("  ({})", self.note)
+            }
         )
     }
 }
@@ -200,17 +218,25 @@ mod tests {
     use super::*;
 
     fn row_of(mut row: Row, pairs: &[(f64, f64)]) -> Row {
-        pairs.iter().for_each(|(ours, rival)| row.add(*ours, *rival));
+        pairs
+            .iter()
+            .for_each(|(ours, rival)| row.add(*ours, *rival));
         row
     }
 
     #[test]
     fn a_goal_against_a_rival_is_met_by_the_median_of_the_pairs() {
         let row = || Row::faster("x", Unit::Milliseconds, 2.0);
-        let met = row_of(row(), &[(1.0, 1.0), (1.0, 3.0), (1.0, 3.1), (1.0, 3.2), (1.0, 9.0)]);
+        let met = row_of(
+            row(),
+            &[(1.0, 1.0), (1.0, 3.0), (1.0, 3.1), (1.0, 3.2), (1.0, 9.0)],
+        );
         assert_eq!((met.ratio(), met.outcome()), (3.1, Outcome::Met));
         let noisy = row_of(row(), &[(1.0, 1.0), (1.0, 2.0), (1.0, 9.0)]);
-        assert!(!noisy.outcome().is_decided() && noisy.to_string().contains("undecided: spread"), "{noisy}");
+        assert!(
+            !noisy.outcome().is_decided() && noisy.to_string().contains("undecided: spread"),
+            "{noisy}"
+        );
     }
 
     #[test]

@@ -28,7 +28,11 @@ impl Bench {
 
     /// A walk on which ACLs that refuse strangers name the user, compared with one without ACLs.
     pub(super) fn search_asked_acls(&self) -> Result<Row> {
-        search_acls("walk-12-acls-that-refuse-vs-none", tree::REFUSING, &tree::path())
+        search_acls(
+            "walk-12-acls-that-refuse-vs-none",
+            tree::REFUSING,
+            &tree::path(),
+        )
     }
 }
 
@@ -54,8 +58,12 @@ fn search_instructions(name: &'static str, path: &str) -> Result<Row> {
 }
 
 fn search_acls(name: &'static str, acl: &'static str, path: &str) -> Result<Row> {
-    let [named, none] = [Some(acl), None].map(|acl| tree::volume(acl).map(|root| tree::user(&root)));
-    let (named, none) = (named.map_err(|e| e.to_string())?, none.map_err(|e| e.to_string())?);
+    let [named, none] =
+        [Some(acl), None].map(|acl| tree::volume(acl).map(|root| tree::user(&root)));
+    let (named, none) = (
+        named.map_err(|e| e.to_string())?,
+        none.map_err(|e| e.to_string())?,
+    );
     let mut row = Row::below(name, Unit::Times, 1.5);
     let mut times = Vec::new();
     for run in 0..=RUNS {
@@ -66,7 +74,11 @@ fn search_acls(name: &'static str, acl: &'static str, path: &str) -> Result<Row>
         }
     }
     let best = |pick: fn(&(f64, f64)) -> f64| times.iter().map(pick).fold(f64::INFINITY, f64::min);
-    row.set_note(format!("at best {:.0} ns with and {:.0} ns without", best(|t| t.0), best(|t| t.1)));
+    row.set_note(format!(
+        "at best {:.0} ns with and {:.0} ns without",
+        best(|t| t.0),
+        best(|t| t.1)
+    ));
     Ok(row)
 }
 
@@ -98,7 +110,11 @@ pub(super) fn search_loop(args: &[String]) -> Result<()> {
         return Err("search-loop takes fast or full, a path, and a number".to_owned());
     };
     let walks = walks.parse().map_err(|_| "walks are a number")?;
-    let check = if check == "fast" { Check::Word } else { Check::Full };
+    let check = if check == "fast" {
+        Check::Word
+    } else {
+        Check::Full
+    };
     let root = tree::volume_with(check, None).map_err(|e| e.to_string())?;
     walk(&tree::user(&root), path, walks).map(drop)
 }

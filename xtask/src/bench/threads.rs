@@ -23,22 +23,32 @@ const BLOCK: [u8; 4096] = [0x5a; 4096];
 impl Bench {
     /// Two threads, each in a directory of its own, compared with one.
     pub(super) fn create_unlink_threads(&self) -> Result<Row> {
-        self.two_beside_one(Row::faster("create-unlink-2-threads", Unit::Nanoseconds, 1.7), false)
+        self.two_beside_one(
+            Row::faster("create-unlink-2-threads", Unit::Nanoseconds, 1.7),
+            false,
+        )
     }
 
     /// Two threads in one directory, compared with one.
     pub(super) fn create_unlink_shared_threads(&self) -> Result<Row> {
-        self.two_beside_one(Row::faster("create-unlink-shared-2-threads", Unit::Nanoseconds, 1.5), true)
+        self.two_beside_one(
+            Row::faster("create-unlink-shared-2-threads", Unit::Nanoseconds, 1.5),
+            true,
+        )
     }
 
     fn two_beside_one(&self, mut row: Row, shared: bool) -> Result<Row> {
         let image = self.fresh("ours.img", "512M", 20_000)?;
         row.rounds(RUNS, || {
-            let (two, one) = (create_unlink(&image, 2, shared)?, create_unlink(&image, 1, shared)?);
+            let (two, one) = (
+                create_unlink(&image, 2, shared)?,
+                create_unlink(&image, 1, shared)?,
+            );
             Ok((two, one))
         })?;
         row.set_note(
-            "ns of the clock for a file of any thread, two threads beside one, ours both".to_owned(),
+            "ns of the clock for a file of any thread, two threads beside one, ours both"
+                .to_owned(),
         );
         remove([image])?;
         Ok(row)
@@ -95,7 +105,11 @@ impl Bench {
 /// nanoseconds until all have ended.
 pub(super) fn in_threads(threads: u32, work: impl Fn(u32) -> Result<()> + Sync) -> Result<f64> {
     let load = Load::of(threads as usize);
-    let done = load.run(|thread| thread as u32, |thread| work(*thread).map(|()| 1), || {})?;
+    let done = load.run(
+        |thread| thread as u32,
+        |thread| work(*thread).map(|()| 1),
+        || {},
+    )?;
     Ok(done.wall.as_nanos() as f64)
 }
 
@@ -104,7 +118,9 @@ fn create_unlink(image: &Path, threads: u32, shared: bool) -> Result<f64> {
     let volume = open(image)?;
     let sessions = directories(&volume, threads, shared)?;
     let ns = in_threads(threads, |thread| {
-        let names: Vec<_> = (0..NAMES).map(|number| format!("f{thread}-{number}")).collect();
+        let names: Vec<_> = (0..NAMES)
+            .map(|number| format!("f{thread}-{number}"))
+            .collect();
         names
             .iter()
             .cycle()
@@ -120,8 +136,14 @@ fn create_unlink(image: &Path, threads: u32, shared: bool) -> Result<f64> {
 fn directories(volume: &Volume, threads: u32, shared: bool) -> Result<Vec<Session>> {
     let top = directory(volume)?;
     let of = |thread: u32| {
-        let name = if shared { "all".to_owned() } else { format!("own-{thread}") };
-        top.create_dir_all(&name).and_then(|()| top.at(&name)).map_err(|e| e.to_string())
+        let name = if shared {
+            "all".to_owned()
+        } else {
+            format!("own-{thread}")
+        };
+        top.create_dir_all(&name)
+            .and_then(|()| top.at(&name))
+            .map_err(|e| e.to_string())
     };
     (0..threads).map(of).collect()
 }
@@ -140,7 +162,12 @@ impl Synced {
         let volume = open(image)?;
         let session = directory(&volume)?;
         volume.sync().map_err(|e| e.to_string())?;
-        let stats = || volume.ext4().journal_stats().ok_or("it is open for reading only");
+        let stats = || {
+            volume
+                .ext4()
+                .journal_stats()
+                .ok_or("it is open for reading only")
+        };
         let before = stats()?;
         let ns = in_threads(SYNCERS, |thread| {
             let make = |number| {
@@ -148,7 +175,8 @@ impl Synced {
                 file.write_all_at(&BLOCK, 0)?;
                 file.sync_all()
             };
-            (0..SYNCED).try_for_each(|number| make(number).map_err(|e: extern4::Error| e.to_string()))
+            (0..SYNCED)
+                .try_for_each(|number| make(number).map_err(|e: extern4::Error| e.to_string()))
         })?;
         let after = stats()?;
         drop(session);

@@ -3,8 +3,8 @@
 
 use extern4_vfs::lab::{Check, Sides};
 use extern4_vfs::{
-    Acl, AclKind, Cred, LookupFlags, MemFs, MemLimits, Namespace, NewKind, RenameFlags, Result, Session,
-    SuperBlock, SuperOptions,
+    Acl, AclKind, Cred, LookupFlags, MemFs, MemLimits, Namespace, NewKind, RenameFlags, Result,
+    Session, SuperBlock, SuperOptions,
 };
 
 /// Components of the path, the file's name included.
@@ -32,12 +32,22 @@ pub(super) fn volume(acl: Option<&str>) -> Result<Session> {
 
 /// Makes the same volume with this search check.
 pub(super) fn volume_with(check: Check, acl: Option<&str>) -> Result<Session> {
-    let lab = Sides { check, ..Sides::default() };
-    let options = SuperOptions { lab, ..SuperOptions::default() };
+    let lab = Sides {
+        check,
+        ..Sides::default()
+    };
+    let options = SuperOptions {
+        lab,
+        ..SuperOptions::default()
+    };
     let sb = SuperBlock::new(MemFs::new(MemLimits::default()), options)?;
     let root = Session::new(&Namespace::new(sb), Cred::root());
     for depth in 0..COMPONENTS {
-        let dir = if depth == 0 { "/".to_owned() } else { dir(depth) };
+        let dir = if depth == 0 {
+            "/".to_owned()
+        } else {
+            dir(depth)
+        };
         if depth > 0 {
             root.mkdir(&dir, 0o755)?;
         }
@@ -60,9 +70,13 @@ pub(super) fn user(root: &Session) -> Session {
 /// Renames a file and a directory next to the path in the directory at `depth`, there and back.
 pub(super) fn rename_beside(root: &Session, depth: usize) {
     for kind in ["file", "folder"] {
-        let (name, other) = (format!("{}/{kind}", dir(depth)), format!("{}/{kind}-elsewhere", dir(depth)));
+        let (name, other) = (
+            format!("{}/{kind}", dir(depth)),
+            format!("{}/{kind}-elsewhere", dir(depth)),
+        );
         for (from, to) in [(&name, &other), (&other, &name)] {
-            root.rename(from, to, RenameFlags::empty()).expect("nobody else renames");
+            root.rename(from, to, RenameFlags::empty())
+                .expect("nobody else renames");
         }
     }
 }

@@ -57,15 +57,24 @@ pub(super) enum Caches {
 }
 
 impl Caches {
-    const ALL: [(&str, Self); 3] = [("cold", Self::Cold), ("warm", Self::Warm), ("counted", Self::Counted)];
+    const ALL: [(&str, Self); 3] = [
+        ("cold", Self::Cold),
+        ("warm", Self::Warm),
+        ("counted", Self::Counted),
+    ];
 
     fn name(self) -> &'static str {
-        Self::ALL.iter().find(|(_, caches)| *caches == self).map_or("", |(name, _)| name)
+        Self::ALL
+            .iter()
+            .find(|(_, caches)| *caches == self)
+            .map_or("", |(name, _)| name)
     }
 
     fn named(name: &str) -> Result<Self> {
         let found = Self::ALL.iter().find(|(known, _)| *known == name);
-        found.map(|(_, caches)| *caches).ok_or_else(|| format!("there are no caches {name}"))
+        found
+            .map(|(_, caches)| *caches)
+            .ok_or_else(|| format!("there are no caches {name}"))
     }
 }
 
@@ -94,7 +103,11 @@ impl Visited {
     /// Visits in a new process. `list` is a file with all paths.
     pub(super) fn of(side: Side<'_>, list: &Path, order: Order, caches: Caches) -> Result<Self> {
         let this = std::env::current_exe().map_err(|e| e.to_string())?;
-        let text = output(Command::new(this).arg("visit").args(arguments(side, list, order, caches)))?;
+        let text = output(
+            Command::new(this)
+                .arg("visit")
+                .args(arguments(side, list, order, caches)),
+        )?;
         let said: Value = serde_json::from_str(&text).map_err(|e| format!("{e} in {text}"))?;
         // A side leaves out the figures that it does not have.
         let number = |key: &str| said[key].as_f64().unwrap_or(f64::NAN);
@@ -119,24 +132,47 @@ pub(super) fn arguments(side: Side<'_>, list: &Path, order: Order, caches: Cache
         Side::Served(root, server) => ("system", root, Some(server)),
     };
     let place = place.display().to_string();
-    let words = [kind, &place, &list.display().to_string(), order.name(), caches.name()].map(str::to_owned);
-    words.into_iter().chain(server.map(|server| server.to_string())).collect()
+    let words = [
+        kind,
+        &place,
+        &list.display().to_string(),
+        order.name(),
+        caches.name(),
+    ]
+    .map(str::to_owned);
+    words
+        .into_iter()
+        .chain(server.map(|server| server.to_string()))
+        .collect()
 }
 
 /// The hidden subcommand `visit library|system PLACE LIST ORDER CACHES [SERVER]`: visits paths as
 /// an ordinary user, and prints the cost.
 pub(super) fn visit(args: &[String]) -> Result<()> {
     let [kind, place, list, order, caches, server @ ..] = args else {
-        return Err("visit takes a side, a place, a list of paths, an order, and caches".to_owned());
+        return Err(
+            "visit takes a side, a place, a list of paths, an order, and caches".to_owned(),
+        );
     };
-    let (place, order, caches) = (Path::new(place), Order::named(order)?, Caches::named(caches)?);
+    let (place, order, caches) = (
+        Path::new(place),
+        Order::named(order)?,
+        Caches::named(caches)?,
+    );
     let all = paths::read(Path::new(list))?;
-    let plan = Plan { asked: order.of(&all), rounds: rounds(order, caches, all.len()), all, caches };
+    let plan = Plan {
+        asked: order.of(&all),
+        rounds: rounds(order, caches, all.len()),
+        all,
+        caches,
+    };
     match kind.as_str() {
         "library" => library(place, &plan),
         "system" => {
-            let server =
-                server.first().map(|id| id.parse().map_err(|_| "a server is a number")).transpose()?;
+            let server = server
+                .first()
+                .map(|id| id.parse().map_err(|_| "a server is a number"))
+                .transpose()?;
             system(place, &plan, server)
         }
         _ => Err(format!("there is no side {kind}")),
@@ -162,7 +198,8 @@ fn library(image: &Path, plan: &Plan) -> Result<()> {
     let stat = |path: &CString| stat_by_us(&session, path);
     let (found, nanos) = plan.visit(stat, cpu_time)?;
     let cached = allocations::live_bytes().wrapping_sub(opened);
-    let blocks = volume.stats().blocks.resident * u64::from(volume.ext4().superblock().block_size());
+    let blocks =
+        volume.stats().blocks.resident * u64::from(volume.ext4().superblock().block_size());
     let inodes = volume.cache_stats().inodes;
     let before = cpu_time()?;
     drop(session);
@@ -178,7 +215,10 @@ fn library(image: &Path, plan: &Plan) -> Result<()> {
             object.number("nanos", nanos);
             object.raw("found", found);
             object.raw("inodes", inodes);
-            object.number("close_nanos", closed.as_nanos() as f64 / plan.all.len() as f64);
+            object.number(
+                "close_nanos",
+                closed.as_nanos() as f64 / plan.all.len() as f64,
+            );
             if plan.caches == Caches::Counted {
                 object.raw("cached", cached);
                 object.raw("blocks", blocks);
@@ -194,7 +234,12 @@ fn system(root: &Path, plan: &Plan, server: Option<u32>) -> Result<()> {
     // Opened before this process goes below the root.
     let server = server.map(Server::open).transpose()?;
     become_user(root)?;
-    let clock = || Ok(cpu_time()? + server.as_ref().map_or(Ok(Duration::ZERO), Server::cpu_time)?);
+    let clock = || {
+        Ok(cpu_time()?
+            + server
+                .as_ref()
+                .map_or(Ok(Duration::ZERO), Server::cpu_time)?)
+    };
     let (found, nanos) = plan.visit(|path| stat_by_kernel(path), clock)?;
     print!(
         "{}",
@@ -222,7 +267,10 @@ impl Plan {
             found = visit_each(&self.asked, &stat)?;
         }
         let took = clock()?.saturating_sub(before);
-        Ok((found, took.as_nanos() as f64 / (self.rounds * self.asked.len()) as f64))
+        Ok((
+            found,
+            took.as_nanos() as f64 / (self.rounds * self.asked.len()) as f64,
+        ))
     }
 }
 
@@ -243,14 +291,21 @@ pub(super) fn stat_by_us(session: &Session, path: &CStr) -> Result<bool> {
     use extern4::{Errno, ErrorKind};
     match session.symlink_metadata(OsStr::from_bytes(path.to_bytes())) {
         Ok(found) => Ok(black_box(found).ino() != 0),
-        Err(error) if matches!(error.kind(), ErrorKind::Os(Errno::ENOENT | Errno::EACCES)) => Ok(false),
+        Err(error) if matches!(error.kind(), ErrorKind::Os(Errno::ENOENT | Errno::EACCES)) => {
+            Ok(false)
+        }
         Err(error) => Err(error.to_string()),
     }
 }
 
 fn stat_by_kernel(path: &CStr) -> Result<bool> {
     use rustix::io::Errno;
-    match rustix::fs::statx(CWD, path, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::BASIC_STATS) {
+    match rustix::fs::statx(
+        CWD,
+        path,
+        AtFlags::SYMLINK_NOFOLLOW,
+        StatxFlags::BASIC_STATS,
+    ) {
         Ok(found) => Ok(black_box(found).stx_ino != 0),
         Err(Errno::NOENT | Errno::ACCESS) => Ok(false),
         Err(error) => Err(format!("{}: {error}", path.to_string_lossy())),
@@ -275,7 +330,9 @@ impl Server {
 
     fn open(id: u32) -> Result<Self> {
         let path = format!("/proc/{id}/stat");
-        std::fs::File::open(&path).map(Self).map_err(|e| format!("{path}: {e}"))
+        std::fs::File::open(&path)
+            .map(Self)
+            .map_err(|e| format!("{path}: {e}"))
     }
 
     fn cpu_time(&self) -> Result<Duration> {
@@ -283,8 +340,11 @@ impl Server {
         let mut text = [0; 1024];
         let len = self.0.read_at(&mut text, 0).map_err(|e| e.to_string())?;
         let text = String::from_utf8_lossy(&text[..len]);
-        let fields = text.rsplit_once(')').map(|(_, fields)| fields.split_whitespace().skip(Self::BEFORE));
-        let ticks: Option<u64> = fields.map(|fields| fields.take(2).flat_map(str::parse::<u64>).sum());
+        let fields = text
+            .rsplit_once(')')
+            .map(|(_, fields)| fields.split_whitespace().skip(Self::BEFORE));
+        let ticks: Option<u64> =
+            fields.map(|fields| fields.take(2).flat_map(str::parse::<u64>).sum());
         let ticks = ticks.ok_or("the kernel does not say how much time the server has had")?;
         Ok(Duration::from_millis(ticks * 1000 / Self::TICKS))
     }
@@ -304,5 +364,6 @@ fn status_mib(key: &str) -> Result<f64> {
     let status = std::fs::read_to_string("/proc/self/status").map_err(|e| e.to_string())?;
     let line = status.lines().find_map(|line| line.strip_prefix(key));
     let kib: Option<f64> = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse().ok());
-    kib.map(|kib| kib / 1024.0).ok_or_else(|| format!("the kernel does not say {key}"))
+    kib.map(|kib| kib / 1024.0)
+        .ok_or_else(|| format!("the kernel does not say {key}"))
 }

@@ -73,7 +73,9 @@ impl Bench {
             row.add(self.ours(PATH, 1, &[])?.allocations, 0.0);
         }
         let missing = self.ours(MISSING, 1, &["--missing"])?.allocations;
-        row.set_note(format!("of a missing path, whose error names it: {missing}"));
+        row.set_note(format!(
+            "of a missing path, whose error names it: {missing}"
+        ));
         Ok(row)
     }
 
@@ -87,20 +89,39 @@ impl Bench {
             row.add(percent, 0.02);
             most_allocations = most_allocations.max(allocations);
         }
-        row.set_note(format!("{most_allocations} allocations in the walks of any run"));
+        row.set_note(format!(
+            "{most_allocations} allocations in the walks of any run"
+        ));
         Ok(row)
     }
 
     /// One run of `extern4 bench walk`.
     fn ours(&self, path: &str, threads: u32, options: &[&str]) -> Result<Walked> {
         let mut command = Command::new(self.extern4()?);
-        command.args(["bench", "walk"]).arg(format!("{}:{path}", self.include()?.display()));
-        command.args(["--as", &format!("{UID}:{UID}"), "--json", "--seconds", &SECONDS.to_string()]);
-        command.args(["--threads", &threads.to_string()]).args(options);
+        command
+            .args(["bench", "walk"])
+            .arg(format!("{}:{path}", self.include()?.display()));
+        command.args([
+            "--as",
+            &format!("{UID}:{UID}"),
+            "--json",
+            "--seconds",
+            &SECONDS.to_string(),
+        ]);
+        command
+            .args(["--threads", &threads.to_string()])
+            .args(options);
         let text = output(&mut command)?;
         let done: Value = serde_json::from_str(&text).map_err(|e| format!("{e} in {text}"))?;
-        let number = |key: &str| done[key].as_f64().ok_or_else(|| format!("no number {key} in {text}"));
-        Ok(Walked { ns: 1e9 / number("ops_per_s")?, allocations: number("allocs_per_op")? })
+        let number = |key: &str| {
+            done[key]
+                .as_f64()
+                .ok_or_else(|| format!("no number {key} in {text}"))
+        };
+        Ok(Walked {
+            ns: 1e9 / number("ops_per_s")?,
+            allocations: number("allocs_per_op")?,
+        })
     }
 }
 
@@ -128,11 +149,13 @@ fn walk_beside_renames(duration: Duration) -> Result<(f64, u64)> {
             }
         });
         let walker = scope.spawn(|| {
-            user.stat(&path, LookupFlags::FOLLOW).expect("nobody renames what is on the way");
+            user.stat(&path, LookupFlags::FOLLOW)
+                .expect("nobody renames what is on the way");
             let (mut walks, before) = (0u64, allocations::of_this_thread());
             while Instant::now() < end {
                 for _ in 0..64 {
-                    std::hint::black_box(user.stat(&path, LookupFlags::FOLLOW)).expect("it is there");
+                    std::hint::black_box(user.stat(&path, LookupFlags::FOLLOW))
+                        .expect("it is there");
                 }
                 walks += 64;
             }
@@ -178,8 +201,15 @@ impl Call {
 /// Nanoseconds for one call of the kernel below `root`, in a process of its own.
 pub(super) fn kernel(call: Call, root: &Path, path: &str) -> Result<f64> {
     let this = std::env::current_exe().map_err(|e| e.to_string())?;
-    let text = output(Command::new(this).arg(call.command()).arg(root).args([path, &SECONDS.to_string()]))?;
-    text.trim().parse().map_err(|_| format!("{} says {text:?}", call.command()))
+    let text = output(
+        Command::new(this)
+            .arg(call.command())
+            .arg(root)
+            .args([path, &SECONDS.to_string()]),
+    )?;
+    text.trim()
+        .parse()
+        .map_err(|_| format!("{} says {text:?}", call.command()))
 }
 
 /// The hidden subcommands `stat-loop ROOT PATH SECONDS` and `open-loop ROOT PATH SECONDS`: go below
@@ -187,7 +217,10 @@ pub(super) fn kernel(call: Call, root: &Path, path: &str) -> Result<f64> {
 /// takes. That the path is not there is an answer like any other.
 pub(super) fn call_loop(call: Call, args: &[String]) -> Result<()> {
     let [root, path, seconds] = args else {
-        return Err(format!("{} takes a root, a path and seconds", call.command()));
+        return Err(format!(
+            "{} takes a root, a path and seconds",
+            call.command()
+        ));
     };
     let seconds: f64 = seconds.parse().map_err(|_| "seconds are a number")?;
     let path = CString::new(path.as_str()).map_err(|e| e.to_string())?;
@@ -214,7 +247,8 @@ pub(super) fn become_user(root: &Path) -> Result<()> {
     std::os::unix::fs::chroot(root).map_err(|e| e.to_string())?;
     std::env::set_current_dir("/").map_err(|e| e.to_string())?;
     rustix::thread::set_thread_groups(&[]).map_err(|e| e.to_string())?;
-    rustix::thread::set_thread_gid(rustix::process::Gid::from_raw(UID)).map_err(|e| e.to_string())?;
+    rustix::thread::set_thread_gid(rustix::process::Gid::from_raw(UID))
+        .map_err(|e| e.to_string())?;
     rustix::thread::set_thread_uid(rustix::process::Uid::from_raw(UID)).map_err(|e| e.to_string())
 }
 
@@ -222,7 +256,10 @@ pub(super) fn become_user(root: &Path) -> Result<()> {
 pub(super) fn output(command: &mut Command) -> Result<String> {
     let output = command.output().map_err(|e| format!("{command:?}: {e}"))?;
     if !output.status.success() {
-        return Err(format!("{command:?}: {}", String::from_utf8_lossy(&output.stderr).trim()));
+        return Err(format!(
+            "{command:?}: {}",
+            String::from_utf8_lossy(&output.stderr).trim()
+        ));
     }
     String::from_utf8(output.stdout).map_err(|e| e.to_string())
 }

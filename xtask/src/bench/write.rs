@@ -39,8 +39,10 @@ impl Bench {
     /// An empty file made and removed.
     pub(super) fn create_unlink(&self) -> Result<Row> {
         let mut row = Row::faster("create-unlink-vs-kernel", Unit::Nanoseconds, 5.0);
-        let (ours, theirs) =
-            (self.fresh("ours.img", "512M", 20_000)?, self.fresh("rival.img", "512M", 20_000)?);
+        let (ours, theirs) = (
+            self.fresh("ours.img", "512M", 20_000)?,
+            self.fresh("rival.img", "512M", 20_000)?,
+        );
         row.rounds(RUNS, || {
             let our_ns = create_unlink(&ours)?;
             let mount = Mounted::new(Rival::Kernel, &theirs, &self.folder.join("mnt"))?;
@@ -48,7 +50,9 @@ impl Bench {
             mount.end()?;
             Ok((our_ns, their_ns))
         })?;
-        row.set_note("one thread, with a journal; an earlier goal, 3x, is inside this one".to_owned());
+        row.set_note(
+            "one thread, with a journal; an earlier goal, 3x, is inside this one".to_owned(),
+        );
         remove([ours, theirs])?;
         Ok(row)
     }
@@ -87,7 +91,10 @@ impl Bench {
             volume.close().map_err(|e| e.to_string())?;
             if let (true, [first, .., last]) = (run > 0, &times[..]) {
                 row.add(last / first, 1.5);
-                row.set_note(format!("{:.2} us a file at the end", last * 1e6 / f64::from(PART)));
+                row.set_note(format!(
+                    "{:.2} us a file at the end",
+                    last * 1e6 / f64::from(PART)
+                ));
             }
             remove([image])?;
         }
@@ -101,7 +108,12 @@ impl Bench {
         for _ in 0..RUNS {
             let volume = open(&image)?;
             let session = directory(&volume)?;
-            let stats = || volume.ext4().journal_stats().ok_or("it is open for reading only");
+            let stats = || {
+                volume
+                    .ext4()
+                    .journal_stats()
+                    .ok_or("it is open for reading only")
+            };
             let before = stats()?;
             for _ in 0..COMMITS {
                 create_and_unlink(&session, "file")?;
@@ -111,7 +123,10 @@ impl Bench {
             drop(session);
             volume.close().map_err(|e| e.to_string())?;
             let commits = after.transactions - before.transactions;
-            row.add((after.flushes - before.flushes) as f64 / commits as f64, 2.0);
+            row.add(
+                (after.flushes - before.flushes) as f64 / commits as f64,
+                2.0,
+            );
         }
         remove([image])?;
         Ok(row)
@@ -154,7 +169,11 @@ impl Bench {
             let image = self.fresh("ours.img", "4G", 200_000)?;
             let start = Instant::now();
             let place = format!("{}:/", image.display());
-            must(Command::new(self.extern4()?).args(["cp", "-a", "-q", TREE]).arg(place))?;
+            must(
+                Command::new(self.extern4()?)
+                    .args(["cp", "-a", "-q", TREE])
+                    .arg(place),
+            )?;
             let ours = start.elapsed();
             remove([image])?;
             let image = self.fresh("rival.img", "4G", 200_000)?;
@@ -164,7 +183,9 @@ impl Bench {
             mount.end()?;
             // fuse2fs leaves what it has written to the operating system; for the kernel's mount
             // this finds nothing to do.
-            File::open(&image).and_then(|file| file.sync_all()).map_err(|e| e.to_string())?;
+            File::open(&image)
+                .and_then(|file| file.sync_all())
+                .map_err(|e| e.to_string())?;
             let theirs = start.elapsed();
             remove([image])?;
             if run > 0 {
@@ -179,8 +200,20 @@ impl Bench {
         let image = self.folder.join(name);
         remove([image.clone()])?;
         let mut mke2fs = Command::new("mke2fs");
-        mke2fs.args(["-q", "-F", "-t", "ext4", "-E", "lazy_itable_init=0,lazy_journal_init=0"]);
-        must(mke2fs.args(["-N", &inodes.to_string()]).arg(&image).arg(size))?;
+        mke2fs.args([
+            "-q",
+            "-F",
+            "-t",
+            "ext4",
+            "-E",
+            "lazy_itable_init=0,lazy_journal_init=0",
+        ]);
+        must(
+            mke2fs
+                .args(["-N", &inodes.to_string()])
+                .arg(&image)
+                .arg(size),
+        )?;
         Ok(image)
     }
 }
@@ -191,13 +224,18 @@ pub(super) fn make(session: &Session, name: impl AsRef<Path>) -> extern4::Result
 }
 
 pub(super) fn open(image: &Path) -> Result<Volume> {
-    Volume::options().write(true).open(image).map_err(|e| e.to_string())
+    Volume::options()
+        .write(true)
+        .open(image)
+        .map_err(|e| e.to_string())
 }
 
 /// The directory that the rows work in.
 pub(super) fn directory(volume: &Volume) -> Result<Session> {
     let root = volume.superuser();
-    root.create_dir_all("/made").and_then(|()| root.at("/made")).map_err(|e| e.to_string())
+    root.create_dir_all("/made")
+        .and_then(|()| root.at("/made"))
+        .map_err(|e| e.to_string())
 }
 
 pub(super) fn create_and_unlink(session: &Session, name: &str) -> Result<()> {
@@ -245,7 +283,9 @@ fn create_unlink_rust_fs_ext4(image: &Path) -> Result<f64> {
     let paths: Vec<_> = names().iter().map(|name| format!("/made/{name}")).collect();
     let (start, mut pairs) = (Instant::now(), 0u32);
     for path in paths.iter().cycle() {
-        volume.apply_create(path, 0o644).map_err(|e| e.to_string())?;
+        volume
+            .apply_create(path, 0o644)
+            .map_err(|e| e.to_string())?;
         volume.apply_unlink(path).map_err(|e| e.to_string())?;
         pairs += 1;
         if start.elapsed() >= Duration::from_millis(500) {
@@ -265,7 +305,8 @@ fn write_large(image: &Path, len: u64) -> Result<Duration> {
     let start = Instant::now();
     let file = make(&session, "large").map_err(|e| e.to_string())?;
     for offset in (0..len).step_by(CHUNK_BYTES) {
-        file.write_all_at(&chunk, offset).map_err(|e| e.to_string())?;
+        file.write_all_at(&chunk, offset)
+            .map_err(|e| e.to_string())?;
     }
     file.sync_all().map_err(|e| e.to_string())?;
     let took = start.elapsed();
@@ -302,14 +343,23 @@ impl Mounted {
     /// Mounted with these options.
     pub(super) fn with(rival: Rival, options: &str, image: &Path, path: &Path) -> Result<Self> {
         fs::create_dir_all(path).map_err(|e| format!("{}: {e}", path.display()))?;
-        let mut mounted = Self { path: path.to_owned(), server: None, ended: false };
+        let mut mounted = Self {
+            path: path.to_owned(),
+            server: None,
+            ended: false,
+        };
         match rival {
-            Rival::Kernel => {
-                must(Command::new("mount").args(["-o", "loop", "-o", options]).arg(image).arg(path))?
-            }
-            Rival::Fuse2fs => {
-                mounted.serve(Command::new("fuse2fs").args(["-f", "-o", options]).arg(image))?
-            }
+            Rival::Kernel => must(
+                Command::new("mount")
+                    .args(["-o", "loop", "-o", options])
+                    .arg(image)
+                    .arg(path),
+            )?,
+            Rival::Fuse2fs => mounted.serve(
+                Command::new("fuse2fs")
+                    .args(["-f", "-o", options])
+                    .arg(image),
+            )?,
         }
         Ok(mounted)
     }
@@ -317,21 +367,37 @@ impl Mounted {
     /// Mounted by the command, with these options.
     pub(super) fn by_us(extern4: &Path, options: &str, image: &Path, path: &Path) -> Result<Self> {
         fs::create_dir_all(path).map_err(|e| format!("{}: {e}", path.display()))?;
-        let mut mounted = Self { path: path.to_owned(), server: None, ended: false };
-        mounted.serve(Command::new(extern4).args(["mount", "-f", "-o", options]).arg(image))?;
+        let mut mounted = Self {
+            path: path.to_owned(),
+            server: None,
+            ended: false,
+        };
+        mounted.serve(
+            Command::new(extern4)
+                .args(["mount", "-f", "-o", options])
+                .arg(image),
+        )?;
         Ok(mounted)
     }
 
     /// Starts a server in the foreground, so that its end can be waited for, after which all has
     /// been written.
     fn serve(&mut self, server: &mut Command) -> Result<()> {
-        server.arg(&self.path).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        server
+            .arg(&self.path)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
         self.server = Some(server.spawn().map_err(|e| e.to_string())?);
         self.wait_for_server()
     }
 
     fn wait_for_server(&mut self) -> Result<()> {
-        let is_it = |line: &str| line.split(' ').nth(1).is_some_and(|at| Path::new(at) == self.path);
+        let is_it = |line: &str| {
+            line.split(' ')
+                .nth(1)
+                .is_some_and(|at| Path::new(at) == self.path)
+        };
         for _ in 0..5000 {
             let mounts = fs::read_to_string("/proc/self/mounts").map_err(|e| e.to_string())?;
             if mounts.lines().any(is_it) {
@@ -344,7 +410,11 @@ impl Mounted {
 
     /// The number of the process that serves it.
     pub(super) fn server_id(&self) -> Result<u32> {
-        Ok(self.server.as_ref().ok_or("no process serves the volume")?.id())
+        Ok(self
+            .server
+            .as_ref()
+            .ok_or("no process serves the volume")?
+            .id())
     }
 
     /// The most memory that the server has had so far, in MiB.
@@ -365,7 +435,8 @@ impl Mounted {
 
 /// The most memory that a process that runs has had so far, in MiB.
 pub(super) fn peak_memory(process: &Child) -> Result<f64> {
-    let status = fs::read_to_string(format!("/proc/{}/status", process.id())).map_err(|e| e.to_string())?;
+    let status =
+        fs::read_to_string(format!("/proc/{}/status", process.id())).map_err(|e| e.to_string())?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
     let kib: f64 = line
         .and_then(|line| line.trim().strip_suffix(" kB")?.parse().ok())
@@ -377,7 +448,10 @@ impl Drop for Mounted {
     fn drop(&mut self) {
         if !self.ended {
             // After an error, which is what is told.
-            let _ = Command::new("umount").arg(&self.path).stderr(Stdio::null()).status();
+            let _ = Command::new("umount")
+                .arg(&self.path)
+                .stderr(Stdio::null())
+                .status();
             let _ = self.server.as_mut().map(Child::wait);
         }
     }
@@ -407,7 +481,11 @@ pub(super) fn write_loop(args: &[String]) -> Result<()> {
     let (image, times, change) = match args {
         [image, times] => (image, times, None),
         [image, times, change] => (image, times, Some(Change::named(change)?)),
-        _ => return Err("write-loop takes an image, a number of times, and perhaps a change".to_owned()),
+        _ => {
+            return Err(
+                "write-loop takes an image, a number of times, and perhaps a change".to_owned(),
+            );
+        }
     };
     let times: usize = times.parse().map_err(|_| "how many times is a number")?;
     let volume = open(Path::new(image))?;

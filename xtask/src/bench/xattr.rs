@@ -35,8 +35,10 @@ impl Bench {
     /// One cell against the kernel.
     pub(super) fn xattr(&self, name: &'static str, cell: Cell) -> Result<Row> {
         let mut row = Row::faster(name, Unit::Nanoseconds, 1.0);
-        let (ours, theirs) =
-            (self.fresh("ours.img", "512M", 20_000)?, self.fresh("rival.img", "512M", 20_000)?);
+        let (ours, theirs) = (
+            self.fresh("ours.img", "512M", 20_000)?,
+            self.fresh("rival.img", "512M", 20_000)?,
+        );
         row.rounds(CELL_RUNS, || {
             let our_ns = set_all(&ours, cell)?;
             let mount = Mounted::new(Rival::Kernel, &theirs, &self.folder.join("mnt"))?;
@@ -54,7 +56,11 @@ impl Bench {
         let mut row = Row::below("xattr-100000-values-vs-10", Unit::Times, 1.3);
         let image = self.fresh("ours.img", "512M", 20_000)?;
         for run in 0..=RUNS {
-            let cell = |values| Cell { threads: 1, files: 100, values };
+            let cell = |values| Cell {
+                threads: 1,
+                files: 100,
+                values,
+            };
             let (few, many) = (set_all(&image, cell(10))?, set_all(&image, cell(100_000))?);
             if run > 0 {
                 row.add(many / few, 1.3);
@@ -78,7 +84,10 @@ impl Bench {
     pub(super) fn mbcache_entries(&self) -> Result<Row> {
         let mut row = Row::below("mbcache-200000-entries-in-4mib", Unit::Times, 1.0);
         let (bytes, entries) = filled();
-        row.add(200_000.0 / entries as f64 * bytes as f64 / f64::from(4 << 20), 1.0);
+        row.add(
+            200_000.0 / entries as f64 * bytes as f64 / f64::from(4 << 20),
+            1.0,
+        );
         row.set_note(format!("{entries} entries in {bytes} bytes"));
         Ok(row)
     }
@@ -98,7 +107,10 @@ struct Random(u64);
 
 impl Random {
     fn next(&mut self) -> u32 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 32) as u32
     }
 }
@@ -116,15 +128,24 @@ fn timed(cell: Cell, set: impl Fn(u32, usize, &[u8]) -> Result<()> + Sync) -> Re
     let sets = SETS / cell.threads;
     let ns = in_threads(cell.threads, |thread| {
         let mut random = Random(thread.into());
-        (0..sets)
-            .try_for_each(|at| set(thread, (at % cell.files) as usize, &value(random.next() % cell.values)))
+        (0..sets).try_for_each(|at| {
+            set(
+                thread,
+                (at % cell.files) as usize,
+                &value(random.next() % cell.values),
+            )
+        })
     })?;
     Ok(ns / f64::from(sets * cell.threads))
 }
 
 /// The files of each thread, by their paths in the volume.
 fn paths(cell: Cell) -> Vec<Vec<String>> {
-    let of = |thread| (0..cell.files).map(|file| format!("x{thread}-{file}")).collect();
+    let of = |thread| {
+        (0..cell.files)
+            .map(|file| format!("x{thread}-{file}"))
+            .collect()
+    };
     (0..cell.threads).map(of).collect()
 }
 
@@ -139,7 +160,9 @@ fn set_all(image: &Path, cell: Cell) -> Result<f64> {
     }
     let nanoseconds = timed(cell, |thread, file, value| {
         let path = &paths[thread as usize][file];
-        session.setxattr(path, NAME, value, XattrFlags::empty()).map_err(|e| e.to_string())
+        session
+            .setxattr(path, NAME, value, XattrFlags::empty())
+            .map_err(|e| e.to_string())
     })?;
     drop(session);
     volume.close().map_err(|e| e.to_string())?;
@@ -150,13 +173,16 @@ fn set_all(image: &Path, cell: Cell) -> Result<f64> {
 fn set_all_below(root: &Path, cell: Cell) -> Result<f64> {
     let work = root.join("work");
     fs::create_dir_all(&work).map_err(|e| e.to_string())?;
-    let paths: Vec<Vec<PathBuf>> =
-        paths(cell).iter().map(|paths| paths.iter().map(|path| work.join(path)).collect()).collect();
+    let paths: Vec<Vec<PathBuf>> = paths(cell)
+        .iter()
+        .map(|paths| paths.iter().map(|path| work.join(path)).collect())
+        .collect();
     for path in paths.iter().flatten() {
         fs::write(path, b"").map_err(|e| e.to_string())?;
     }
     timed(cell, |thread, file, value| {
         let path = &paths[thread as usize][file];
-        rustix::fs::setxattr(path, NAME, value, rustix::fs::XattrFlags::empty()).map_err(|e| e.to_string())
+        rustix::fs::setxattr(path, NAME, value, rustix::fs::XattrFlags::empty())
+            .map_err(|e| e.to_string())
     })
 }

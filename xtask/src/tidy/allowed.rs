@@ -25,8 +25,12 @@ pub(crate) fn parse(text: &str) -> Result<Numbers, String> {
         let [check, unit, number] = line.split_whitespace().collect::<Vec<_>>()[..] else {
             return Err(format!("{FILE}: not a check, a crate and a number: {line}"));
         };
-        let number: usize = number.parse().map_err(|error| format!("{FILE}: {line}: {error}"))?;
-        let least = numbers.entry((check.to_owned(), unit.to_owned())).or_insert(number);
+        let number: usize = number
+            .parse()
+            .map_err(|error| format!("{FILE}: {line}: {error}"))?;
+        let least = numbers
+            .entry((check.to_owned(), unit.to_owned()))
+            .or_insert(number);
         *least = number.min(*least);
     }
     Ok(numbers)
@@ -46,7 +50,9 @@ pub(crate) fn text(numbers: &Numbers) -> String {
 pub(crate) fn count(findings: &[Finding]) -> Numbers {
     let mut numbers = Numbers::new();
     for finding in findings {
-        *numbers.entry((finding.check.to_owned(), finding.unit().to_owned())).or_default() += 1;
+        *numbers
+            .entry((finding.check.to_owned(), finding.unit().to_owned()))
+            .or_default() += 1;
     }
     numbers
 }
@@ -55,7 +61,10 @@ pub(crate) fn count(findings: &[Finding]) -> Numbers {
 pub(crate) fn faults(findings: &[Finding], allowed: &Numbers) -> Vec<String> {
     let mut faults = Vec::new();
     for ((check, unit), number) in count(findings) {
-        let most = allowed.get(&(check.clone(), unit.clone())).copied().unwrap_or(0);
+        let most = allowed
+            .get(&(check.clone(), unit.clone()))
+            .copied()
+            .unwrap_or(0);
         if number > most {
             faults.push(format!(
                 "{check}: {number} in {unit}, allowed are {most}: `xtask tidy --list {check} {unit}` prints them"
@@ -69,7 +78,10 @@ pub(crate) fn faults(findings: &[Finding], allowed: &Numbers) -> Vec<String> {
 pub(crate) fn tighten(findings: &[Finding], allowed: &Numbers) -> Numbers {
     let counted = count(findings);
     let left = |key, most: &usize| counted.get(key).copied().unwrap_or(0).min(*most);
-    allowed.iter().map(|(key, most)| (key.clone(), left(key, most))).collect()
+    allowed
+        .iter()
+        .map(|(key, most)| (key.clone(), left(key, most)))
+        .collect()
 }
 
 #[cfg(test)]
@@ -77,7 +89,9 @@ mod tests {
     use super::*;
 
     fn findings(number: usize) -> Vec<Finding> {
-        (0..number).map(|line| Finding::new("word", "crates/vfs/src/a.rs", line, String::new())).collect()
+        (0..number)
+            .map(|line| Finding::new("word", "crates/vfs/src/a.rs", line, String::new()))
+            .collect()
     }
 
     #[test]
@@ -87,8 +101,14 @@ mod tests {
         assert_eq!(faults(&findings(1), &allowed), [""; 0]);
         assert_eq!(faults(&findings(3), &allowed).len(), 1);
         assert_eq!(faults(&findings(1), &Numbers::new()).len(), 1);
-        assert_eq!(parse("word vfs 1\nword vfs 2\n"), parse("word vfs 2\nword vfs 1\n"));
-        assert_eq!(text(&parse("word vfs 1\nword vfs 2\n").expect("a table")), "word vfs 1\n");
+        assert_eq!(
+            parse("word vfs 1\nword vfs 2\n"),
+            parse("word vfs 2\nword vfs 1\n")
+        );
+        assert_eq!(
+            text(&parse("word vfs 1\nword vfs 2\n").expect("a table")),
+            "word vfs 1\n"
+        );
         assert!(parse("word vfs\n").is_err() && parse("word vfs x\n").is_err());
     }
 

@@ -25,17 +25,31 @@ pub(crate) struct File<'t> {
 
 /// The files of one crate that stand in circles of more than [`LARGEST`] modules.
 pub(crate) fn of_crate(files: &[File<'_>]) -> Vec<Finding> {
-    let mut modules: BTreeMap<Module, &File<'_>> =
-        files.iter().filter_map(|file| Some((module(file.path)?, file))).collect();
-    let tests: Vec<Module> =
-        modules.iter().flat_map(|(at, file)| children_for_tests(at, file.code)).collect();
+    let mut modules: BTreeMap<Module, &File<'_>> = files
+        .iter()
+        .filter_map(|file| Some((module(file.path)?, file)))
+        .collect();
+    let tests: Vec<Module> = modules
+        .iter()
+        .flat_map(|(at, file)| children_for_tests(at, file.code))
+        .collect();
     modules.retain(|at, _| !tests.iter().any(|test| at.starts_with(test)));
     let imports = imports(&modules);
     let mut findings = Vec::new();
-    for circle in circles(&imports).into_iter().filter(|circle| circle.len() > LARGEST) {
+    for circle in circles(&imports)
+        .into_iter()
+        .filter(|circle| circle.len() > LARGEST)
+    {
         for at in &circle {
-            let others: Vec<_> = imports[at].intersection(&circle).map(|other| other.join("::")).collect();
-            let says = format!("in a circle of {} modules, imports {}", circle.len(), others.join(", "));
+            let others: Vec<_> = imports[at]
+                .intersection(&circle)
+                .map(|other| other.join("::"))
+                .collect();
+            let says = format!(
+                "in a circle of {} modules, imports {}",
+                circle.len(),
+                others.join(", ")
+            );
             findings.push(Finding::new("circle", modules[at].path, 1, says));
         }
     }
@@ -54,7 +68,9 @@ fn module(path: &str) -> Option<Module> {
 }
 
 fn children_for_tests(at: &Module, code: &str) -> impl Iterator<Item = Module> {
-    test_modules(code).into_iter().map(|name| at.iter().cloned().chain([name]).collect())
+    test_modules(code)
+        .into_iter()
+        .map(|name| at.iter().cloned().chain([name]).collect())
 }
 
 fn imports(modules: &BTreeMap<Module, &File<'_>>) -> BTreeMap<Module, BTreeSet<Module>> {
@@ -73,7 +89,10 @@ fn target(at: &Module, path: &[String], modules: &BTreeMap<Module, &File<'_>>) -
     let supers = path.iter().take_while(|name| *name == "super").count();
     let (mut target, rest) = match path {
         [first, rest @ ..] if first == "crate" => (Module::new(), rest),
-        _ => (at[..at.len().checked_sub(supers)?].to_vec(), &path[supers..]),
+        _ => (
+            at[..at.len().checked_sub(supers)?].to_vec(),
+            &path[supers..],
+        ),
     };
     for name in rest {
         target.push(name.clone());
@@ -101,7 +120,12 @@ fn paths(code: &str) -> Vec<Vec<String>> {
 }
 
 /// Reads the path or the group that begins at token `at`, behind `before`. Returns its last token.
-fn path(tokens: &[&str], mut at: usize, before: &mut Vec<String>, paths: &mut Vec<Vec<String>>) -> usize {
+fn path(
+    tokens: &[&str],
+    mut at: usize,
+    before: &mut Vec<String>,
+    paths: &mut Vec<Vec<String>>,
+) -> usize {
     let outer = before.len();
     while let Some(token) = tokens.get(at) {
         if *token == "{" {
@@ -113,7 +137,9 @@ fn path(tokens: &[&str], mut at: usize, before: &mut Vec<String>, paths: &mut Ve
         }
         before.push((*token).to_owned());
         let goes_on = tokens.get(at + 1) == Some(&"::")
-            && tokens.get(at + 2).is_some_and(|next| *next == "{" || is_name(next));
+            && tokens
+                .get(at + 2)
+                .is_some_and(|next| *next == "{" || is_name(next));
         if !goes_on {
             paths.push(before.clone());
             break;
@@ -134,7 +160,8 @@ fn tokens(code: &str) -> Vec<&str> {
     let mut rest = code.trim_start();
     while let Some(first) = rest.chars().next() {
         let length = if is_name(rest) {
-            rest.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(rest.len())
+            rest.find(|c: char| !c.is_alphanumeric() && c != '_')
+                .unwrap_or(rest.len())
         } else if rest.starts_with("::") {
             2
         } else {
@@ -148,11 +175,20 @@ fn tokens(code: &str) -> Vec<&str> {
 
 /// The sets of modules that reach each other.
 fn circles(imports: &BTreeMap<Module, BTreeSet<Module>>) -> Vec<BTreeSet<Module>> {
-    let reached: BTreeMap<_, _> = imports.keys().map(|at| (at, reached_from(at, imports))).collect();
+    let reached: BTreeMap<_, _> = imports
+        .keys()
+        .map(|at| (at, reached_from(at, imports)))
+        .collect();
     let mut circles: Vec<BTreeSet<Module>> = Vec::new();
     for (at, others) in &reached {
         if others.contains(*at) && !circles.iter().any(|circle| circle.contains(*at)) {
-            circles.push(others.iter().filter(|other| reached[other].contains(*at)).cloned().collect());
+            circles.push(
+                others
+                    .iter()
+                    .filter(|other| reached[other].contains(*at))
+                    .cloned()
+                    .collect(),
+            );
         }
     }
     circles
@@ -174,8 +210,14 @@ mod tests {
     use super::*;
 
     fn in_circles(files: &[(&str, &str)]) -> Vec<String> {
-        let files: Vec<_> = files.iter().map(|(path, code)| File { path, code }).collect();
-        of_crate(&files).into_iter().map(|finding| finding.path).collect()
+        let files: Vec<_> = files
+            .iter()
+            .map(|(path, code)| File { path, code })
+            .collect();
+        of_crate(&files)
+            .into_iter()
+            .map(|finding| finding.path)
+            .collect()
     }
 
     const CIRCLE: [(&str, &str); 4] = [
@@ -190,17 +232,34 @@ mod tests {
         assert_eq!(in_circles(&CIRCLE).len(), 4);
         assert_eq!(in_circles(&CIRCLE[..3]), [""; 0]);
         let smaller = ("crates/x/src/c.rs", "use crate::a::A;");
-        assert_eq!(in_circles(&[CIRCLE[0], CIRCLE[1], smaller, CIRCLE[3]]), [""; 0]);
+        assert_eq!(
+            in_circles(&[CIRCLE[0], CIRCLE[1], smaller, CIRCLE[3]]),
+            [""; 0]
+        );
     }
 
     #[test]
     fn tests_and_parents_close_no_circle() {
-        let with = |last: (&'static str, &'static str)| in_circles(&[CIRCLE[0], CIRCLE[1], CIRCLE[2], last]);
-        assert_eq!(with(("crates/x/src/d.rs", "#[cfg(test)]\nmod tests { use crate::a::A; }")), [""; 0]);
-        assert_eq!(with(("crates/x/src/d/tests.rs", "use crate::a::A;")), [""; 0]);
+        let with = |last: (&'static str, &'static str)| {
+            in_circles(&[CIRCLE[0], CIRCLE[1], CIRCLE[2], last])
+        };
+        assert_eq!(
+            with((
+                "crates/x/src/d.rs",
+                "#[cfg(test)]\nmod tests { use crate::a::A; }"
+            )),
+            [""; 0]
+        );
+        assert_eq!(
+            with(("crates/x/src/d/tests.rs", "use crate::a::A;")),
+            [""; 0]
+        );
         assert_eq!(with(("crates/x/src/d.rs", "pub(crate) mod e;")), [""; 0]);
         let family = [
-            ("crates/x/src/p.rs", "use crate::p::a::A; use crate::p::b::B; use crate::p::c::C;"),
+            (
+                "crates/x/src/p.rs",
+                "use crate::p::a::A; use crate::p::b::B; use crate::p::c::C;",
+            ),
             ("crates/x/src/p/a.rs", "use super::P;"),
             ("crates/x/src/p/b.rs", "use super::P;"),
             ("crates/x/src/p/c.rs", "use super::P;"),

@@ -17,7 +17,12 @@ pub(crate) struct Finding {
 
 impl Finding {
     pub(crate) fn new(check: &'static str, path: &str, line: usize, says: String) -> Self {
-        Self { check, path: path.to_owned(), line, says }
+        Self {
+            check,
+            path: path.to_owned(),
+            line,
+            says,
+        }
     }
 
     /// The crate in whose folder the file is, or `documents`.
@@ -38,6 +43,10 @@ pub(crate) fn unit(path: &str) -> &str {
 
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}:{}: {}", self.check, self.path, self.line, self.says)
+        write!(
+            f,
+            "{}: {}:{}: {}",
+            self.check, self.path, self.line, self.says
+        )
     }
 }

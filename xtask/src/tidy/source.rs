@@ -30,7 +30,11 @@ pub(crate) fn parts(text: &str) -> Parts {
         if token.starts_with("//") {
             let line_so_far = parts.code.rsplit('\n').next().unwrap_or_default();
             let is_alone = line_so_far.trim().is_empty();
-            parts.comments.push(Comment { line, text: token.to_owned(), is_alone });
+            parts.comments.push(Comment {
+                line,
+                text: token.to_owned(),
+                is_alone,
+            });
         } else if length == first.len_utf8() || token.chars().all(is_of_word) {
             parts.code.push_str(token);
         } else {
@@ -98,9 +102,13 @@ pub(crate) fn without_tests(code: &str) -> String {
     while let Some(at) = rest.find("#[cfg(") {
         let (before, attribute) = rest.split_at(at);
         kept.push_str(before);
-        let Some(end) = attribute.find(']') else { break };
+        let Some(end) = attribute.find(']') else {
+            break;
+        };
         let (attribute, item) = attribute.split_at(end + 1);
-        let body = is_for_tests(attribute).then(|| inline_module(item)).flatten();
+        let body = is_for_tests(attribute)
+            .then(|| inline_module(item))
+            .flatten();
         if body.is_none() {
             kept.push_str(attribute);
         }
@@ -113,9 +121,16 @@ pub(crate) fn without_tests(code: &str) -> String {
 pub(crate) fn test_modules(code: &str) -> Vec<String> {
     let mut names = Vec::new();
     for (at, _) in code.match_indices("#[cfg(") {
-        let Some((attribute, item)) = code[at..].split_once(']') else { continue };
-        let Some((declared, _)) = item.split_once(';') else { continue };
-        let name = declared.trim().rsplit_once("mod ").map(|(_, name)| name.trim());
+        let Some((attribute, item)) = code[at..].split_once(']') else {
+            continue;
+        };
+        let Some((declared, _)) = item.split_once(';') else {
+            continue;
+        };
+        let name = declared
+            .trim()
+            .rsplit_once("mod ")
+            .map(|(_, name)| name.trim());
         let is_name = |name: &&str| name.chars().all(is_of_word);
         if let Some(name) = name.filter(is_name).filter(|_| is_for_tests(attribute)) {
             names.push(name.to_owned());
@@ -150,10 +165,13 @@ mod tests {
 
     #[test]
     fn comments_and_literals_are_told_from_code() {
-        let text =
-            "//! Top\nlet a = \"// no\\\" {\"; // yes\nlet b = r#\"{ \" {\"#; let c = '{'; fn d<'e>() {}\n";
+        let text = "//! Top\nlet a = \"// no\\\" {\"; // yes\nlet b = r#\"{ \" {\"#; let c = '{'; fn d<'e>() {}\n";
         let parts = parts(text);
-        let comments: Vec<_> = parts.comments.iter().map(|c| (c.line, c.text.as_str(), c.is_alone)).collect();
+        let comments: Vec<_> = parts
+            .comments
+            .iter()
+            .map(|c| (c.line, c.text.as_str(), c.is_alone))
+            .collect();
         assert_eq!(comments, [(1, "//! Top", true), (2, "// yes", false)]);
         assert_eq!(parts.code.matches('{').count(), 1, "{}", parts.code);
         assert!(parts.code.contains("fn d<'e>()") && parts.code.lines().count() == 3);

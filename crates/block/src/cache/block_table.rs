@@ -18,7 +18,10 @@ pub(super) struct BlockTable {
 
 impl BlockTable {
     pub(super) fn new() -> Self {
-        Self { map: RcuHashMap::new(), multiplier: random() | 1 }
+        Self {
+            map: RcuHashMap::new(),
+            multiplier: random() | 1,
+        }
     }
 
     /// Returns block `number`. It may have been evicted already.
@@ -52,7 +55,10 @@ impl BlockTable {
     ///
     /// Locks: the bucket's, within.
     pub(super) fn remove(&self, block: &RcuArc<Block>) -> bool {
-        self.map.lock(self.hash(block.number), &pin()).remove(block.as_rcu_ref()).is_some()
+        self.map
+            .lock(self.hash(block.number), &pin())
+            .remove(block.as_rcu_ref())
+            .is_some()
     }
 
     /// Evicts up to `want` blocks that have no other reference, by the rules of

@@ -47,7 +47,8 @@ impl Block {
 
     #[inline]
     pub(super) fn sharers(&self) -> &ClosableRefcount {
-        self.sharers.get_or_init(|| Box::new(ClosableRefcount::new()))
+        self.sharers
+            .get_or_init(|| Box::new(ClosableRefcount::new()))
     }
 
     /// Closes the count of sharers, if it has been used.
@@ -91,7 +92,8 @@ impl Block {
         self.dirty.get().unwrap_or_else(|| {
             // Computed before `get_or_init`, since models may switch threads in `loaded`.
             let loaded = self.loaded();
-            self.dirty.get_or_init(|| Box::new(DirtyBuffer::new(loaded)))
+            self.dirty
+                .get_or_init(|| Box::new(DirtyBuffer::new(loaded)))
         })
     }
 
@@ -140,7 +142,10 @@ impl Release for Block {
 
 impl fmt::Debug for Block {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Block").field("number", &self.number).field("ready", &self.is_ready()).finish()
+        f.debug_struct("Block")
+            .field("number", &self.number)
+            .field("ready", &self.is_ready())
+            .finish()
     }
 }
 
@@ -195,14 +200,18 @@ impl Buffer {
     pub fn change<R>(&mut self, change: impl FnOnce(&mut [u8], &mut Unsealed) -> R) -> R {
         // Drops this buffer's own reference to the snapshot, which would force a copy.
         self.newest = None;
-        let (result, newest) = self.held.change(|newest| (newest.edit(change), newest.lend()));
+        let (result, newest) = self
+            .held
+            .change(|newest| (newest.edit(change), newest.lend()));
         self.newest = Some(newest);
         result
     }
 
     /// Returns what a change has put off until the block is written.
     pub fn unsealed(&self) -> Unsealed {
-        self.newest.as_ref().map_or_else(Unsealed::default, |newest| newest.unsealed)
+        self.newest
+            .as_ref()
+            .map_or_else(Unsealed::default, |newest| newest.unsealed)
     }
 
     /// Returns a pin, which keeps the block in memory.
@@ -245,7 +254,10 @@ impl Pin {
 
     /// Returns the newest contents. Later changes of the block do not affect the snapshot.
     pub fn snapshot(&self) -> Snapshot {
-        self.0.snapshot().map_or_else(|| Snapshot::new(self.0.loaded().into()), |newest| newest.snapshot)
+        self.0.snapshot().map_or_else(
+            || Snapshot::new(self.0.loaded().into()),
+            |newest| newest.snapshot,
+        )
     }
 
     /// Calls `seal` to complete what has been put off until the block is written, if anything has.

@@ -121,7 +121,11 @@ impl DirtyBuffer {
     /// Returns the part that is bytes `range`, locked, if parts may be out.
     #[inline]
     fn part(&self, range: &Range<usize>) -> Option<LatchGuard<'_, BufferPart>> {
-        if self.is_split() { self.parts.get()?.lock(range) } else { None }
+        if self.is_split() {
+            self.parts.get()?.lock(range)
+        } else {
+            None
+        }
     }
 
     /// Calls `change` with bytes `range` of a block whose parts, of that length, are independent of
@@ -150,7 +154,8 @@ impl DirtyBuffer {
         let mut newest = self.lock_unjoined();
         self.published.invalidate();
         if !self.is_split() && newest.is_another_turn() {
-            self.parts.get_or_init(|| Box::new(SplitBuffer::new(newest.bytes.len(), range.len())));
+            self.parts
+                .get_or_init(|| Box::new(SplitBuffer::new(newest.bytes.len(), range.len())));
             self.is_split.store(true, Ordering::Relaxed);
         }
         if self.is_split() {
@@ -184,7 +189,10 @@ impl DirtyBuffer {
         let newest = self.lock_unjoined();
         if let Some(mut part) = self.part(&range) {
             // Another thread may have taken the part out meanwhile.
-            return look(part.out(range.len()).map_or(&newest.bytes[range], |(bytes, _)| bytes));
+            return look(
+                part.out(range.len())
+                    .map_or(&newest.bytes[range], |(bytes, _)| bytes),
+            );
         }
         drop(newest);
         self.look(guard, |bytes| look(&bytes[range]))
@@ -254,7 +262,10 @@ impl DirtyContents {
 
     /// Returns a snapshot of the contents now.
     pub(super) fn lend(&mut self) -> SnapshotState {
-        SnapshotState { snapshot: self.bytes.lend(), unsealed: self.unsealed }
+        SnapshotState {
+            snapshot: self.bytes.lend(),
+            unsealed: self.unsealed,
+        }
     }
 }
 

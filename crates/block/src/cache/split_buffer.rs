@@ -52,14 +52,20 @@ impl SplitBuffer {
     /// Both lengths are powers of two.
     pub(super) fn new(block_len: usize, len: usize) -> Self {
         let parts = std::iter::repeat_with(|| Padded(Latch::new(BufferPart::default())));
-        Self { len, parts: parts.take(block_len / len).collect() }
+        Self {
+            len,
+            parts: parts.take(block_len / len).collect(),
+        }
     }
 
     /// Returns the part that is bytes `range` of the block, locked; `None` if no part is.
     #[inline]
     pub(super) fn lock(&self, range: &Range<usize>) -> Option<LatchGuard<'_, BufferPart>> {
         let is_one = range.len() == self.len && range.start & (self.len - 1) == 0;
-        let part = self.parts.get(range.start >> self.len.trailing_zeros()).filter(|_| is_one)?;
+        let part = self
+            .parts
+            .get(range.start >> self.len.trailing_zeros())
+            .filter(|_| is_one)?;
         // A poisoned lock is used as it is, like the block's.
         Some(part.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -73,7 +79,10 @@ impl SplitBuffer {
                     bytes[at * self.len..][..self.len].copy_from_slice(ours);
                     // Each part records its own put-off work in its own bits, and keeps the bits
                     // that it took along when it went out. So `or` adds nothing that is not so.
-                    unsealed.iter_mut().zip(put_off).for_each(|(all, said)| *all |= *said);
+                    unsealed
+                        .iter_mut()
+                        .zip(put_off)
+                        .for_each(|(all, said)| *all |= *said);
                 });
             }
             part.is_out = false;
@@ -85,7 +94,8 @@ impl BufferPart {
     /// Returns its bytes and the work it has put off, if it is out.
     #[inline]
     pub(super) fn out(&mut self, len: usize) -> Option<(&mut [u8], &mut Unsealed)> {
-        self.is_out.then(|| (&mut self.memory[self.start..][..len], &mut self.unsealed))
+        self.is_out
+            .then(|| (&mut self.memory[self.start..][..len], &mut self.unsealed))
     }
 
     /// Takes it out of the block, where it holds `bytes`. Locks: the caller holds the block's and

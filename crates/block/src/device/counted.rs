@@ -24,7 +24,10 @@ pub struct CountedDevice {
 impl CountedDevice {
     /// Returns a device that counts the bytes written to `base` from now on.
     pub fn new(base: Arc<dyn BlockDevice>) -> Self {
-        Self { base, written: ThreadCounter::new() }
+        Self {
+            base,
+            written: ThreadCounter::new(),
+        }
     }
 
     /// Returns the number of bytes that have been written, zeroes included.

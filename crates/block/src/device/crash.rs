@@ -68,8 +68,17 @@ impl CrashDevice {
     /// Returns a device with these contents, all durable.
     pub fn new(bytes: Vec<u8>) -> Self {
         let (now, durable) = (bytes.clone(), bytes.clone());
-        let state = State { now, events: Vec::new(), durable, durable_at: 0, initial: bytes };
-        Self { size: state.now.len() as u64, state: Mutex::new(state) }
+        let state = State {
+            now,
+            events: Vec::new(),
+            durable,
+            durable_at: 0,
+            initial: bytes,
+        };
+        Self {
+            size: state.now.len() as u64,
+            state: Mutex::new(state),
+        }
     }
 
     /// Returns the present moment: the number of writes and flushes so far.
@@ -85,7 +94,12 @@ impl CrashDevice {
 
     /// Returns the number of flushes before `moment`.
     pub fn flushes(&self, moment: usize) -> usize {
-        self.lock().events.iter().take(moment).filter(|event| matches!(event, Event::Flush)).count()
+        self.lock()
+            .events
+            .iter()
+            .take(moment)
+            .filter(|event| matches!(event, Event::Flush))
+            .count()
     }
 
     /// Returns the sectors that a crash at `moment` could lose, in the order in which they were
@@ -96,10 +110,10 @@ impl CrashDevice {
         let mut pending = Vec::new();
         for event in last_flush(&state.events, moment)..moment {
             if let Event::Write { offset, bytes } = &state.events[event] {
-                pending.extend(
-                    sectors(*offset, bytes.len())
-                        .map(|sector| PendingSector { event, sector: sector as u64 }),
-                );
+                pending.extend(sectors(*offset, bytes.len()).map(|sector| PendingSector {
+                    event,
+                    sector: sector as u64,
+                }));
             }
         }
         pending
@@ -107,16 +121,29 @@ impl CrashDevice {
 
     /// Returns the device after a crash at `moment`: everything flushed, and those of the
     /// [pending](Self::pending) sectors for which `keep` returns true.
-    pub fn crash(&self, moment: usize, mut keep: impl FnMut(PendingSector) -> bool) -> MemoryDevice {
+    pub fn crash(
+        &self,
+        moment: usize,
+        mut keep: impl FnMut(PendingSector) -> bool,
+    ) -> MemoryDevice {
         let mut state = self.lock();
         let moment = moment.min(state.events.len());
         let flushed = last_flush(&state.events, moment);
         state.advance(flushed);
         let mut bytes = state.durable.clone();
         for event in flushed..moment {
-            let Event::Write { offset, bytes: written } = &state.events[event] else { continue };
+            let Event::Write {
+                offset,
+                bytes: written,
+            } = &state.events[event]
+            else {
+                continue;
+            };
             for sector in sectors(*offset, written.len()) {
-                if keep(PendingSector { event, sector: sector as u64 }) {
+                if keep(PendingSector {
+                    event,
+                    sector: sector as u64,
+                }) {
                     let start = (sector * SECTOR_BYTES).max(*offset);
                     let end = ((sector + 1) * SECTOR_BYTES).min(offset + written.len());
                     bytes[start..end].copy_from_slice(&written[start - offset..end - offset]);
@@ -160,7 +187,10 @@ impl State {
 /// Returns the number of requests up to the last flush among the first `moment`, including that
 /// flush.
 fn last_flush(events: &[Event], moment: usize) -> usize {
-    events[..moment].iter().rposition(|event| matches!(event, Event::Flush)).map_or(0, |at| at + 1)
+    events[..moment]
+        .iter()
+        .rposition(|event| matches!(event, Event::Flush))
+        .map_or(0, |at| at + 1)
 }
 
 /// Returns the sectors that `len` bytes at `offset` touch.
@@ -170,7 +200,10 @@ fn sectors(offset: usize, len: usize) -> Range<usize> {
 
 impl fmt::Debug for CrashDevice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CrashDevice").field("size", &self.size).field("moment", &self.moment()).finish()
+        f.debug_struct("CrashDevice")
+            .field("size", &self.size)
+            .field("moment", &self.moment())
+            .finish()
     }
 }
 
@@ -249,7 +282,10 @@ mod tests {
             at += 1;
             bits >> (at - 1) & 1 == 1
         });
-        kept.into_bytes().chunks(SECTOR_BYTES).map(|sector| sector[SECTOR_BYTES - 1]).collect()
+        kept.into_bytes()
+            .chunks(SECTOR_BYTES)
+            .map(|sector| sector[SECTOR_BYTES - 1])
+            .collect()
     }
 
     #[test]
@@ -260,13 +296,21 @@ mod tests {
         device.write_at(&[2; 2 * SECTOR_BYTES], 512).unwrap();
         device.write_at(&[3; SECTOR_BYTES], 512).unwrap();
         assert_eq!((device.moment(), device.flushes(4)), (4, 1));
-        assert_eq!([0, 1, 2, 3].map(|moment| device.is_flushed(moment)), [true, false, true, false]);
+        assert_eq!(
+            [0, 1, 2, 3].map(|moment| device.is_flushed(moment)),
+            [true, false, true, false]
+        );
         let pending = device.pending(4);
-        let expected = [(2, 1), (2, 2), (3, 1)].map(|(event, sector)| PendingSector { event, sector });
+        let expected =
+            [(2, 1), (2, 2), (3, 1)].map(|(event, sector)| PendingSector { event, sector });
         assert_eq!(pending, expected);
-        for (bits, expected) in
-            [(0, [1, 1, 0, 0]), (1, [1, 2, 0, 0]), (2, [1, 1, 2, 0]), (4, [1, 3, 0, 0]), (7, [1, 3, 2, 0])]
-        {
+        for (bits, expected) in [
+            (0, [1, 1, 0, 0]),
+            (1, [1, 2, 0, 0]),
+            (2, [1, 1, 2, 0]),
+            (4, [1, 3, 0, 0]),
+            (7, [1, 3, 2, 0]),
+        ] {
             assert_eq!(crash(&device, 4, bits), expected);
         }
         // Backwards in time, too.

@@ -48,22 +48,36 @@ pub struct Fault {
 impl Fault {
     /// Strikes every `op` anywhere, from the first one on, for ever.
     pub fn every(op: Op, effect: Effect) -> Self {
-        Self { op, range: 0..u64::MAX, after: 0, times: u64::MAX, effect }
+        Self {
+            op,
+            range: 0..u64::MAX,
+            after: 0,
+            times: u64::MAX,
+            effect,
+        }
     }
 
     /// Strikes only the `n`-th `op` from now on, counted from 0.
     pub fn nth(op: Op, n: u64, effect: Effect) -> Self {
-        Self { after: n, times: 1, ..Self::every(op, effect) }
+        Self {
+            after: n,
+            times: 1,
+            ..Self::every(op, effect)
+        }
     }
 
     /// Strikes every `op` that touches `range`.
     pub fn within(op: Op, range: Range<u64>, effect: Effect) -> Self {
-        Self { range, ..Self::every(op, effect) }
+        Self {
+            range,
+            ..Self::every(op, effect)
+        }
     }
 
     /// Returns whether the rule strikes the request; counts the request if the rule applies to it.
     fn strike(&mut self, op: Op, range: &Range<u64>) -> bool {
-        let touches = op == Op::Flush || (range.start < self.range.end && self.range.start < range.end);
+        let touches =
+            op == Op::Flush || (range.start < self.range.end && self.range.start < range.end);
         if op != self.op || !touches {
             return false;
         }
@@ -88,7 +102,11 @@ pub struct FaultDevice {
 impl FaultDevice {
     /// Returns a device over `base`, without a fault.
     pub fn new(base: Arc<dyn BlockDevice>) -> Self {
-        Self { base, faults: Mutex::default(), flushes: Flushes::default() }
+        Self {
+            base,
+            faults: Mutex::default(),
+            flushes: Flushes::default(),
+        }
     }
 
     /// Adds a fault. If several strike one request, the earliest added has its effect, and all
@@ -119,7 +137,12 @@ impl FaultDevice {
 
     /// Runs `request` on as many of the first bytes of `range` as the faults permit: all of them if
     /// none strikes.
-    fn run(&self, op: Op, range: Range<u64>, request: impl FnOnce(u64) -> Result<()>) -> Result<()> {
+    fn run(
+        &self,
+        op: Op,
+        range: Range<u64>,
+        request: impl FnOnce(u64) -> Result<()>,
+    ) -> Result<()> {
         let len = range.end.saturating_sub(range.start);
         match self.effect(op, &range) {
             None => request(len),
@@ -127,9 +150,12 @@ impl FaultDevice {
                 thread::sleep(time);
                 request(len)
             }
-            Some(Effect::Error(errno)) => {
-                Err(Error::io(op, range.start, len, io::Error::from_raw_os_error(errno)))
-            }
+            Some(Effect::Error(errno)) => Err(Error::io(
+                op,
+                range.start,
+                len,
+                io::Error::from_raw_os_error(errno),
+            )),
             Some(Effect::Short(done)) => {
                 let done = done.min(len);
                 request(done)?;
@@ -165,7 +191,11 @@ impl BlockDevice for FaultDevice {
     fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
         let whole = buf.len() as u64;
         self.run(Op::Read, span(offset, buf.len()), |len| {
-            let buf = if len < whole { &mut buf[..len as usize] } else { buf };
+            let buf = if len < whole {
+                &mut buf[..len as usize]
+            } else {
+                buf
+            };
             self.base.read_at(buf, offset)
         })
     }
@@ -178,7 +208,8 @@ impl BlockDevice for FaultDevice {
 
     fn write_at(&self, buf: &[u8], offset: u64) -> Result<()> {
         self.run(Op::Write, span(offset, buf.len()), |len| {
-            self.base.write_at(&buf[..buf.len().min(len as usize)], offset)
+            self.base
+                .write_at(&buf[..buf.len().min(len as usize)], offset)
         })
     }
 
@@ -187,15 +218,20 @@ impl BlockDevice for FaultDevice {
     }
 
     fn flush(&self) -> Result<()> {
-        self.flushes.flush(|| self.run(Op::Flush, 0..0, |_| self.base.flush()))
+        self.flushes
+            .flush(|| self.run(Op::Flush, 0..0, |_| self.base.flush()))
     }
 
     fn discard(&self, range: Range<u64>) -> Result<()> {
-        self.run(Op::Discard, range.clone(), |len| self.base.discard(range.start..range.start + len))
+        self.run(Op::Discard, range.clone(), |len| {
+            self.base.discard(range.start..range.start + len)
+        })
     }
 
     fn write_zeroes(&self, range: Range<u64>) -> Result<()> {
-        self.run(Op::WriteZeroes, range.clone(), |len| self.base.write_zeroes(range.start..range.start + len))
+        self.run(Op::WriteZeroes, range.clone(), |len| {
+            self.base.write_zeroes(range.start..range.start + len)
+        })
     }
 
     fn prefetch(&self, range: Range<u64>) {
@@ -231,7 +267,9 @@ mod tests {
     fn only_the_nth_request_is_struck() {
         let device = device();
         device.inject(Fault::nth(Op::Read, 1, Effect::Error(EIO)));
-        let results: Vec<bool> = (0..3).map(|_| device.read_at(&mut [0; 4], 0).is_ok()).collect();
+        let results: Vec<bool> = (0..3)
+            .map(|_| device.read_at(&mut [0; 4], 0).is_ok())
+            .collect();
         assert_eq!(results, [true, false, true]);
         device.write_at(&[0; 4], 0).unwrap();
     }
@@ -244,7 +282,15 @@ mod tests {
             device.read_at(&mut [0; 50], 0).unwrap();
             device.read_at(&mut [0; 40], 51).unwrap();
             let error = device.read_at(&mut [0; 2], 49).unwrap_err();
-            assert!(matches!(error, Error::Io { op: Op::Read, offset: 49, len: 2, .. }));
+            assert!(matches!(
+                error,
+                Error::Io {
+                    op: Op::Read,
+                    offset: 49,
+                    len: 2,
+                    ..
+                }
+            ));
             assert_eq!(error.io_source().unwrap().raw_os_error(), Some(EIO));
         }
         device.heal();
@@ -257,9 +303,23 @@ mod tests {
         device.inject(Fault::nth(Op::Write, 0, Effect::Short(3)));
         device.inject(Fault::nth(Op::Read, 0, Effect::Short(3)));
         let error = device.write_at(&[7; 8], 10).unwrap_err();
-        assert!(matches!(error, Error::Io { op: Op::Write, offset: 13, len: 5, .. }));
+        assert!(matches!(
+            error,
+            Error::Io {
+                op: Op::Write,
+                offset: 13,
+                len: 5,
+                ..
+            }
+        ));
         let error = device.read_at(&mut [0; 8], 10).unwrap_err();
-        assert!(matches!(error, Error::UnexpectedEnd { offset: 13, missing: 5 }));
+        assert!(matches!(
+            error,
+            Error::UnexpectedEnd {
+                offset: 13,
+                missing: 5
+            }
+        ));
         let mut buf = [0; 5];
         device.read_at(&mut buf, 10).unwrap();
         assert_eq!(buf, [7, 7, 7, 1, 1]);
@@ -270,7 +330,10 @@ mod tests {
         let device = device();
         device.inject(Fault::every(Op::Flush, Effect::Error(EIO)));
         assert!(device.flush().is_err());
-        device.inject(Fault::every(Op::Discard, Effect::Delay(Duration::from_millis(5))));
+        device.inject(Fault::every(
+            Op::Discard,
+            Effect::Delay(Duration::from_millis(5)),
+        ));
         let start = std::time::Instant::now();
         device.discard(0..10).unwrap();
         assert!(start.elapsed() >= Duration::from_millis(5));

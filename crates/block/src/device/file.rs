@@ -93,7 +93,9 @@ fn loop_device_of(file: &Metadata, options: &FileOptions) -> Option<String> {
     let end = |start: u64, len: Option<u64>| len.map_or(u64::MAX, |len| start.saturating_add(len));
     let wanted_end = end(options.offset_bytes, options.len_bytes);
     for entry in std::fs::read_dir("/sys/block").ok()?.flatten() {
-        let Ok(backing) = std::fs::read(entry.path().join("loop/backing_file")) else { continue };
+        let Ok(backing) = std::fs::read(entry.path().join("loop/backing_file")) else {
+            continue;
+        };
         // If a number cannot be read, the loop device counts as one for the whole file.
         let number = |name: &str| -> Option<u64> {
             let text = std::fs::read_to_string(entry.path().join("loop").join(name)).ok()?;
@@ -104,8 +106,8 @@ fn loop_device_of(file: &Metadata, options: &FileOptions) -> Option<String> {
             continue;
         }
         let backing = Path::new(OsStr::from_bytes(backing.trim_ascii_end()));
-        let same =
-            std::fs::metadata(backing).is_ok_and(|it| (it.dev(), it.ino()) == (file.dev(), file.ino()));
+        let same = std::fs::metadata(backing)
+            .is_ok_and(|it| (it.dev(), it.ino()) == (file.dev(), file.ino()));
         if same && !is_served(&entry.path()) {
             return Some(format!("/dev/{}", entry.file_name().to_string_lossy()));
         }
@@ -122,11 +124,17 @@ fn is_served(device: &Path) -> bool {
 /// Returns whether a loop device is mounted in this namespace, as a file system whose line in the
 /// table of mounts has `words`.
 fn is_mounted(device: &Path, words: &str) -> bool {
-    let Ok(number) = std::fs::read_to_string(device.join("dev")) else { return false };
-    let Ok(table) = std::fs::read("/proc/self/mountinfo") else { return false };
+    let Ok(number) = std::fs::read_to_string(device.join("dev")) else {
+        return false;
+    };
+    let Ok(table) = std::fs::read("/proc/self/mountinfo") else {
+        return false;
+    };
     let number = format!(" {} ", number.trim_end());
     // The format is that of proc_pid_mountinfo(5); its other fields never contain these words.
-    String::from_utf8_lossy(&table).lines().any(|line| line.contains(&number) && line.contains(words))
+    String::from_utf8_lossy(&table)
+        .lines()
+        .any(|line| line.contains(&number) && line.contains(words))
 }
 
 /// Returns whether a loop device detaches by itself with its last user, and is not mounted here.
@@ -139,8 +147,12 @@ fn is_detaching(device: &str) -> bool {
 
 /// Returns whether the kernel refuses all writes to a block device.
 fn is_write_protected(device: &Metadata) -> bool {
-    let (major, minor) = (rustix::fs::major(device.rdev()), rustix::fs::minor(device.rdev()));
-    std::fs::read(format!("/sys/dev/block/{major}:{minor}/ro")).is_ok_and(|ro| ro.trim_ascii() == b"1")
+    let (major, minor) = (
+        rustix::fs::major(device.rdev()),
+        rustix::fs::minor(device.rdev()),
+    );
+    std::fs::read(format!("/sys/dev/block/{major}:{minor}/ro"))
+        .is_ok_and(|ro| ro.trim_ascii() == b"1")
 }
 
 /// Returns the loop device as [`loop_device_of`] does, but first waits for one that may be about to
@@ -150,7 +162,11 @@ fn lasting_loop_device_of(file: &Metadata, options: &FileOptions) -> Option<Stri
     let start = Instant::now();
     loop {
         let device = loop_device_of(file, options)?;
-        let retry_time = if is_detaching(&device) { DETACHING } else { RETRY_TIME };
+        let retry_time = if is_detaching(&device) {
+            DETACHING
+        } else {
+            RETRY_TIME
+        };
         if start.elapsed() >= retry_time {
             return Some(device);
         }
@@ -175,9 +191,18 @@ impl FileDevice {
 
     /// Opens `file`, which messages call `path`.
     fn open_as(file: &Path, path: &Path, options: &FileOptions) -> Result<Self> {
-        let refused = |reason: String| Error::Refused { path: path.to_owned(), reason };
-        let busy = |reason: &str| Error::Busy { path: path.to_owned(), reason: reason.to_owned() };
-        let failed = |source: io::Error| Error::Open { path: path.to_owned(), source: Arc::new(source) };
+        let refused = |reason: String| Error::Refused {
+            path: path.to_owned(),
+            reason,
+        };
+        let busy = |reason: &str| Error::Busy {
+            path: path.to_owned(),
+            reason: reason.to_owned(),
+        };
+        let failed = |source: io::Error| Error::Open {
+            path: path.to_owned(),
+            source: Arc::new(source),
+        };
 
         // Without O_NONBLOCK, opening a FIFO would wait for a writer before this can refuse it.
         let mut flags = OFlags::NONBLOCK | OFlags::NOCTTY;
@@ -215,7 +240,9 @@ impl FileDevice {
         };
         match lock::take(&file, options) {
             Ok(()) => {}
-            Err(Refused::Taken) if options.write => return Err(busy(&format!("{} has it open", holder()))),
+            Err(Refused::Taken) if options.write => {
+                return Err(busy(&format!("{} has it open", holder())));
+            }
             Err(Refused::Taken) if !options.shared => {
                 return Err(busy(&format!("{} has it open for writing", holder())));
             }
@@ -232,7 +259,9 @@ impl FileDevice {
         let file_len = (&file).seek(SeekFrom::End(0)).map_err(failed)?;
         let start = options.offset_bytes;
         let room = file_len.checked_sub(start).ok_or_else(|| {
-            refused(format!("a device at offset {start} starts beyond its {file_len} bytes"))
+            refused(format!(
+                "a device at offset {start} starts beyond its {file_len} bytes"
+            ))
         })?;
         let size = options.len_bytes.unwrap_or(room);
         if size > room {
@@ -284,7 +313,10 @@ impl FileDevice {
     pub fn open_for_writing(&self) -> Result<Self> {
         let file = format!("/proc/self/fd/{}", self.file.as_raw_fd());
         self.unlock();
-        let options = FileOptions { write: true, ..self.options.clone() };
+        let options = FileOptions {
+            write: true,
+            ..self.options.clone()
+        };
         let opened = Self::open_as(Path::new(&file), &self.path, &options);
         if opened.is_err() {
             self.lock_again();
@@ -299,7 +331,11 @@ impl FileDevice {
     }
 
     fn check_writable(&self, op: Op, offset: u64) -> Result<()> {
-        if self.is_read_only() { Err(Error::ReadOnly { op, offset }) } else { Ok(()) }
+        if self.is_read_only() {
+            Err(Error::ReadOnly { op, offset })
+        } else {
+            Ok(())
+        }
     }
 
     fn allocate(&self, op: Op, range: &Range<u64>, flags: FallocateFlags) -> Result<(), Refusal> {
@@ -316,7 +352,12 @@ impl FileDevice {
             Ok(()) => Ok(()),
             Err(OsErrno::OPNOTSUPP | OsErrno::NOSYS) => Err(Refusal::Unsupported),
             Err(OsErrno::BUSY) if !self.is_regular => Err(Refusal::Cached),
-            Err(errno) => Err(Refusal::Failed(Error::io(op, range.start, len, errno.into()))),
+            Err(errno) => Err(Refusal::Failed(Error::io(
+                op,
+                range.start,
+                len,
+                errno.into(),
+            ))),
         }
     }
 
@@ -345,7 +386,10 @@ impl Drop for FileDevice {
 /// moved none or failed.
 fn check_progress(op: Op, done: io::Result<usize>, offset: u64, left: u64) -> Result<usize> {
     match done {
-        Ok(0) if op == Op::Read => Err(Error::UnexpectedEnd { offset, missing: left }),
+        Ok(0) if op == Op::Read => Err(Error::UnexpectedEnd {
+            offset,
+            missing: left,
+        }),
         Ok(0) => Err(Error::io(op, offset, left, io::ErrorKind::WriteZero.into())),
         Ok(n) => Ok(n),
         Err(source) if source.kind() == io::ErrorKind::Interrupted => Ok(0),
@@ -418,7 +462,11 @@ impl BlockDevice for FileDevice {
         if self.is_read_only() {
             return Ok(());
         }
-        let flush = || self.file.sync_data().map_err(|source| Error::io(Op::Flush, 0, self.size, source));
+        let flush = || {
+            self.file
+                .sync_data()
+                .map_err(|source| Error::io(Op::Flush, 0, self.size, source))
+        };
         self.flushes.flush(flush)
     }
 
@@ -440,10 +488,19 @@ impl BlockDevice for FileDevice {
     }
 
     fn prefetch(&self, range: Range<u64>) {
-        let Ok(len) = check_span(Op::Read, &range, self.size) else { return };
-        let Some(len) = std::num::NonZeroU64::new(len) else { return };
+        let Ok(len) = check_span(Op::Read, &range, self.size) else {
+            return;
+        };
+        let Some(len) = std::num::NonZeroU64::new(len) else {
+            return;
+        };
         // A hint: if the kernel cannot take the advice, reads still work.
-        let _ = rustix::fs::fadvise(&self.file, self.start + range.start, Some(len), Advice::WillNeed);
+        let _ = rustix::fs::fadvise(
+            &self.file,
+            self.start + range.start,
+            Some(len),
+            Advice::WillNeed,
+        );
     }
 
     fn file_range(&self, range: Range<u64>) -> Option<(&File, u64)> {
@@ -452,7 +509,9 @@ impl BlockDevice for FileDevice {
     }
 
     fn forget(&self, range: Range<u64>) {
-        let Ok(len) = check_span(Op::Read, &range, self.size) else { return };
+        let Ok(len) = check_span(Op::Read, &range, self.size) else {
+            return;
+        };
         let len = std::num::NonZeroU64::new(len);
         // If this fails, the range is not cached, or its file is in memory only.
         let _ = rustix::fs::fadvise(&self.file, self.start + range.start, len, Advice::DontNeed);
@@ -472,13 +531,21 @@ mod tests {
 
     impl Scratch {
         fn new(name: &str, bytes: &[u8]) -> Self {
-            let path = std::env::temp_dir().join(format!("extern4-block-{}-{name}", std::process::id()));
+            let path =
+                std::env::temp_dir().join(format!("extern4-block-{}-{name}", std::process::id()));
             std::fs::write(&path, bytes).unwrap();
             Self(path)
         }
 
         fn writable(&self) -> FileDevice {
-            FileDevice::open_with(&self.0, &FileOptions { write: true, ..FileOptions::default() }).unwrap()
+            FileDevice::open_with(
+                &self.0,
+                &FileOptions {
+                    write: true,
+                    ..FileOptions::default()
+                },
+            )
+            .unwrap()
         }
     }
 
@@ -489,7 +556,11 @@ mod tests {
     }
 
     fn window(offset_bytes: u64, len_bytes: Option<u64>) -> FileOptions {
-        FileOptions { offset_bytes, len_bytes, ..FileOptions::default() }
+        FileOptions {
+            offset_bytes,
+            len_bytes,
+            ..FileOptions::default()
+        }
     }
 
     #[test]
@@ -501,16 +572,32 @@ mod tests {
         assert_eq!(&buf, b"345");
         assert!(matches!(
             device.read_at(&mut buf, 3),
-            Err(Error::OutOfRange { offset: 3, len: 3, size: 5, .. })
+            Err(Error::OutOfRange {
+                offset: 3,
+                len: 3,
+                size: 5,
+                ..
+            })
         ));
         let (_, at) = device.file_range(1..5).unwrap();
         assert_eq!(at, 3);
         assert!(device.file_range(1..6).is_none());
-        assert_eq!(FileDevice::open_with(&scratch.0, &window(2, None)).unwrap().size_bytes(), 8);
-        for bad in
-            [window(11, None), window(9, Some(2)), window(u64::MAX, Some(1)), window(1, Some(u64::MAX))]
-        {
-            assert!(matches!(FileDevice::open_with(&scratch.0, &bad), Err(Error::Refused { .. })));
+        assert_eq!(
+            FileDevice::open_with(&scratch.0, &window(2, None))
+                .unwrap()
+                .size_bytes(),
+            8
+        );
+        for bad in [
+            window(11, None),
+            window(9, Some(2)),
+            window(u64::MAX, Some(1)),
+            window(1, Some(u64::MAX)),
+        ] {
+            assert!(matches!(
+                FileDevice::open_with(&scratch.0, &bad),
+                Err(Error::Refused { .. })
+            ));
         }
     }
 
@@ -529,13 +616,36 @@ mod tests {
     fn an_image_that_shrank_names_where_it_ends() {
         let scratch = Scratch::new("shrank", &[1; 100]);
         let device = FileDevice::open(&scratch.0).unwrap();
-        OpenOptions::new().write(true).open(&scratch.0).unwrap().set_len(60).unwrap();
+        OpenOptions::new()
+            .write(true)
+            .open(&scratch.0)
+            .unwrap()
+            .set_len(60)
+            .unwrap();
         let error = device.read_at(&mut [0; 30], 50).unwrap_err();
-        assert!(matches!(error, Error::UnexpectedEnd { offset: 60, missing: 20 }), "{error}");
+        assert!(
+            matches!(
+                error,
+                Error::UnexpectedEnd {
+                    offset: 60,
+                    missing: 20
+                }
+            ),
+            "{error}"
+        );
         let mut parts = [[0; 20]; 2];
         let mut slices: Vec<_> = parts.iter_mut().map(|part| IoSliceMut::new(part)).collect();
         let error = device.read_vectored_at(&mut slices, 30).unwrap_err();
-        assert!(matches!(error, Error::UnexpectedEnd { offset: 60, missing: 10 }), "{error}");
+        assert!(
+            matches!(
+                error,
+                Error::UnexpectedEnd {
+                    offset: 60,
+                    missing: 10
+                }
+            ),
+            "{error}"
+        );
     }
 
     #[test]
@@ -546,40 +656,70 @@ mod tests {
         device.write_zeroes(8050..12000).unwrap();
         device.discard(12288..16384).unwrap();
         device.flush().unwrap();
-        assert!(matches!(device.write_at(&[0; 2], 16383), Err(Error::OutOfRange { .. })));
+        assert!(matches!(
+            device.write_at(&[0; 2], 16383),
+            Err(Error::OutOfRange { .. })
+        ));
         let bytes = std::fs::read(&scratch.0).unwrap();
         assert_eq!(bytes.len(), 16384);
         assert!(bytes[..8000].iter().all(|&b| b == 1) && bytes[8000..8050].iter().all(|&b| b == 2));
-        assert!(bytes[8050..12000].iter().all(|&b| b == 0) && bytes[12000..12288].iter().all(|&b| b == 1));
+        assert!(
+            bytes[8050..12000].iter().all(|&b| b == 0)
+                && bytes[12000..12288].iter().all(|&b| b == 1)
+        );
     }
 
     #[test]
     fn files_that_are_no_device_are_refused_by_name() {
         let dir = std::env::temp_dir();
         let error = FileDevice::open(&dir).unwrap_err().to_string();
-        assert!(error.contains("it is a directory") && error.contains(dir.to_str().unwrap()), "{error}");
+        assert!(
+            error.contains("it is a directory") && error.contains(dir.to_str().unwrap()),
+            "{error}"
+        );
         let error = FileDevice::open("/dev/null").unwrap_err().to_string();
         assert!(error.contains("/dev/null"), "{error}");
-        assert!(matches!(FileDevice::open(dir.join("extern4-none")), Err(Error::Open { .. })));
+        assert!(matches!(
+            FileDevice::open(dir.join("extern4-none")),
+            Err(Error::Open { .. })
+        ));
         let scratch = Scratch::new("refused", &[0; 512]);
         let _writer = scratch.writable();
-        let second =
-            FileDevice::open_with(&scratch.0, &FileOptions { write: true, ..FileOptions::default() });
+        let second = FileDevice::open_with(
+            &scratch.0,
+            &FileOptions {
+                write: true,
+                ..FileOptions::default()
+            },
+        );
         assert!(second.unwrap_err().to_string().contains(" has it open"));
         let reader = FileDevice::open(&scratch.0);
         assert!(reader.unwrap_err().to_string().contains("open for writing"));
-        let reader =
-            FileDevice::open_with(&scratch.0, &FileOptions { shared: true, ..FileOptions::default() })
-                .unwrap();
-        assert!(matches!(reader.write_at(&[0], 0), Err(Error::ReadOnly { .. })));
+        let reader = FileDevice::open_with(
+            &scratch.0,
+            &FileOptions {
+                shared: true,
+                ..FileOptions::default()
+            },
+        )
+        .unwrap();
+        assert!(matches!(
+            reader.write_at(&[0], 0),
+            Err(Error::ReadOnly { .. })
+        ));
     }
 
     #[test]
     fn a_file_being_read_is_not_opened_for_writing() {
         let scratch = Scratch::new("readers", &[0; 512]);
         let readers = [(); 2].map(|()| FileDevice::open(&scratch.0).unwrap());
-        let writer =
-            FileDevice::open_with(&scratch.0, &FileOptions { write: true, ..FileOptions::default() });
+        let writer = FileDevice::open_with(
+            &scratch.0,
+            &FileOptions {
+                write: true,
+                ..FileOptions::default()
+            },
+        );
         assert!(writer.unwrap_err().to_string().contains(" has it open"));
         drop(readers);
         scratch.writable();
@@ -589,7 +729,12 @@ mod tests {
     fn windows_of_one_file_are_locked_apart() {
         let scratch = Scratch::new("windows", &[0; 4096]);
         let open = |offset_bytes, len_bytes, write| {
-            let options = FileOptions { write, offset_bytes, len_bytes, ..FileOptions::default() };
+            let options = FileOptions {
+                write,
+                offset_bytes,
+                len_bytes,
+                ..FileOptions::default()
+            };
             FileDevice::open_with(&scratch.0, &options).map_err(|e| e.to_string())
         };
         let first = open(1024, Some(1024), true).unwrap();
@@ -604,7 +749,10 @@ mod tests {
         in_use(open(0, None, true));
         first.write_at(&[1; 1024], 0).unwrap();
         drop(first);
-        let readers = [open(1024, Some(1024), false).unwrap(), open(512, Some(1024), false).unwrap()];
+        let readers = [
+            open(1024, Some(1024), false).unwrap(),
+            open(512, Some(1024), false).unwrap(),
+        ];
         in_use(open(1024, Some(1024), true));
         drop((second, readers));
         open(0, None, true).unwrap();
@@ -614,7 +762,11 @@ mod tests {
     fn locks_of_other_kinds_of_programs_count() {
         use nix::fcntl::{FcntlArg, fcntl};
         let scratch = Scratch::new("others", &[0; 4096]);
-        let other = OpenOptions::new().read(true).write(true).open(&scratch.0).unwrap();
+        let other = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open(&scratch.0)
+            .unwrap();
         let lock = |kind: nix::libc::c_int| nix::libc::flock {
             l_type: kind as i16,
             l_whence: 0,
@@ -623,7 +775,10 @@ mod tests {
             l_pid: 0,
         };
         let try_lock = |kind| fcntl(&other, FcntlArg::F_OFD_SETLK(&lock(kind)));
-        let write = FileOptions { write: true, ..FileOptions::default() };
+        let write = FileOptions {
+            write: true,
+            ..FileOptions::default()
+        };
         try_lock(nix::libc::F_RDLCK).unwrap();
         let error = FileDevice::open_with(&scratch.0, &write).unwrap_err();
         assert!(error.to_string().contains(" has it open"), "{error}");
@@ -631,13 +786,23 @@ mod tests {
         try_lock(nix::libc::F_WRLCK).unwrap();
         let error = FileDevice::open(&scratch.0).unwrap_err();
         assert!(error.to_string().contains("open for writing"), "{error}");
-        FileDevice::open_with(&scratch.0, &FileOptions { shared: true, ..FileOptions::default() }).unwrap();
+        FileDevice::open_with(
+            &scratch.0,
+            &FileOptions {
+                shared: true,
+                ..FileOptions::default()
+            },
+        )
+        .unwrap();
         try_lock(nix::libc::F_UNLCK).unwrap();
         let device = scratch.writable();
         assert!(try_lock(nix::libc::F_RDLCK).is_err() && other.try_lock_shared().is_err());
         drop(device);
         // A process that has a part open prevents others from opening the whole.
-        let part = FileOptions { offset_bytes: 2048, ..write };
+        let part = FileOptions {
+            offset_bytes: 2048,
+            ..write
+        };
         let part = FileDevice::open_with(&scratch.0, &part).unwrap();
         assert!(other.try_lock().is_err() && other.try_lock_shared().is_ok());
         drop(part);

@@ -31,7 +31,9 @@ struct FlushState {
 
 impl Flushes {
     fn state(&self) -> MutexGuard<'_, FlushState> {
-        self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.state
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
     /// Flushes by calling `flush`, which makes durable the bytes written before the call, unless it
@@ -51,7 +53,10 @@ impl Flushes {
         // Flushes that begin from now on cannot get the error for the bytes of this one.
         let last = state.begun;
         while state.under_way.iter().any(|other| *other <= last) {
-            state = self.ended.wait(state).unwrap_or_else(std::sync::PoisonError::into_inner);
+            state = self
+                .ended
+                .wait(state)
+                .unwrap_or_else(std::sync::PoisonError::into_inner);
         }
         state.failed.clone().map_or(Ok(()), Err)
     }
@@ -122,7 +127,11 @@ mod tests {
             scope(|scope| {
                 let (fail, failing) = flushes.begin_one(scope, failure());
                 let (succeed, beside) = flushes.begin_one(scope, Ok(()));
-                let order = if fails_last { [succeed, fail] } else { [fail, succeed] };
+                let order = if fails_last {
+                    [succeed, fail]
+                } else {
+                    [fail, succeed]
+                };
                 for (ended, go) in order.iter().enumerate() {
                     go.send(()).unwrap();
                     flushes.are_under_way(1 - ended);
@@ -151,7 +160,10 @@ mod tests {
             second.join().unwrap().unwrap();
             go_third.send(()).unwrap();
             assert!(third.join().unwrap().is_err());
-            assert!(first.join().unwrap().is_err(), "the third was under way when it was through");
+            assert!(
+                first.join().unwrap().is_err(),
+                "the third was under way when it was through"
+            );
         });
     }
 }

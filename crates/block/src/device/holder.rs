@@ -14,12 +14,17 @@ use rustix::fs::{AtFlags, CWD, StatxFlags, major, makedev, minor, statx};
 pub(super) fn of(file: &File) -> String {
     let found = file.metadata().ok();
     let pid = found.and_then(|found| locker(&found).or_else(|| opener(&found)));
-    let Some(pid) = pid else { return "another program".to_owned() };
+    let Some(pid) = pid else {
+        return "another program".to_owned();
+    };
     if pid == std::process::id() {
         return "this process".to_owned();
     }
     match read(format!("/proc/{pid}/comm")) {
-        Ok(name) => format!("process {pid} ({})", String::from_utf8_lossy(name.trim_ascii_end())),
+        Ok(name) => format!(
+            "process {pid} ({})",
+            String::from_utf8_lossy(name.trim_ascii_end())
+        ),
         Err(_) => format!("process {pid}"),
     }
 }
@@ -29,12 +34,17 @@ pub(super) fn of(file: &File) -> String {
 fn locker(found: &Metadata) -> Option<u32> {
     let (major, minor) = (major(found.dev()), minor(found.dev()));
     let id = format!("{major:02x}:{minor:02x}:{}", found.ino());
-    read_to_string("/proc/locks").ok()?.lines().find_map(|line| {
-        let mut words =
-            line.split_whitespace().skip_while(|word| *word != "READ" && *word != "WRITE").skip(1);
-        let pid: u32 = words.next()?.parse().ok()?;
-        (words.next()? == id).then_some(pid)
-    })
+    read_to_string("/proc/locks")
+        .ok()?
+        .lines()
+        .find_map(|line| {
+            let mut words = line
+                .split_whitespace()
+                .skip_while(|word| *word != "READ" && *word != "WRITE")
+                .skip(1);
+            let pid: u32 = words.next()?.parse().ok()?;
+            (words.next()? == id).then_some(pid)
+        })
 }
 
 /// Finds another process that has the file open.
@@ -45,12 +55,15 @@ fn opener(found: &Metadata) -> Option<u32> {
 }
 
 fn has_open(pid: u32, found: &Metadata) -> bool {
-    let Ok(files) = read_dir(Path::new("/proc").join(pid.to_string()).join("fd")) else { return false };
+    let Ok(files) = read_dir(Path::new("/proc").join(pid.to_string()).join("fd")) else {
+        return false;
+    };
     files.flatten().any(|file| {
         // A file system answers at once if nothing but the inode number is asked for.
         let other = statx(CWD, file.path(), AtFlags::STATX_DONT_SYNC, StatxFlags::INO);
         other.is_ok_and(|other| {
-            other.stx_ino == found.ino() && makedev(other.stx_dev_major, other.stx_dev_minor) == found.dev()
+            other.stx_ino == found.ino()
+                && makedev(other.stx_dev_major, other.stx_dev_minor) == found.dev()
         })
     })
 }

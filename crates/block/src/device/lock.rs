@@ -70,7 +70,11 @@ fn is_window(options: &FileOptions) -> bool {
 /// Locks the whole file: exclusively for a writer without a window, else shared.
 fn try_file(file: &File, options: &FileOptions) -> Result<(), Refused> {
     let alone = options.write && !is_window(options);
-    match if alone { file.try_lock() } else { file.try_lock_shared() } {
+    match if alone {
+        file.try_lock()
+    } else {
+        file.try_lock_shared()
+    } {
         Ok(()) => Ok(()),
         Err(TryLockError::WouldBlock) => Err(Refused::Taken),
         Err(TryLockError::Error(error)) if cannot_lock(error.raw_os_error()) => Ok(()),
@@ -83,7 +87,11 @@ fn try_bytes(file: &File, options: &FileOptions) -> Result<(), Refused> {
     if is_window(options) && options.offset_bytes >= FIRST_SECTOR {
         lock_bytes(file, libc::F_RDLCK, 0, FIRST_SECTOR)?;
     }
-    let kind = if options.write { libc::F_WRLCK } else { libc::F_RDLCK };
+    let kind = if options.write {
+        libc::F_WRLCK
+    } else {
+        libc::F_RDLCK
+    };
     // Length 0 means up to the end of the file, however far that moves.
     match options.len_bytes {
         Some(0) => Ok(()),
@@ -114,5 +122,7 @@ fn lock_bytes(file: &File, kind: libc::c_int, start: u64, len: u64) -> Result<()
 /// Returns whether the error means that the file system has no locks. Then no program can be
 /// excluded.
 fn cannot_lock(error: Option<i32>) -> bool {
-    [libc::ENOLCK, libc::EOPNOTSUPP, libc::EINVAL, libc::ENOSYS].map(Some).contains(&error)
+    [libc::ENOLCK, libc::EOPNOTSUPP, libc::EINVAL, libc::ENOSYS]
+        .map(Some)
+        .contains(&error)
 }

@@ -31,17 +31,26 @@ impl MemoryDevice {
 
     /// Returns a writable device with these contents.
     pub fn new(bytes: Vec<u8>) -> Self {
-        Self { size: bytes.len() as u64, bytes: RwLock::new(bytes), read_only: false }
+        Self {
+            size: bytes.len() as u64,
+            bytes: RwLock::new(bytes),
+            read_only: false,
+        }
     }
 
     /// Returns a device with these contents that refuses changes.
     pub fn read_only(bytes: Vec<u8>) -> Self {
-        Self { read_only: true, ..Self::new(bytes) }
+        Self {
+            read_only: true,
+            ..Self::new(bytes)
+        }
     }
 
     /// Returns the contents.
     pub fn into_bytes(self) -> Vec<u8> {
-        self.bytes.into_inner().unwrap_or_else(PoisonError::into_inner)
+        self.bytes
+            .into_inner()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     // A panic can leave the bytes half changed, but that is no worse than a torn write. So a
@@ -55,13 +64,20 @@ impl MemoryDevice {
     }
 
     fn check_writable(&self, op: Op, offset: u64) -> Result<()> {
-        if self.read_only { Err(Error::ReadOnly { op, offset }) } else { Ok(()) }
+        if self.read_only {
+            Err(Error::ReadOnly { op, offset })
+        } else {
+            Ok(())
+        }
     }
 }
 
 impl fmt::Debug for MemoryDevice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MemoryDevice").field("size", &self.size).field("read_only", &self.read_only).finish()
+        f.debug_struct("MemoryDevice")
+            .field("size", &self.size)
+            .field("read_only", &self.read_only)
+            .finish()
     }
 }
 
@@ -152,20 +168,44 @@ mod tests {
     fn ranges_outside_are_refused_whole() {
         let device = MemoryDevice::zeroed(64);
         for offset in [62, 64, u64::MAX - 1, u64::MAX] {
-            assert!(matches!(device.read_at(&mut [0; 4], offset), Err(Error::OutOfRange { size: 64, .. })));
-            assert!(matches!(device.write_at(&[1; 4], offset), Err(Error::OutOfRange { .. })));
+            assert!(matches!(
+                device.read_at(&mut [0; 4], offset),
+                Err(Error::OutOfRange { size: 64, .. })
+            ));
+            assert!(matches!(
+                device.write_at(&[1; 4], offset),
+                Err(Error::OutOfRange { .. })
+            ));
         }
         let backwards = Range { start: 5, end: 4 };
-        assert!(matches!(device.write_zeroes(backwards), Err(Error::OutOfRange { .. })));
+        assert!(matches!(
+            device.write_zeroes(backwards),
+            Err(Error::OutOfRange { .. })
+        ));
         assert_eq!(device.into_bytes(), [0; 64]);
     }
 
     #[test]
     fn a_read_only_device_refuses_changes() {
         let device = MemoryDevice::read_only(vec![7; 8]);
-        assert!(matches!(device.write_at(&[1], 0), Err(Error::ReadOnly { op: Op::Write, .. })));
-        assert!(matches!(device.discard(0..1), Err(Error::ReadOnly { op: Op::Discard, .. })));
-        assert!(matches!(device.write_zeroes(0..1), Err(Error::ReadOnly { op: Op::WriteZeroes, .. })));
+        assert!(matches!(
+            device.write_at(&[1], 0),
+            Err(Error::ReadOnly { op: Op::Write, .. })
+        ));
+        assert!(matches!(
+            device.discard(0..1),
+            Err(Error::ReadOnly {
+                op: Op::Discard,
+                ..
+            })
+        ));
+        assert!(matches!(
+            device.write_zeroes(0..1),
+            Err(Error::ReadOnly {
+                op: Op::WriteZeroes,
+                ..
+            })
+        ));
         assert_eq!(device.into_bytes(), [7; 8]);
     }
 }

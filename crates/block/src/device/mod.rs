@@ -103,7 +103,11 @@ impl<D: BlockDevice + ?Sized> wrapper::DeviceWrapper for Arc<D> {
 }
 
 /// Implements [`BlockDevice::read_vectored_at`] for devices that read one buffer at a time.
-pub fn read_each_at(device: &impl BlockDevice, bufs: &mut [IoSliceMut<'_>], offset: u64) -> Result<()> {
+pub fn read_each_at(
+    device: &impl BlockDevice,
+    bufs: &mut [IoSliceMut<'_>],
+    offset: u64,
+) -> Result<()> {
     let mut at = offset;
     for buf in bufs {
         device.read_at(buf, at)?;
@@ -118,7 +122,12 @@ pub fn read_each_at(device: &impl BlockDevice, bufs: &mut [IoSliceMut<'_>], offs
 pub fn check_range(op: Op, offset: u64, len: u64, size: u64) -> Result<u64> {
     match offset.checked_add(len) {
         Some(end) if end <= size => Ok(end),
-        _ => Err(Error::OutOfRange { op, offset, len, size }),
+        _ => Err(Error::OutOfRange {
+            op,
+            offset,
+            len,
+            size,
+        }),
     }
 }
 
@@ -128,7 +137,12 @@ pub(crate) fn check_span(op: Op, range: &Range<u64>, size: u64) -> Result<u64> {
     let len = range.end.checked_sub(range.start);
     match len {
         Some(len) if range.end <= size => Ok(len),
-        _ => Err(Error::OutOfRange { op, offset: range.start, len: len.unwrap_or(0), size }),
+        _ => Err(Error::OutOfRange {
+            op,
+            offset: range.start,
+            len: len.unwrap_or(0),
+            size,
+        }),
     }
 }
 

@@ -37,7 +37,11 @@ impl OverlayDevice {
         if !block_size.is_power_of_two() || !(512..=65536).contains(&block_size) {
             return Err(Error::BlockSize(block_size));
         }
-        Ok(Self { base, block_size: u64::from(block_size), changes: RwLock::default() })
+        Ok(Self {
+            base,
+            block_size: u64::from(block_size),
+            changes: RwLock::default(),
+        })
     }
 
     /// Returns the number of blocks that were written.
@@ -92,7 +96,9 @@ impl OverlayDevice {
 impl fmt::Debug for OverlayDevice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut out = f.debug_struct("OverlayDevice");
-        out.field("base", &self.base).field("changed_blocks", &self.changed_blocks()).finish()
+        out.field("base", &self.base)
+            .field("changed_blocks", &self.changed_blocks())
+            .finish()
     }
 }
 
@@ -193,7 +199,13 @@ impl BlockDevice for OverlayDevice {
     /// show in the file.
     fn file_range(&self, range: Range<u64>) -> Option<(&File, u64)> {
         let len = check_span(Op::Read, &range, self.size_bytes()).ok()?;
-        if len > 0 && self.changes().range(self.blocks_of(&range)).next().is_some() {
+        if len > 0
+            && self
+                .changes()
+                .range(self.blocks_of(&range))
+                .next()
+                .is_some()
+        {
             return None;
         }
         self.base.file_range(range)
@@ -257,10 +269,22 @@ mod tests {
     #[test]
     fn ranges_outside_are_refused() {
         let overlay = OverlayDevice::new(Arc::new(MemoryDevice::zeroed(1000)), 512).unwrap();
-        assert!(matches!(overlay.write_at(&[0; 2], 999), Err(Error::OutOfRange { .. })));
-        assert!(matches!(overlay.write_zeroes(0..1001), Err(Error::OutOfRange { .. })));
-        assert!(matches!(overlay.read_at(&mut [0; 2], u64::MAX), Err(Error::OutOfRange { .. })));
+        assert!(matches!(
+            overlay.write_at(&[0; 2], 999),
+            Err(Error::OutOfRange { .. })
+        ));
+        assert!(matches!(
+            overlay.write_zeroes(0..1001),
+            Err(Error::OutOfRange { .. })
+        ));
+        assert!(matches!(
+            overlay.read_at(&mut [0; 2], u64::MAX),
+            Err(Error::OutOfRange { .. })
+        ));
         assert_eq!(overlay.changed_blocks(), 0);
-        assert!(matches!(OverlayDevice::new(overlay.base().clone(), 1000), Err(Error::BlockSize(1000))));
+        assert!(matches!(
+            OverlayDevice::new(overlay.base().clone(), 1000),
+            Err(Error::BlockSize(1000))
+        ));
     }
 }

@@ -51,7 +51,10 @@ pub struct RecordDevice {
 impl RecordDevice {
     /// Returns a device that records the requests to `base`.
     pub fn new(base: Arc<dyn BlockDevice>) -> Self {
-        Self { base, log: Mutex::default() }
+        Self {
+            base,
+            log: Mutex::default(),
+        }
     }
 
     /// Returns all requests so far, in the order in which they began.
@@ -98,7 +101,11 @@ impl DeviceWrapper for RecordDevice {
 
     fn before_request(&self, op: Op, range: Range<u64>) -> Result<()> {
         let len = range.end.saturating_sub(range.start);
-        self.lock().push(Request { op, offset: range.start, len });
+        self.lock().push(Request {
+            op,
+            offset: range.start,
+            len,
+        });
         Ok(())
     }
 }
@@ -115,16 +122,33 @@ mod tests {
         let device = RecordDevice::new(Arc::new(MemoryDevice::zeroed(100)));
         device.read_at(&mut [0; 10], 0).unwrap();
         let (mut a, mut b) = ([0; 3], [0; 4]);
-        device.read_vectored_at(&mut [IoSliceMut::new(&mut a), IoSliceMut::new(&mut b)], 9).unwrap();
+        device
+            .read_vectored_at(&mut [IoSliceMut::new(&mut a), IoSliceMut::new(&mut b)], 9)
+            .unwrap();
         device.read_at(&mut [0; 10], 95).unwrap_err();
         device.write_at(&[0; 5], 1).unwrap();
         device.write_zeroes(0..50).unwrap();
         device.discard(3..4).unwrap();
         device.flush().unwrap();
         let counts = device.counts();
-        assert_eq!((counts.reads, counts.bytes_read, counts.writes, counts.bytes_written), (3, 27, 2, 55));
+        assert_eq!(
+            (
+                counts.reads,
+                counts.bytes_read,
+                counts.writes,
+                counts.bytes_written
+            ),
+            (3, 27, 2, 55)
+        );
         assert_eq!((counts.flushes, counts.discards), (1, 1));
-        assert_eq!(device.take_log()[1], Request { op: Op::Read, offset: 9, len: 7 });
+        assert_eq!(
+            device.take_log()[1],
+            Request {
+                op: Op::Read,
+                offset: 9,
+                len: 7
+            }
+        );
         assert_eq!(device.counts(), RequestCounts::default());
     }
 }

@@ -27,7 +27,11 @@ impl SliceDevice {
     /// inside it.
     pub fn new(base: Arc<dyn BlockDevice>, start_bytes: u64, len_bytes: u64) -> Result<Self> {
         check_range(Op::Read, start_bytes, len_bytes, base.size_bytes())?;
-        Ok(Self { base, start: start_bytes, size: len_bytes })
+        Ok(Self {
+            base,
+            start: start_bytes,
+            size: len_bytes,
+        })
     }
 
     /// Returns `range` as a range of the device below, if it lies inside the window.
@@ -114,9 +118,22 @@ mod tests {
         let mut buf = [0; 3];
         slice.read_at(&mut buf, 5).unwrap();
         assert_eq!(buf, [9, 10, 11]);
-        assert!(matches!(slice.read_at(&mut buf, 6), Err(Error::OutOfRange { offset: 6, size: 8, .. })));
-        assert!(matches!(slice.read_at(&mut buf, u64::MAX), Err(Error::OutOfRange { .. })));
-        assert!(matches!(slice.write_zeroes(7..9), Err(Error::OutOfRange { .. })));
+        assert!(matches!(
+            slice.read_at(&mut buf, 6),
+            Err(Error::OutOfRange {
+                offset: 6,
+                size: 8,
+                ..
+            })
+        ));
+        assert!(matches!(
+            slice.read_at(&mut buf, u64::MAX),
+            Err(Error::OutOfRange { .. })
+        ));
+        assert!(matches!(
+            slice.write_zeroes(7..9),
+            Err(Error::OutOfRange { .. })
+        ));
         slice.write_zeroes(0..8).unwrap();
         let mut all = [9; 16];
         base.read_at(&mut all, 0).unwrap();

@@ -21,7 +21,10 @@ pub struct SuccessiveDevice {
 impl SuccessiveDevice {
     /// Returns a device that passes requests to `first`.
     pub fn new(first: Arc<dyn BlockDevice>) -> Self {
-        Self { first, second: OnceLock::new() }
+        Self {
+            first,
+            second: OnceLock::new(),
+        }
     }
 
     /// Passes requests to `second` from now on. The caller ensures that it has the bytes and the
@@ -63,6 +66,11 @@ mod tests {
         device.write_at(&[4], 0).expect("it is written");
         assert_eq!(first(), 4);
         drop(device);
-        assert_eq!(Arc::into_inner(second).expect("no other has it").into_bytes()[0], 4);
+        assert_eq!(
+            Arc::into_inner(second)
+                .expect("no other has it")
+                .into_bytes()[0],
+            4
+        );
     }
 }

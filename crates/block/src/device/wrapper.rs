@@ -111,7 +111,9 @@ mod tests {
 
     use super::super::{check_range, read_each_at};
     use super::*;
-    use crate::{CountedDevice, FaultDevice, OverlayDevice, RecordDevice, SliceDevice, SuccessiveDevice};
+    use crate::{
+        CountedDevice, FaultDevice, OverlayDevice, RecordDevice, SliceDevice, SuccessiveDevice,
+    };
 
     /// A device whose answers differ from those of a device in memory, and that keeps the hints.
     #[derive(Debug, Default)]
@@ -188,12 +190,22 @@ mod tests {
             ("counted", Box::new(CountedDevice::new(below()))),
             ("record", Box::new(RecordDevice::new(below()))),
             ("successive", Box::new(SuccessiveDevice::new(below()))),
-            ("slice", Box::new(SliceDevice::new(below(), 0, 1 << 16).unwrap())),
-            ("overlay", Box::new(OverlayDevice::new(below(), 4096).unwrap())),
+            (
+                "slice",
+                Box::new(SliceDevice::new(below(), 0, 1 << 16).unwrap()),
+            ),
+            (
+                "overlay",
+                Box::new(OverlayDevice::new(below(), 4096).unwrap()),
+            ),
             ("fault", Box::new(FaultDevice::new(below()))),
         ];
         for (wrapper, device) in wrappers {
-            assert_eq!((device.size_bytes(), device.sector_bytes()), (1 << 16, 4096), "{wrapper}");
+            assert_eq!(
+                (device.size_bytes(), device.sector_bytes()),
+                (1 << 16, 4096),
+                "{wrapper}"
+            );
             assert!(device.writes_whole() && !device.is_read_only(), "{wrapper}");
             assert_eq!(device.name(), Some(OsStr::new("unusual")), "{wrapper}");
             device.prefetch(1..2);
@@ -216,7 +228,11 @@ mod tests {
             }
 
             fn before_request(&self, op: Op, _range: Range<u64>) -> Result<()> {
-                if op == Op::Flush { Err(crate::Error::ReadOnly { op, offset: 0 }) } else { Ok(()) }
+                if op == Op::Flush {
+                    Err(crate::Error::ReadOnly { op, offset: 0 })
+                } else {
+                    Ok(())
+                }
             }
         }
 

@@ -33,9 +33,12 @@ struct Header {
 
 /// Returns the GPT of `device`, which has a protective MBR. Tries sectors of the size `hint` first.
 pub(super) fn read(device: &dyn BlockDevice, hint: Sector) -> Result<Table> {
-    read_sized(device, hint).or_else(|faults| read_sized(device, hint.other()).map_err(|_| faults)).map_err(
-        |(primary, backup)| Error::PartitionTable { primary: Box::new(primary), backup: Box::new(backup) },
-    )
+    read_sized(device, hint)
+        .or_else(|faults| read_sized(device, hint.other()).map_err(|_| faults))
+        .map_err(|(primary, backup)| Error::PartitionTable {
+            primary: Box::new(primary),
+            backup: Box::new(backup),
+        })
 }
 
 /// Returns the GPT of `device`, whose first sector holds no MBR: it may have been overwritten.
@@ -94,10 +97,19 @@ fn read_copy(device: &dyn BlockDevice, sector: Sector, lba: u64) -> Result<Table
         if kind == Guid::ZERO {
             continue;
         }
-        match sector.partition(device, number, Kind::Gpt(kind), (le64(entry, 32), le64(entry, 40))) {
+        match sector.partition(
+            device,
+            number,
+            Kind::Gpt(kind),
+            (le64(entry, 32), le64(entry, 40)),
+        ) {
             Ok(partition) => {
                 let name = Some(name(&entry[56..128])).filter(|name| !name.is_empty());
-                table.partitions.push(Partition { name, id: Some(guid(entry, 16)), ..partition });
+                table.partitions.push(Partition {
+                    name,
+                    id: Some(guid(entry, 16)),
+                    ..partition
+                });
             }
             Err(fault) => table.faults.push(fault),
         }
@@ -112,20 +124,34 @@ fn areas(device: &dyn BlockDevice, sector: Sector, lba: u64, header: &Header) ->
     let count = header.entries_bytes().div_ceil(sector.0.into());
     let other = header.alternate;
     let entries = match read_header(device, sector, other) {
-        Ok(other) => sector.bytes(other.entries_lba, other.entries_bytes().div_ceil(sector.0.into())),
+        Ok(other) => sector.bytes(
+            other.entries_lba,
+            other.entries_bytes().div_ceil(sector.0.into()),
+        ),
         Err(_) if other < lba => sector.bytes(other.saturating_add(1), count),
         Err(_) => sector.bytes(other.saturating_sub(count), count),
     };
     let own = sector.bytes(header.entries_lba, count);
-    vec![sector.bytes(0, 1), sector.bytes(lba, 1), own, sector.bytes(other, 1), entries]
+    vec![
+        sector.bytes(0, 1),
+        sector.bytes(lba, 1),
+        own,
+        sector.bytes(other, 1),
+        entries,
+    ]
 }
 
 fn read_header(device: &dyn BlockDevice, sector: Sector, lba: u64) -> Result<Header, Fault> {
-    let (offset, len) = sector.span(device, lba, lba).ok_or(Fault::NoHeader { lba })?;
+    let (offset, len) = sector
+        .span(device, lba, lba)
+        .ok_or(Fault::NoHeader { lba })?;
     let mut bytes = vec![0; len as usize];
     device
         .read_at(&mut bytes, offset)
-        .map_err(|source| Fault::Unreadable { lba, source: Box::new(source) })?;
+        .map_err(|source| Fault::Unreadable {
+            lba,
+            source: Box::new(source),
+        })?;
     if bytes[..8] != *b"EFI PART" {
         return Err(Fault::NoHeader { lba });
     }
@@ -163,10 +189,17 @@ fn read_entries(device: &dyn BlockDevice, header: &Header) -> Result<Vec<u8>, Fa
     let mut entries = vec![0; header.entries_bytes() as usize];
     device
         .read_at(&mut entries, header.entries_offset)
-        .map_err(|source| Fault::Unreadable { lba: header.entries_lba, source: Box::new(source) })?;
+        .map_err(|source| Fault::Unreadable {
+            lba: header.entries_lba,
+            source: Box::new(source),
+        })?;
     let (stored, found) = (header.entries_checksum, crc32(&entries));
     if found != stored {
-        return Err(Fault::EntriesChecksum { lba: header.entries_lba, stored, found });
+        return Err(Fault::EntriesChecksum {
+            lba: header.entries_lba,
+            stored,
+            found,
+        });
     }
     Ok(entries)
 }
@@ -183,7 +216,9 @@ fn guid(bytes: &[u8], at: usize) -> Guid {
 
 /// Decodes the name in UTF-16, up to its first NUL.
 fn name(bytes: &[u8]) -> String {
-    let units = bytes.chunks_exact(2).map(|pair| u16::from(pair[0]) | u16::from(pair[1]) << 8);
+    let units = bytes
+        .chunks_exact(2)
+        .map(|pair| u16::from(pair[0]) | u16::from(pair[1]) << 8);
     char::decode_utf16(units.take_while(|&unit| unit != 0))
         .map(|unit| unit.unwrap_or(char::REPLACEMENT_CHARACTER))
         .collect()
@@ -198,7 +233,11 @@ pub(super) fn crc32(bytes: &[u8]) -> u32 {
             let mut crc = i as u32;
             let mut bit = 0;
             while bit < 8 {
-                crc = if crc & 1 == 1 { crc >> 1 ^ 0xedb8_8320 } else { crc >> 1 };
+                crc = if crc & 1 == 1 {
+                    crc >> 1 ^ 0xedb8_8320
+                } else {
+                    crc >> 1
+                };
                 bit += 1;
             }
             table[i] = crc;
@@ -206,7 +245,9 @@ pub(super) fn crc32(bytes: &[u8]) -> u32 {
         }
         table
     };
-    !bytes.iter().fold(!0, |crc, &byte| crc >> 8 ^ TABLE[usize::from(crc as u8 ^ byte)])
+    !bytes.iter().fold(!0, |crc, &byte| {
+        crc >> 8 ^ TABLE[usize::from(crc as u8 ^ byte)]
+    })
 }
 
 #[cfg(test)]
@@ -231,7 +272,10 @@ mod tests {
             entry[..16].copy_from_slice(&[7; 16]);
             entry[32..40].copy_from_slice(&spec.first.to_le_bytes());
             entry[40..48].copy_from_slice(&spec.last.to_le_bytes());
-            for (slot, unit) in entry[56..].chunks_exact_mut(2).zip(spec.name.encode_utf16()) {
+            for (slot, unit) in entry[56..]
+                .chunks_exact_mut(2)
+                .zip(spec.name.encode_utf16())
+            {
                 slot.copy_from_slice(&unit.to_le_bytes());
             }
         }
@@ -260,7 +304,11 @@ mod tests {
     }
 
     fn one() -> Vec<Spec> {
-        vec![Spec { first: 40, last: 49, name: "rööt" }]
+        vec![Spec {
+            first: 40,
+            last: 49,
+            name: "rööt",
+        }]
     }
 
     #[test]
@@ -274,7 +322,10 @@ mod tests {
             let table = Table::read(&disk(size, &one())).unwrap().unwrap();
             assert_eq!((table.sector_bytes as u64, table.faults.len()), (size, 0));
             let partition = table.partition(1).unwrap();
-            assert_eq!((partition.start_bytes, partition.len_bytes), (40 * size, 10 * size));
+            assert_eq!(
+                (partition.start_bytes, partition.len_bytes),
+                (40 * size, 10 * size)
+            );
             assert_eq!(partition.name.as_deref(), Some("rööt"));
         }
     }
@@ -297,22 +348,45 @@ mod tests {
         let disk = disk(512, &one());
         disk.write_at(&[0], 512 + 90).unwrap();
         disk.write_at(&[9], (SECTORS - 33) * 512 + 32).unwrap();
-        let Err(Error::PartitionTable { primary, backup }) = Table::read(&disk) else { panic!("read it") };
+        let Err(Error::PartitionTable { primary, backup }) = Table::read(&disk) else {
+            panic!("read it")
+        };
         assert!(matches!(*primary, Fault::HeaderChecksum { lba: 1, .. }));
         assert!(matches!(*backup, Fault::EntriesChecksum { lba: 223, .. }));
     }
 
     #[test]
     fn hostile_ranges_are_told_and_left_out() {
-        let ranges =
-            [(40, 39), (0, u64::MAX), (u64::MAX, u64::MAX), (SECTORS, SECTORS), (SECTORS - 1, SECTORS - 1)];
-        let specs: Vec<_> = ranges.iter().map(|&(first, last)| Spec { first, last, name: "" }).collect();
+        let ranges = [
+            (40, 39),
+            (0, u64::MAX),
+            (u64::MAX, u64::MAX),
+            (SECTORS, SECTORS),
+            (SECTORS - 1, SECTORS - 1),
+        ];
+        let specs: Vec<_> = ranges
+            .iter()
+            .map(|&(first, last)| Spec {
+                first,
+                last,
+                name: "",
+            })
+            .collect();
         let table = Table::read(&disk(512, &specs)).unwrap().unwrap();
         assert_eq!(
-            table.partitions.iter().map(|p| (p.number, p.is_cut_off())).collect::<Vec<_>>(),
+            table
+                .partitions
+                .iter()
+                .map(|p| (p.number, p.is_cut_off()))
+                .collect::<Vec<_>>(),
             [(4, true), (5, false)]
         );
-        assert_eq!((1..6).filter(|number| table.left_out(*number).is_some()).count(), 3);
+        assert_eq!(
+            (1..6)
+                .filter(|number| table.left_out(*number).is_some())
+                .count(),
+            3
+        );
         assert_eq!(table.faults.len(), 4);
     }
 
@@ -323,8 +397,20 @@ mod tests {
         whole.read_at(&mut bytes, 0).unwrap();
         let cut = MemoryDevice::read_only(bytes);
         let table = Table::read(&cut).unwrap().unwrap();
-        assert_eq!((table.partitions[0].held_bytes, table.partitions[0].len_bytes), (5 * 512, 10 * 512));
-        let [Fault::NoBackup { lba: 255, sectors: 45 }, Fault::CutOff { number: 1, .. }] = table.faults[..]
+        assert_eq!(
+            (
+                table.partitions[0].held_bytes,
+                table.partitions[0].len_bytes
+            ),
+            (5 * 512, 10 * 512)
+        );
+        let [
+            Fault::NoBackup {
+                lba: 255,
+                sectors: 45,
+            },
+            Fault::CutOff { number: 1, .. },
+        ] = table.faults[..]
         else {
             panic!("{:?}", table.faults)
         };
@@ -338,7 +424,11 @@ mod tests {
             let table = Table::read(&disk).unwrap().unwrap();
             assert_eq!(table.partitions.len(), 1);
             assert_eq!(table.faults.len(), lost);
-            assert!(matches!(table.faults[0], Fault::Unprotected), "{:?}", table.faults);
+            assert!(
+                matches!(table.faults[0], Fault::Unprotected),
+                "{:?}",
+                table.faults
+            );
         }
     }
 
@@ -346,10 +436,15 @@ mod tests {
     fn of_a_hybrid_the_gpt_counts() {
         let disk = disk(512, &one());
         // A second entry of the MBR, of one sector.
-        disk.write_at(&[0x83, 0, 0, 0, 9, 0, 0, 0, 1], 446 + 16 + 4).unwrap();
+        disk.write_at(&[0x83, 0, 0, 0, 9, 0, 0, 0, 1], 446 + 16 + 4)
+            .unwrap();
         let table = Table::read(&disk).unwrap().unwrap();
         assert!(matches!(table.id, DiskId::Gpt(_)));
-        assert!(matches!(table.faults[..], [Fault::Hybrid]), "{:?}", table.faults);
+        assert!(
+            matches!(table.faults[..], [Fault::Hybrid]),
+            "{:?}",
+            table.faults
+        );
     }
 
     #[test]
@@ -374,8 +469,16 @@ mod tests {
             let checksum = crc32(&header);
             header[16..20].copy_from_slice(&checksum.to_le_bytes());
             disk.write_at(&header, 512).unwrap();
-            let Err(Error::PartitionTable { primary, .. }) = Table::read(&disk) else { panic!("read it") };
-            assert!(matches!(*primary, Fault::BadHeader { lba: 1 } | Fault::Unreadable { .. }), "{primary}");
+            let Err(Error::PartitionTable { primary, .. }) = Table::read(&disk) else {
+                panic!("read it")
+            };
+            assert!(
+                matches!(
+                    *primary,
+                    Fault::BadHeader { lba: 1 } | Fault::Unreadable { .. }
+                ),
+                "{primary}"
+            );
         }
     }
 }

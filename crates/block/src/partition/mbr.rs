@@ -61,7 +61,9 @@ impl Record {
     /// Returns the record in sector `lba`, or `None` if it has no signature or is not in the
     /// device.
     pub(super) fn read(device: &dyn BlockDevice, sector: Sector, lba: u64) -> Result<Option<Self>> {
-        let Some((offset, _)) = sector.span(device, lba, lba) else { return Ok(None) };
+        let Some((offset, _)) = sector.span(device, lba, lba) else {
+            return Ok(None);
+        };
         let mut bytes = [0; RECORD_BYTES];
         device.read_at(&mut bytes, offset)?;
         if bytes[SIGNATURE..] != [0x55, 0xaa] {
@@ -76,7 +78,10 @@ impl Record {
                 count: le32(&bytes, at + 12),
             }
         });
-        Ok(Some(Self { disk_signature: le32(&bytes, DISK_SIGNATURE), entries }))
+        Ok(Some(Self {
+            disk_signature: le32(&bytes, DISK_SIGNATURE),
+            entries,
+        }))
     }
 
     /// Returns whether the record only says that the disk has a GPT.
@@ -86,7 +91,9 @@ impl Record {
 
     /// Returns whether the record names partitions other than the entry for the GPT.
     pub(super) fn is_hybrid(&self) -> bool {
-        self.entries.iter().any(|entry| entry.is_used() && entry.kind != PROTECTIVE)
+        self.entries
+            .iter()
+            .any(|entry| entry.is_used() && entry.kind != PROTECTIVE)
     }
 
     /// Returns whether this is a table and not the boot sector of a volume. Boot flags have two
@@ -113,16 +120,23 @@ pub(super) fn table(device: &dyn BlockDevice, sector: Sector, mbr: &Record) -> T
     }
     let mut number = 4;
     for container in mbr.entries.iter().filter(|entry| entry.is_extended()) {
-        let (records, fault) = for_each_logical(device, sector, u64::from(container.first), |base, entry| {
-            number += 1;
-            add(sector.partition(device, number, Kind::Mbr(entry.kind), entry.sectors(base)));
-        });
+        let (records, fault) =
+            for_each_logical(device, sector, u64::from(container.first), |base, entry| {
+                number += 1;
+                add(sector.partition(device, number, Kind::Mbr(entry.kind), entry.sectors(base)));
+            });
         areas.extend(records.into_iter().map(|lba| sector.bytes(lba, 1)));
         if let Err(fault) = fault {
             add(Err(fault));
         }
     }
-    Table { id: DiskId::Mbr(mbr.disk_signature), sector_bytes: sector.0, partitions, areas, faults }
+    Table {
+        id: DiskId::Mbr(mbr.disk_signature),
+        sector_bytes: sector.0,
+        partitions,
+        areas,
+        faults,
+    }
 }
 
 /// Calls `f` with each logical partition of the container that starts at sector `start`, and the
@@ -156,16 +170,24 @@ fn follow(
         }
         passed.push(lba);
         let record = Record::read(device, sector, lba)
-            .map_err(|source| Fault::Unreadable { lba, source: Box::new(source) })?
+            .map_err(|source| Fault::Unreadable {
+                lba,
+                source: Box::new(source),
+            })?
             .ok_or(Fault::NoExtendedRecord { lba })?;
         // The last two entries are unused. In records that other systems wrote they may hold
         // anything.
         let [first, second, ..] = record.entries;
-        for entry in [first, second].into_iter().filter(|entry| entry.is_used() && !entry.is_extended()) {
+        for entry in [first, second]
+            .into_iter()
+            .filter(|entry| entry.is_used() && !entry.is_extended())
+        {
             f(lba, entry);
         }
-        next =
-            [first, second].into_iter().find(|entry| entry.is_extended()).map(|link| link.sectors(start).0);
+        next = [first, second]
+            .into_iter()
+            .find(|entry| entry.is_extended())
+            .map(|link| link.sectors(start).0);
     }
     Ok(())
 }
@@ -193,7 +215,11 @@ mod tests {
     }
 
     fn sectors(table: &Table) -> Vec<(u32, u64, u64)> {
-        table.partitions.iter().map(|p| (p.number, p.start_bytes / 512, p.len_bytes / 512)).collect()
+        table
+            .partitions
+            .iter()
+            .map(|p| (p.number, p.start_bytes / 512, p.len_bytes / 512))
+            .collect()
     }
 
     #[test]
@@ -215,11 +241,24 @@ mod tests {
     #[test]
     fn partitions_beyond_the_end_are_listed_and_told() {
         let disk = disk();
-        put(&disk, 0, &[(0x83, 990, 11), (0x83, 990, 10), (0x83, u32::MAX, u32::MAX), (0x83, 0, 0)]);
+        put(
+            &disk,
+            0,
+            &[
+                (0x83, 990, 11),
+                (0x83, 990, 10),
+                (0x83, u32::MAX, u32::MAX),
+                (0x83, 0, 0),
+            ],
+        );
         let table = Table::read(&disk).unwrap().unwrap();
         let max = u64::from(u32::MAX);
         assert_eq!(sectors(&table), [(1, 990, 11), (2, 990, 10), (3, max, max)]);
-        let cut_off: Vec<_> = table.partitions.iter().map(|p| (p.is_cut_off(), p.held_bytes / 512)).collect();
+        let cut_off: Vec<_> = table
+            .partitions
+            .iter()
+            .map(|p| (p.is_cut_off(), p.held_bytes / 512))
+            .collect();
         assert_eq!(cut_off, [(true, 10), (false, 10), (true, 0)]);
         assert!(
             matches!(
@@ -228,23 +267,49 @@ mod tests {
                     Fault::Empty { number: 4 },
                     Fault::CutOff { number: 1, .. },
                     Fault::CutOff { number: 3, .. },
-                    Fault::Overlap { first: 1, second: 2 },
+                    Fault::Overlap {
+                        first: 1,
+                        second: 2
+                    },
                 ]
             ),
             "{:?}",
             table.faults
         );
-        assert!(table.left_out(4).is_some() && table.left_out(1).is_none() && table.left_out(5).is_none());
+        assert!(
+            table.left_out(4).is_some()
+                && table.left_out(1).is_none()
+                && table.left_out(5).is_none()
+        );
     }
 
     #[test]
     fn overlapping_partitions_are_told() {
         let disk = disk();
-        put(&disk, 0, &[(0x83, 500, 100), (0x83, 100, 500), (0x83, 600, 10), (0x05, 700, 300)]);
+        put(
+            &disk,
+            0,
+            &[
+                (0x83, 500, 100),
+                (0x83, 100, 500),
+                (0x83, 600, 10),
+                (0x05, 700, 300),
+            ],
+        );
         put(&disk, 700, &[(0x83, 1, 10)]);
         let table = Table::read(&disk).unwrap().unwrap();
         assert_eq!(sectors(&table).len(), 5);
-        assert!(matches!(table.faults[..], [Fault::Overlap { first: 2, second: 1 }]), "{:?}", table.faults);
+        assert!(
+            matches!(
+                table.faults[..],
+                [Fault::Overlap {
+                    first: 2,
+                    second: 1
+                }]
+            ),
+            "{:?}",
+            table.faults
+        );
     }
 
     /// A volume or an extended boot record shows that sectors have 4 KiB.
@@ -253,7 +318,10 @@ mod tests {
         let disk = MemoryDevice::zeroed(1000 * 4096);
         put(&disk, 0, &[(0x83, 100, 50), (0x83, 200, 50)]);
         let read = |volumes: &[u64]| {
-            Table::read_with(&disk, &|byte| volumes.contains(&byte)).unwrap().unwrap().sector_bytes
+            Table::read_with(&disk, &|byte| volumes.contains(&byte))
+                .unwrap()
+                .unwrap()
+                .sector_bytes
         };
         assert_eq!(read(&[]), 512);
         assert_eq!(read(&[200 * 4096]), 4096);
@@ -264,7 +332,11 @@ mod tests {
         put(&disk, 230 * 8, &[(0x83, 2, 10)]);
         assert_eq!(read(&[]), 4096);
         let table = Table::read(&disk).unwrap().unwrap();
-        let logical: Vec<_> = table.partitions.iter().map(|p| (p.number, p.start_bytes / 4096)).collect();
+        let logical: Vec<_> = table
+            .partitions
+            .iter()
+            .map(|p| (p.number, p.start_bytes / 4096))
+            .collect();
         assert_eq!(logical, [(1, 100), (2, 200), (5, 201), (6, 232)]);
     }
 
@@ -281,7 +353,11 @@ mod tests {
 
     #[test]
     fn a_chain_that_leaves_the_disk_or_its_records_ends() {
-        for (link, lba) in [(5000, 5100), (70, 170), (u32::MAX, 100 + u64::from(u32::MAX))] {
+        for (link, lba) in [
+            (5000, 5100),
+            (70, 170),
+            (u32::MAX, 100 + u64::from(u32::MAX)),
+        ] {
             let disk = disk();
             put(&disk, 0, &[(0x0f, 100, 900)]);
             put(&disk, 100, &[(0x83, 1, 10), (0x05, link, 20)]);
@@ -300,6 +376,9 @@ mod tests {
         }
         let table = Table::read(&disk).unwrap().unwrap();
         assert_eq!(table.partitions.len(), 1 + MAX_LOGICAL);
-        assert!(matches!(table.faults[..], [Fault::TooManyLogical { limit: MAX_LOGICAL }]));
+        assert!(matches!(
+            table.faults[..],
+            [Fault::TooManyLogical { limit: MAX_LOGICAL }]
+        ));
     }
 }

@@ -93,7 +93,10 @@ impl Kind {
             Self::Mbr(0x0b | 0x0c) => "FAT32",
             kind if kind.is_extended() => "extended",
             Self::Gpt(id) => {
-                return guid::KINDS.iter().find(|(known, _)| *known == id).map(|&(_, name)| name);
+                return guid::KINDS
+                    .iter()
+                    .find(|(known, _)| *known == id)
+                    .map(|&(_, name)| name);
             }
             Self::Mbr(_) => return None,
         })
@@ -147,7 +150,10 @@ impl Table {
     /// The sectors of an MBR have the length that the device says, with one exception. If volumes
     /// or extended boot records are found only with sectors of the other common length, that length
     /// counts. An image does not say from which disk it was copied.
-    pub fn read_with(device: &dyn BlockDevice, has_volume: &dyn Fn(u64) -> bool) -> Result<Option<Self>> {
+    pub fn read_with(
+        device: &dyn BlockDevice,
+        has_volume: &dyn Fn(u64) -> bool,
+    ) -> Result<Option<Self>> {
         let sector = Sector(device.sector_bytes());
         let Some(mbr) = mbr::Record::read(device, sector, 0)? else {
             return Ok(gpt::read_unprotected(device, sector).map(Self::checked));
@@ -162,40 +168,62 @@ impl Table {
         if !mbr.is_plausible() {
             return Ok(None);
         }
-        let [table, other] = [sector, sector.other()].map(|sector| mbr::table(device, sector, &mbr));
+        let [table, other] =
+            [sector, sector.other()].map(|sector| mbr::table(device, sector, &mbr));
         let is_other = !table.is_confirmed(has_volume) && other.is_confirmed(has_volume);
         Ok(Some(if is_other { other } else { table }.checked()))
     }
 
     /// Returns whether a volume or an extended boot record is where the table says.
     fn is_confirmed(&self, has_volume: &dyn Fn(u64) -> bool) -> bool {
-        let extended = self.partitions.iter().any(|partition| partition.kind.is_extended());
-        let has_record =
-            extended && !self.faults.iter().any(|fault| matches!(fault, Fault::NoExtendedRecord { .. }));
-        has_record || self.partitions.iter().any(|partition| has_volume(partition.start_bytes))
+        let extended = self
+            .partitions
+            .iter()
+            .any(|partition| partition.kind.is_extended());
+        let has_record = extended
+            && !self
+                .faults
+                .iter()
+                .any(|fault| matches!(fault, Fault::NoExtendedRecord { .. }));
+        has_record
+            || self
+                .partitions
+                .iter()
+                .any(|partition| has_volume(partition.start_bytes))
     }
 
     /// Records which partitions are cut off, and which overlap.
     fn checked(mut self) -> Self {
-        let cut_off = self.partitions.iter().filter(|partition| partition.is_cut_off());
+        let cut_off = self
+            .partitions
+            .iter()
+            .filter(|partition| partition.is_cut_off());
         self.faults.extend(cut_off.map(|partition| Fault::CutOff {
             number: partition.number,
             start: partition.start_bytes,
             len: partition.len_bytes,
             held: partition.held_bytes,
         }));
-        let mut sorted: Vec<&Partition> =
-            self.partitions.iter().filter(|partition| !partition.kind.is_extended()).collect();
+        let mut sorted: Vec<&Partition> = self
+            .partitions
+            .iter()
+            .filter(|partition| !partition.kind.is_extended())
+            .collect();
         sorted.sort_by_key(|partition| partition.start_bytes);
         let mut longest: Option<&Partition> = None;
         for partition in sorted {
             match longest {
                 Some(before) if before.end() > partition.start_bytes => {
-                    self.faults.push(Fault::Overlap { first: before.number, second: partition.number });
+                    self.faults.push(Fault::Overlap {
+                        first: before.number,
+                        second: partition.number,
+                    });
                 }
                 _ => {}
             }
-            longest = longest.filter(|before| before.end() >= partition.end()).or(Some(partition));
+            longest = longest
+                .filter(|before| before.end() >= partition.end())
+                .or(Some(partition));
         }
         self
     }
@@ -210,7 +238,9 @@ impl Table {
 
     /// Returns the partition of this number.
     pub fn partition(&self, number: u32) -> Option<&Partition> {
-        self.partitions.iter().find(|partition| partition.number == number)
+        self.partitions
+            .iter()
+            .find(|partition| partition.number == number)
     }
 }
 
@@ -271,7 +301,9 @@ pub enum Fault {
     #[error("there is no protective MBR, without which Linux does not look for this GPT")]
     Unprotected,
     /// The second header of a GPT is after the end of the device.
-    #[error("the backup of the GPT should be in sector {lba}, and the disk has {sectors}: it may be cut off")]
+    #[error(
+        "the backup of the GPT should be in sector {lba}, and the disk has {sectors}: it may be cut off"
+    )]
     NoBackup {
         /// Where the first header says it is.
         lba: u64,
@@ -320,7 +352,9 @@ pub enum Fault {
         found: u32,
     },
     /// The entries of a GPT do not match their checksum.
-    #[error("the checksum of the GPT entries from sector {lba} on is {found:#010x}, not {stored:#010x}")]
+    #[error(
+        "the checksum of the GPT entries from sector {lba} on is {found:#010x}, not {stored:#010x}"
+    )]
     EntriesChecksum {
         /// The first sector of the entries.
         lba: u64,
@@ -379,15 +413,30 @@ impl Sector {
             let len = self.offset(last.checked_sub(first)?.checked_add(1)?)?;
             start.checked_add(len).map(|_| (start, len))
         };
-        let (start_bytes, len_bytes) = bytes().ok_or(Fault::Range { number, first, last })?;
+        let (start_bytes, len_bytes) = bytes().ok_or(Fault::Range {
+            number,
+            first,
+            last,
+        })?;
         let held_bytes = len_bytes.min(device.size_bytes().saturating_sub(start_bytes));
-        Ok(Partition { number, start_bytes, len_bytes, held_bytes, kind, name: None, id: None })
+        Ok(Partition {
+            number,
+            start_bytes,
+            len_bytes,
+            held_bytes,
+            kind,
+            name: None,
+            id: None,
+        })
     }
 }
 
 /// Returns the little-endian number in the four bytes of `bytes` from `at` on.
 fn le32(bytes: &[u8], at: usize) -> u32 {
-    bytes[at..at + 4].iter().rev().fold(0, |number, &byte| number << 8 | u32::from(byte))
+    bytes[at..at + 4]
+        .iter()
+        .rev()
+        .fold(0, |number, &byte| number << 8 | u32::from(byte))
 }
 
 /// Returns the little-endian number in the eight bytes of `bytes` from `at` on.

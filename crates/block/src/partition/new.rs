@@ -55,7 +55,10 @@ impl NewDisk {
         let last = sectors - 1;
         let backup_entries = last - ENTRIES_BYTES / SECTOR;
         device.write_at(&entries, backup_entries * SECTOR)?;
-        device.write_at(&self.header(&entries, (last, 1), backup_entries), last * SECTOR)?;
+        device.write_at(
+            &self.header(&entries, (last, 1), backup_entries),
+            last * SECTOR,
+        )?;
         device.write_at(&entries, 2 * SECTOR)?;
         device.write_at(&self.header(&entries, (1, last), 2), SECTOR)?;
         device.write_at(&protective_mbr(sectors), 0)?;
@@ -142,12 +145,26 @@ mod tests {
         let device = MemoryDevice::zeroed(disk.size_bytes() as usize);
         disk.write(&device).unwrap();
         let table = Table::read(&device).unwrap().unwrap();
-        assert_eq!((table.id, table.faults.len(), table.partitions.len()), (DiskId::Gpt(disk.id), 0, 1));
+        assert_eq!(
+            (table.id, table.faults.len(), table.partitions.len()),
+            (DiskId::Gpt(disk.id), 0, 1)
+        );
         let partition = &table.partitions[0];
-        assert_eq!((partition.number, partition.start_bytes, partition.len_bytes), (1, 1 << 20, 61_440));
-        let uuid = [0xab, 0xcd, 0xef, 0x01, 0x23, 0x45, 0x67, 0x89, 1, 2, 3, 4, 5, 6, 7, 8];
-        assert_eq!(Guid::of_uuid(uuid).to_string(), "abcdef01-2345-6789-0102-030405060708");
-        assert_eq!((partition.name.as_deref(), partition.id), (Some(&*disk.name), Some(disk.partition_id)));
+        assert_eq!(
+            (partition.number, partition.start_bytes, partition.len_bytes),
+            (1, 1 << 20, 61_440)
+        );
+        let uuid = [
+            0xab, 0xcd, 0xef, 0x01, 0x23, 0x45, 0x67, 0x89, 1, 2, 3, 4, 5, 6, 7, 8,
+        ];
+        assert_eq!(
+            Guid::of_uuid(uuid).to_string(),
+            "abcdef01-2345-6789-0102-030405060708"
+        );
+        assert_eq!(
+            (partition.name.as_deref(), partition.id),
+            (Some(&*disk.name), Some(disk.partition_id))
+        );
         assert_eq!(partition.kind.name(), Some("Linux"));
         // The copy at the end is as good.
         device.write_at(&[0; 512], 512).unwrap();
@@ -159,6 +176,9 @@ mod tests {
     fn a_long_name_is_cut_between_characters() {
         let units = super::units(&"\u{1f980}".repeat(20));
         assert_eq!(String::from_utf16(&units).unwrap(), "\u{1f980}".repeat(18));
-        assert_eq!(super::units(&format!("a{}", "\u{1f980}".repeat(20))).len(), 35);
+        assert_eq!(
+            super::units(&format!("a{}", "\u{1f980}".repeat(20))).len(),
+            35
+        );
     }
 }

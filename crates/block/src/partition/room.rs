@@ -22,20 +22,35 @@ impl Table {
     /// Returns the first border at or behind byte `start`, and the byte where it is; `None` if
     /// there is none up to the end of the disk. A byte of the table itself is a border.
     pub fn room(&self, start: u64) -> Option<(u64, Border)> {
-        let of_table = self.areas.iter().filter_map(|area| border(area, start, Border::Table, None));
+        let of_table = self
+            .areas
+            .iter()
+            .filter_map(|area| border(area, start, Border::Table, None));
         let of_partitions = self.partitions.iter().filter_map(|partition| {
             let number = partition.number;
             let range = partition.start_bytes..partition.end();
-            border(&range, start, Border::Start(number), Some(Border::End(number)))
+            border(
+                &range,
+                start,
+                Border::Start(number),
+                Some(Border::End(number)),
+            )
         });
         // Where a partition ends and another one begins, the end says more.
-        of_partitions.chain(of_table).min_by_key(|(at, border)| (*at, matches!(border, Border::Start(_))))
+        of_partitions
+            .chain(of_table)
+            .min_by_key(|(at, border)| (*at, matches!(border, Border::Start(_))))
     }
 }
 
 /// Returns the border that a range is for `start`: `inside` at its end if `start` is in it, or else
 /// `behind` at its beginning. Without `inside`, a range around `start` is a border at once.
-fn border(range: &Range<u64>, start: u64, behind: Border, inside: Option<Border>) -> Option<(u64, Border)> {
+fn border(
+    range: &Range<u64>,
+    start: u64,
+    behind: Border,
+    inside: Option<Border>,
+) -> Option<(u64, Border)> {
     match inside {
         _ if range.end <= start => None,
         Some(inside) if range.start <= start => Some((range.end, inside)),
@@ -72,7 +87,12 @@ mod tests {
         // A primary partition, a gap, a frame with two logical partitions, a gap, a copy.
         let table = table(
             &[0..10, 300..301, 400..401, 900..1000],
-            &[(1, 0x83, 100..200), (4, 0x0f, 300..500), (5, 0x83, 310..400), (6, 0x83, 410..450)],
+            &[
+                (1, 0x83, 100..200),
+                (4, 0x0f, 300..500),
+                (5, 0x83, 310..400),
+                (6, 0x83, 410..450),
+            ],
         );
         for (start, border) in [
             (0, Some((0, Border::Table))),
@@ -93,7 +113,14 @@ mod tests {
 
     #[test]
     fn the_nearest_of_overlapping_partitions_counts() {
-        let table = table(&[], &[(1, 0x83, 100..300), (2, 0x83, 200..250), (3, 0x83, 300..310)]);
+        let table = table(
+            &[],
+            &[
+                (1, 0x83, 100..300),
+                (2, 0x83, 200..250),
+                (3, 0x83, 300..310),
+            ],
+        );
         assert_eq!(table.room(100), Some((200, Border::Start(2))));
         assert_eq!(table.room(220), Some((250, Border::End(2))));
         assert_eq!(table.room(260), Some((300, Border::End(1))));

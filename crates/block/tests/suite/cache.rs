@@ -19,7 +19,9 @@ const EIO: i32 = 5;
 
 /// Returns a device in which each block holds its number in every four bytes.
 fn numbered(blocks: u32) -> Arc<MemoryDevice> {
-    let bytes = (0..blocks).flat_map(|block| block.to_le_bytes().repeat(SIZE as usize / 4)).collect();
+    let bytes = (0..blocks)
+        .flat_map(|block| block.to_le_bytes().repeat(SIZE as usize / 4))
+        .collect();
     Arc::new(MemoryDevice::new(bytes))
 }
 
@@ -28,7 +30,10 @@ fn holds_its_number(buffer: &Buffer) -> bool {
 }
 
 fn holds(number: u64, bytes: &[u8]) -> bool {
-    bytes.len() as u64 == SIZE && bytes.chunks(4).all(|word| word == (number as u32).to_le_bytes())
+    bytes.len() as u64 == SIZE
+        && bytes
+            .chunks(4)
+            .all(|word| word == (number as u32).to_le_bytes())
 }
 
 fn cache(device: Arc<dyn BlockDevice>, blocks_kept: usize) -> BufferCache {
@@ -57,7 +62,10 @@ fn threads_that_miss_together_read_once() {
         }
     });
     let stats = cache.stats();
-    assert_eq!((device.counts().reads, stats.misses, stats.device_reads), (64, 64, 64));
+    assert_eq!(
+        (device.counts().reads, stats.misses, stats.device_reads),
+        (64, 64, 64)
+    );
     assert_eq!(stats.hits + stats.waits, 3 * 64);
 }
 
@@ -75,7 +83,11 @@ fn a_failed_read_reaches_every_waiter_and_is_tried_again() {
                 barrier.wait();
                 match cache.read(1) {
                     Ok(buffer) => assert!(holds_its_number(&buffer)),
-                    Err(Error::Io { op: Op::Read, offset: 512, .. }) => _ = failed.fetch_add(1, Relaxed),
+                    Err(Error::Io {
+                        op: Op::Read,
+                        offset: 512,
+                        ..
+                    }) => _ = failed.fetch_add(1, Relaxed),
                     Err(other) => panic!("{other}"),
                 }
             });
@@ -89,27 +101,50 @@ fn a_failed_read_reaches_every_waiter_and_is_tried_again() {
 #[test]
 fn a_bad_block_fails_alone() {
     let faults = Arc::new(FaultDevice::new(numbered(16)));
-    faults.inject(Fault::within(Op::Read, 5 * SIZE..6 * SIZE, Effect::Error(EIO)));
+    faults.inject(Fault::within(
+        Op::Read,
+        5 * SIZE..6 * SIZE,
+        Effect::Error(EIO),
+    ));
     let cache = cache(faults.clone(), 64);
     assert!(matches!(cache.read_many(0..16), Err(Error::Io { offset, .. }) if offset == 5 * SIZE));
     cache.read_ahead(0..16);
     assert_eq!(cache.stats().resident, 15);
     let guard = rcu::pin();
-    assert!(
-        (0..16)
-            .all(|block| cache.peek(block, &guard).is_some_and(|bytes| holds(block, bytes)) == (block != 5))
-    );
+    assert!((0..16).all(|block| {
+        cache
+            .peek(block, &guard)
+            .is_some_and(|bytes| holds(block, bytes))
+            == (block != 5)
+    }));
     faults.heal();
     assert!(holds_its_number(&cache.read(5).unwrap()));
 }
 
 #[test]
 fn an_image_shorter_than_its_volume_is_an_error_at_its_place() {
-    let options = CacheOptions { block_size: 512, block_count: u64::MAX, budget: CacheBudget::new(1 << 16) };
+    let options = CacheOptions {
+        block_size: 512,
+        block_count: u64::MAX,
+        budget: CacheBudget::new(1 << 16),
+    };
     let cache = BufferCache::new(numbered(4), options).unwrap();
-    assert!(matches!(cache.read(4), Err(Error::OutOfRange { offset: 2048, size: 2048, .. })));
-    assert!(matches!(cache.read(u64::MAX - 1), Err(Error::OutOfRange { .. })));
-    assert!(matches!(cache.read_many(2..6), Err(Error::OutOfRange { offset: 2048, .. })));
+    assert!(matches!(
+        cache.read(4),
+        Err(Error::OutOfRange {
+            offset: 2048,
+            size: 2048,
+            ..
+        })
+    ));
+    assert!(matches!(
+        cache.read(u64::MAX - 1),
+        Err(Error::OutOfRange { .. })
+    ));
+    assert!(matches!(
+        cache.read_many(2..6),
+        Err(Error::OutOfRange { offset: 2048, .. })
+    ));
     assert_eq!(cache.stats().resident, 2);
 }
 
@@ -137,7 +172,10 @@ fn memory_stays_bounded_and_used_buffers_stay() {
     // in use.
     assert!(stats.misses <= 4096 + 1, "{stats:?}");
     let guard = rcu::pin();
-    assert!(std::ptr::eq(cache.peek(7, &guard).unwrap(), &*kept), "a held block has a second buffer");
+    assert!(
+        std::ptr::eq(cache.peek(7, &guard).unwrap(), &*kept),
+        "a held block has a second buffer"
+    );
 }
 
 #[test]
@@ -156,7 +194,11 @@ fn buffers_that_are_held_may_exceed_the_bound_until_they_are_dropped() {
 #[test]
 fn threads_see_one_buffer_a_block_while_others_evict() {
     let device = Arc::new(FaultDevice::new(numbered(200)));
-    device.inject(Fault { after: 100, times: 50, ..Fault::every(Op::Read, Effect::Error(EIO)) });
+    device.inject(Fault {
+        after: 100,
+        times: 50,
+        ..Fault::every(Op::Read, Effect::Error(EIO))
+    });
     let cache = &cache(device, 32);
     thread::scope(|scope| {
         for thread in 0..4u64 {
@@ -168,7 +210,9 @@ fn threads_see_one_buffer_a_block_while_others_evict() {
                         1 => _ = cache.with(block, |bytes| assert!(holds(block, bytes))),
                         2 => _ = cache.read_many(block..(block + 4).min(200)),
                         _ => {
-                            let Ok(held) = cache.read(block) else { continue };
+                            let Ok(held) = cache.read(block) else {
+                                continue;
+                            };
                             let guard = rcu::pin();
                             let found = cache.peek(block, &guard).expect("held, so in the table");
                             assert!(std::ptr::eq(found, &*held) && holds(block, found));
@@ -195,7 +239,9 @@ fn parts_of_a_block_are_changed_side_by_side() {
     let part = |index: usize| index * PART..(index + 1) * PART;
     let count = |bytes: &mut [u8], unsealed: &mut Unsealed, index: usize| {
         let counted = u32::from_le_bytes(bytes[..4].try_into().unwrap()) + 1;
-        bytes.chunks_mut(4).for_each(|word| word.copy_from_slice(&counted.to_le_bytes()));
+        bytes
+            .chunks_mut(4)
+            .for_each(|word| word.copy_from_slice(&counted.to_le_bytes()));
         (unsealed[0], unsealed[1]) = (9, unsealed[1] | 1 << index);
         counted
     };
@@ -215,7 +261,9 @@ fn parts_of_a_block_are_changed_side_by_side() {
                     });
                     assert_eq!(now.ok(), Some(time));
                     match time % 64 {
-                        0 => assert_eq!(cache.with(0, |bytes| counted(bytes, thread)).unwrap(), time),
+                        0 => {
+                            assert_eq!(cache.with(0, |bytes| counted(bytes, thread)).unwrap(), time)
+                        }
                         16 => assert_eq!(counted(&pin.snapshot(), thread), time),
                         32 => pin.seal(|bytes, unsealed| {
                             assert_eq!((counted(bytes, thread), unsealed[0]), (time, 9));
@@ -228,17 +276,33 @@ fn parts_of_a_block_are_changed_side_by_side() {
         }
         scope.spawn(|| {
             for time in 1..=TIMES {
-                buffer.change(|bytes, unsealed| assert_eq!(count(&mut bytes[part(7)], unsealed, 7), time));
+                buffer.change(|bytes, unsealed| {
+                    assert_eq!(count(&mut bytes[part(7)], unsealed, 7), time)
+                });
             }
         });
     });
     pin.seal(|_, unsealed| _ = sealed.fetch_or(unsealed[1], Relaxed));
-    cache.with(0, |bytes| (0..THREADS).for_each(|index| assert_eq!(counted(bytes, index), TIMES))).unwrap();
+    cache
+        .with(0, |bytes| {
+            (0..THREADS).for_each(|index| assert_eq!(counted(bytes, index), TIMES))
+        })
+        .unwrap();
     assert_eq!(sealed.load(Relaxed), 0b1000_1111);
-    assert_eq!(cache.change_part_tagged(0, 6, part(0), |_, _| ()).err().map(drop), Some(()), "another tag");
+    assert_eq!(
+        cache
+            .change_part_tagged(0, 6, part(0), |_, _| ())
+            .err()
+            .map(drop),
+        Some(()),
+        "another tag"
+    );
     // The range has another length than the parts that are out.
     let twice = |bytes: &mut [u8], _: &mut Unsealed| (counted(bytes, 0), counted(bytes, 1));
-    assert_eq!(cache.change_part_tagged(0, 7, 0..2 * PART, twice).ok(), Some((TIMES, TIMES)));
+    assert_eq!(
+        cache.change_part_tagged(0, 7, 0..2 * PART, twice).ok(),
+        Some((TIMES, TIMES))
+    );
 }
 
 #[derive(Clone, Debug)]
@@ -323,7 +387,10 @@ impl DeviceWrapper for Panicking {
     }
 
     fn before_request(&self, _op: Op, _range: Range<u64>) -> Result<()> {
-        let no_panic = self.0.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_err();
+        let no_panic = self
+            .0
+            .fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1))
+            .is_err();
         assert!(no_panic, "as the test wants");
         Ok(())
     }

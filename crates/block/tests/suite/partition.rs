@@ -22,7 +22,10 @@ type Row = (u32, u64, u64, String, Option<String>, Option<String>);
 impl Disk {
     fn parse(name: &'static str, text: &str) -> Self {
         let mut lines = text.lines();
-        let size = lines.next().and_then(|line| line.strip_prefix("size ")).unwrap();
+        let size = lines
+            .next()
+            .and_then(|line| line.strip_prefix("size "))
+            .unwrap();
         let device = Arc::new(MemoryDevice::zeroed(size.parse().unwrap()));
         let (mut sectors, mut rows) = (Vec::new(), Vec::new());
         for line in lines {
@@ -31,15 +34,23 @@ impl Disk {
                 ("sector", sector) => {
                     let (number, hex) = sector.split_once(' ').unwrap();
                     let number: u64 = number.parse().unwrap();
-                    let bytes =
-                        (0..hex.len()).step_by(2).map(|at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap());
-                    device.write_at(&bytes.collect::<Vec<_>>(), number * 512).unwrap();
+                    let bytes = (0..hex.len())
+                        .step_by(2)
+                        .map(|at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap());
+                    device
+                        .write_at(&bytes.collect::<Vec<_>>(), number * 512)
+                        .unwrap();
                     sectors.push(number);
                 }
                 _ => panic!("{line}"),
             }
         }
-        Self { name, device, sectors, rows }
+        Self {
+            name,
+            device,
+            sectors,
+            rows,
+        }
     }
 
     fn table(&self) -> Table {
@@ -50,7 +61,9 @@ impl Disk {
 fn parse_row(row: &str) -> Row {
     let (number, fields) = row.split_once(" : ").unwrap();
     let field = |key: &str| {
-        let value = fields.split(", ").find_map(|field| field.trim().strip_prefix(key)?.strip_prefix('='));
+        let value = fields
+            .split(", ")
+            .find_map(|field| field.trim().strip_prefix(key)?.strip_prefix('='));
         value.map(|value| unescape(value.trim().trim_matches('"')).to_lowercase())
     };
     let count = |key| field(key).unwrap().parse().unwrap();
@@ -101,7 +114,14 @@ fn row(partition: &Partition) -> Row {
     };
     let name = partition.name.as_ref().map(|name| name.to_lowercase());
     let (start, len) = (partition.start_bytes / 512, partition.len_bytes / 512);
-    (partition.number, start, len, kind, partition.id.map(|id: Guid| id.to_string()), name)
+    (
+        partition.number,
+        start,
+        len,
+        kind,
+        partition.id.map(|id: Guid| id.to_string()),
+        name,
+    )
 }
 
 #[test]
@@ -109,7 +129,12 @@ fn tables_read_as_sfdisk_reads_them() {
     for disk in disks() {
         let table = disk.table();
         assert!(table.faults.is_empty(), "{}: {:?}", disk.name, table.faults);
-        assert_eq!(table.partitions.iter().map(row).collect::<Vec<_>>(), disk.rows, "{}", disk.name);
+        assert_eq!(
+            table.partitions.iter().map(row).collect::<Vec<_>>(),
+            disk.rows,
+            "{}",
+            disk.name
+        );
     }
 }
 
@@ -122,14 +147,23 @@ fn a_table_knows_its_places() {
         let second = OverlayDevice::new(disk.device.clone(), 512).unwrap();
         if disk.name.starts_with("gpt") {
             let sectors = second.size_bytes() / 512;
-            second.write_zeroes((sectors - 33) * 512..sectors * 512).unwrap();
+            second
+                .write_zeroes((sectors - 33) * 512..sectors * 512)
+                .unwrap();
         }
         for device in [&*disk.device as &dyn BlockDevice, &damaged, &second] {
-            let Some(table) = Table::read(device).unwrap() else { continue };
+            let Some(table) = Table::read(device).unwrap() else {
+                continue;
+            };
             for sector in &disk.sectors {
                 let at = sector * 512;
                 let border = (at, Border::Table);
-                assert_eq!(table.room(at), Some(border), "{}: sector {sector}", disk.name);
+                assert_eq!(
+                    table.room(at),
+                    Some(border),
+                    "{}: sector {sector}",
+                    disk.name
+                );
             }
         }
     }
@@ -138,10 +172,23 @@ fn a_table_knows_its_places() {
 #[test]
 fn disks_and_kinds_are_named() {
     assert_eq!(disk("mbr_primary").table().id, DiskId::Mbr(0x1234_5678));
-    let kinds = |name| disk(name).table().partitions.iter().map(|p| p.kind.to_string()).collect::<Vec<_>>();
-    assert_eq!(kinds("mbr_primary"), ["Linux", "Linux swap", "NTFS or exFAT"]);
+    let kinds = |name| {
+        disk(name)
+            .table()
+            .partitions
+            .iter()
+            .map(|p| p.kind.to_string())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(
+        kinds("mbr_primary"),
+        ["Linux", "Linux swap", "NTFS or exFAT"]
+    );
     assert_eq!(kinds("gpt"), ["EFI system", "Linux", "Linux"]);
-    assert_eq!(disk("gpt").table().partition(5).unwrap().name.as_deref(), Some("Größe 1"));
+    assert_eq!(
+        disk("gpt").table().partition(5).unwrap().name.as_deref(),
+        Some("Größe 1")
+    );
 }
 
 #[test]

@@ -23,8 +23,15 @@ use crate::{open, open_for_writing};
 pub(crate) fn faults(path: &Path, threads: usize) -> Result<(Vec<Fault>, Summary), String> {
     let fs = open(path).map_err(|e| e.to_string())?;
     let mut faults = Vec::new();
-    let summary = check(&fs, &Options { threads, ..Options::default() }, &mut |fault| faults.push(fault))
-        .map_err(|e| e.to_string())?;
+    let summary = check(
+        &fs,
+        &Options {
+            threads,
+            ..Options::default()
+        },
+        &mut |fault| faults.push(fault),
+    )
+    .map_err(|e| e.to_string())?;
     assert_eq!(summary.faults, faults.len() as u64);
     Ok((faults, summary))
 }
@@ -34,7 +41,10 @@ fn assert_clean(name: &str, path: &Path) {
     let (faults, summary) = faults(path, 0).unwrap_or_else(|e| panic!("{name}: {e}"));
     let shown: Vec<String> = faults.iter().take(20).map(ToString::to_string).collect();
     assert!(shown.is_empty(), "{name}: {shown:#?}");
-    assert!(summary.inodes_used > 0 && summary.directories > 0, "{name}: {summary:?}");
+    assert!(
+        summary.inodes_used > 0 && summary.directories > 0,
+        "{name}: {summary:?}"
+    );
 }
 
 /// Checks a volume, and ends the check at its `at`th progress. Returns all progress, and whether
@@ -50,7 +60,10 @@ fn watched(path: &Path, at: u64) -> (Vec<Progress>, bool) {
             ControlFlow::Continue(())
         }
     };
-    let options = Options { threads: 1, watch: Some(&watch) };
+    let options = Options {
+        threads: 1,
+        watch: Some(&watch),
+    };
     let mut faults = 0;
     let checked = check(&fs, &options, &mut |_| faults += 1);
     assert_eq!(faults, 0, "an interrupted check of a sound volume at {at}");
@@ -67,10 +80,22 @@ fn a_check_tells_how_far_it_is_and_ends_on_demand() {
     let (all, is_whole) = watched(&image.path, u64::MAX);
     assert!(is_whole);
     for pass in [Pass::Inodes, Pass::Directories, Pass::Bitmaps] {
-        let of_pass: Vec<_> = all.iter().filter(|progress| progress.pass == pass).collect();
+        let of_pass: Vec<_> = all
+            .iter()
+            .filter(|progress| progress.pass == pass)
+            .collect();
         let done: Vec<_> = of_pass.iter().map(|progress| progress.done).collect();
-        assert_eq!(done, (1..=of_pass.len() as u64).collect::<Vec<_>>(), "{pass:?}");
-        assert!(of_pass.iter().all(|progress| progress.total == done.len() as u64) && !done.is_empty());
+        assert_eq!(
+            done,
+            (1..=of_pass.len() as u64).collect::<Vec<_>>(),
+            "{pass:?}"
+        );
+        assert!(
+            of_pass
+                .iter()
+                .all(|progress| progress.total == done.len() as u64)
+                && !done.is_empty()
+        );
     }
     for at in 0..all.len() as u64 {
         let (seen, is_whole) = watched(&image.path, at);
@@ -100,7 +125,11 @@ const NAMES: [&str; 16] = [
 
 #[test]
 fn clean_images_have_no_faults() {
-    for spec in NAMES.map(zoo::spec).into_iter().filter(|spec| spec.can_run()) {
+    for spec in NAMES
+        .map(zoo::spec)
+        .into_iter()
+        .filter(|spec| spec.can_run())
+    {
         assert_clean(spec.name, &spec.build().path);
     }
 }
@@ -115,11 +144,20 @@ fn every_image_is_judged_as_e2fsck_judges_it() {
     let mut failed = Vec::new();
     for spec in zoo::SPECS.iter().filter(|spec| spec.can_run()) {
         let image = spec.build();
-        let ours = faults(&image.path, 0).unwrap_or_else(|e| panic!("{}: {e}", spec.name)).0;
-        let theirs = if OTHERWISE.contains(&spec.name) { Vec::new() } else { e2fsck_complaints(&image.path) };
+        let ours = faults(&image.path, 0)
+            .unwrap_or_else(|e| panic!("{}: {e}", spec.name))
+            .0;
+        let theirs = if OTHERWISE.contains(&spec.name) {
+            Vec::new()
+        } else {
+            e2fsck_complaints(&image.path)
+        };
         if ours.is_empty() != theirs.is_empty() {
             let shown: Vec<String> = ours.iter().take(8).map(ToString::to_string).collect();
-            failed.push(format!("{}: {shown:#?} but e2fsck says {theirs:#?}", spec.name));
+            failed.push(format!(
+                "{}: {shown:#?} but e2fsck says {theirs:#?}",
+                spec.name
+            ));
         }
     }
     assert!(failed.is_empty(), "{}", failed.join("\n"));
@@ -135,8 +173,18 @@ fn crashed_images_are_clean_through_their_journal() {
         let image = spec.build();
         let before = std::fs::read(&image.path).expect("the image is read");
         assert_clean(name, &image.path);
-        assert!(faults(&image.path, 0).expect("a volume").1.replayed.is_some(), "{name}");
-        assert!(before == std::fs::read(&image.path).expect("the image is read"), "{name} was written");
+        assert!(
+            faults(&image.path, 0)
+                .expect("a volume")
+                .1
+                .replayed
+                .is_some(),
+            "{name}"
+        );
+        assert!(
+            before == std::fs::read(&image.path).expect("the image is read"),
+            "{name} was written"
+        );
     }
 }
 
@@ -156,23 +204,38 @@ fn orphans_of_a_crash_are_no_faults() {
         let crashed = image.copy();
         crashed.debugfs(script);
         let mended = crashed.copy();
-        let preen = Command::new(find("e2fsck").expect("e2fsck")).arg("-fp").arg(&mended.path).output();
-        assert!(preen.expect("e2fsck runs").status.code().is_some_and(|code| code <= 1), "{script}");
+        let preen = Command::new(find("e2fsck").expect("e2fsck"))
+            .arg("-fp")
+            .arg(&mended.path)
+            .output();
+        assert!(
+            preen
+                .expect("e2fsck runs")
+                .status
+                .code()
+                .is_some_and(|code| code <= 1),
+            "{script}"
+        );
         assert!(e2fsck_complaints(&mended.path).is_empty(), "{script}");
         crashed
     };
     let truncated = "sif <12> size 5000\nsif <12> dtime 0\nssv last_orphan 12\n";
-    let removed =
-        "unlink d\nsif <13> links_count 0\nsif <13> size 0\nsif <13> dtime 0\nsif <2> links_count 3\n";
+    let removed = "unlink d\nsif <13> links_count 0\nsif <13> size 0\nsif <13> dtime 0\nsif <2> links_count 3\n";
     assert_clean("a truncation under way", &state(truncated).path);
-    assert_clean("a directory removed while open", &state(&format!("{removed}ssv last_orphan 13\n")).path);
+    assert_clean(
+        "a directory removed while open",
+        &state(&format!("{removed}ssv last_orphan 13\n")).path,
+    );
     let both = format!("{removed}{truncated}sif <12> dtime 13\n");
     assert_clean("both", &state(&both).path);
     // Without the list, these are faults.
     for script in ["sif <12> size 5000\n", removed] {
         let broken = image.copy();
         broken.debugfs(script);
-        assert!(!faults(&broken.path, 1).expect("a volume").0.is_empty(), "{script}");
+        assert!(
+            !faults(&broken.path, 1).expect("a volume").0.is_empty(),
+            "{script}"
+        );
     }
 }
 
@@ -185,7 +248,11 @@ fn totals_of_a_volume_in_use_may_be_wrong() {
     }
     let image = SPEC.build();
     image.debugfs("set_super_value free_blocks_count 7\nset_super_value free_inodes_count 7\n");
-    assert_eq!(faults(&image.path, 1).expect("a volume").0.len(), 2, "it was unmounted");
+    assert_eq!(
+        faults(&image.path, 1).expect("a volume").0.len(),
+        2,
+        "it was unmounted"
+    );
     image.debugfs("set_super_value state 0\n");
     assert_clean("not unmounted", &image.path);
 }
@@ -193,8 +260,12 @@ fn totals_of_a_volume_in_use_may_be_wrong() {
 /// There are ten reserved inodes, and eight inodes a group.
 #[test]
 fn reserved_inodes_may_be_in_several_groups() {
-    const SPEC: ImageSpec = ImageSpec::new("few_inodes", 48 << 20, &["-t", "ext4", "-b", "1024", "-N", "16"])
-        .mounted(&[plan::small_files]);
+    const SPEC: ImageSpec = ImageSpec::new(
+        "few_inodes",
+        48 << 20,
+        &["-t", "ext4", "-b", "1024", "-N", "16"],
+    )
+    .mounted(&[plan::small_files]);
     if !SPEC.can_run() {
         return;
     }
@@ -224,16 +295,24 @@ fn quota_files_are_checked() {
     }
     let image = SPEC.build();
     let fs = Arc::new(open_for_writing(&image.path).expect("a volume"));
-    let superblock = SuperBlock::new(Arc::clone(&fs) as _, SuperOptions::default()).expect("a root");
+    let superblock =
+        SuperBlock::new(Arc::clone(&fs) as _, SuperOptions::default()).expect("a root");
     let root = Session::new(&Namespace::new(superblock), Cred::root());
     for uid in [0_u32, 7, 1000, 70_000] {
         for number in 0..3 {
             let path = format!("/{uid}.{number}");
             root.mkdir(&path, 0o755).expect("a directory");
-            root.chown(&path, Some(uid), Some(uid / 2), LookupFlags::FOLLOW).expect("an owner");
+            root.chown(&path, Some(uid), Some(uid / 2), LookupFlags::FOLLOW)
+                .expect("an owner");
             let value = vec![b'v'; 500 + 10_000 * number];
-            root.set_xattr(&path, b"user.v", &value, XattrFlags::empty(), LookupFlags::FOLLOW)
-                .expect("an attribute");
+            root.set_xattr(
+                &path,
+                b"user.v",
+                &value,
+                XattrFlags::empty(),
+                LookupFlags::FOLLOW,
+            )
+            .expect("an attribute");
         }
     }
     drop(root);
@@ -243,18 +322,37 @@ fn quota_files_are_checked() {
     // The users' file, block by block, found by what it begins with.
     let sound = std::fs::read(&image.path).expect("the image");
     let magic = 0xd9c0_1f11_u32.to_le_bytes();
-    let head = sound.chunks(1024).position(|block| block.starts_with(&magic)).expect("a quota file") * 1024;
+    let head = sound
+        .chunks(1024)
+        .position(|block| block.starts_with(&magic))
+        .expect("a quota file")
+        * 1024;
     // mke2fs has put its first blocks one behind the other: the superuser's entry is the first of
     // the first leaf.
     let reference = |at: usize| usize::from(sound[at]) * 1024 + head;
     let leaf = (0..4).fold(head + 1024, |at, _| reference(at));
     let damages: [(&str, usize, &[u8], &str); 6] = [
         ("magic", head, &[0], "bad magic number"),
-        ("root", head + 1024, &[0; 1024], "user 1000 has files, but no entry"),
+        (
+            "root",
+            head + 1024,
+            &[0; 1024],
+            "user 1000 has files, but no entry",
+        ),
         ("space", leaf + 16 + 48, &[1, 2], "user 0 has"),
-        ("inodes", leaf + 16 + 24, &[99], "inodes, but 99 are counted"),
+        (
+            "inodes",
+            leaf + 16 + 24,
+            &[99],
+            "inodes, but 99 are counted",
+        ),
         ("reference", head + 1024, &[0xff; 4], "tree reference"),
-        ("loop", head + 1024 + 4, &sound[head + 1024..head + 1028], "loop"),
+        (
+            "loop",
+            head + 1024 + 4,
+            &sound[head + 1024..head + 1028],
+            "loop",
+        ),
     ];
     for (what, at, bytes, says) in damages {
         let mut hurt = sound.clone();
@@ -263,8 +361,16 @@ fn quota_files_are_checked() {
         std::fs::write(&copy.path, hurt).expect("the image is written");
         let found = faults(&copy.path, 2).expect("a volume").0;
         let shown: Vec<String> = found.iter().map(ToString::to_string).collect();
-        assert!(shown.iter().any(|fault| fault.contains(says)), "{what}: {shown:#?}");
-        assert!(found.iter().all(|fault| fault.place.structure == Structure::Quota), "{what}: {shown:#?}");
+        assert!(
+            shown.iter().any(|fault| fault.contains(says)),
+            "{what}: {shown:#?}"
+        );
+        assert!(
+            found
+                .iter()
+                .all(|fault| fault.place.structure == Structure::Quota),
+            "{what}: {shown:#?}"
+        );
     }
 }
 
@@ -295,8 +401,12 @@ const BASES: [ImageSpec; 5] = [
         &["-t", "ext4", "-b", "4096", "-O", "bigalloc", "-C", "16384"],
     )
     .mounted(FULL),
-    ImageSpec::new("damage_inline", 32 << 20, &["-t", "ext4", "-b", "4096", "-O", "inline_data"])
-        .mounted(FULL),
+    ImageSpec::new(
+        "damage_inline",
+        32 << 20,
+        &["-t", "ext4", "-b", "4096", "-O", "inline_data"],
+    )
+    .mounted(FULL),
 ];
 
 /// Scripts of debugfs, each of which breaks something.
@@ -391,7 +501,10 @@ fn no_byte_under_a_checksum_can_change() {
             bytes[usize::try_from(start + at).expect("a small image")] ^= 0x10;
             std::fs::write(&broken.path, bytes).expect("the image is written");
             let found = faults(&broken.path, 2);
-            assert!(!matches!(found, Ok((faults, _)) if faults.is_empty()), "byte {at} behind {start}");
+            assert!(
+                !matches!(found, Ok((faults, _)) if faults.is_empty()),
+                "byte {at} behind {start}"
+            );
         }
     }
 }
@@ -405,12 +518,22 @@ fn a_block_with_two_owners_is_reported_with_both() {
     let image = base.build();
     let ino = |path: &str| -> u32 {
         let text = image.debugfs(&format!("stat {path}\n"));
-        let number = text.split("Inode: ").nth(1).and_then(|rest| rest.split_whitespace().next());
-        number.and_then(|number| number.parse().ok()).expect("a number")
+        let number = text
+            .split("Inode: ")
+            .nth(1)
+            .and_then(|rest| rest.split_whitespace().next());
+        number
+            .and_then(|number| number.parse().ok())
+            .expect("a number")
     };
     let (first, second) = (ino("/files/12287-bytes"), ino("/files/12288-bytes"));
     let block = image.debugfs("bmap /files/12287-bytes 1\n");
-    let block: u64 = block.trim().lines().last().and_then(|line| line.trim().parse().ok()).expect("a block");
+    let block: u64 = block
+        .trim()
+        .lines()
+        .last()
+        .and_then(|line| line.trim().parse().ok())
+        .expect("a block");
     // A file, and the inode that keeps room for the descriptors to grow: most of what that has is
     // claimed already.
     for (other, index) in [(second, "1"), (RESIZE_INO, "0")] {
@@ -418,7 +541,12 @@ fn a_block_with_two_owners_is_reported_with_both() {
         broken.debugfs(&format!("sif <{other}> block[{index}] {block}\n"));
         let (faults, _) = faults(&broken.path, 2).expect("a volume");
         let shared = faults.iter().find_map(|fault| match &fault.wrong {
-            Wrong::Claimed { start, len, first, second } => Some((*start, *len, *first, *second)),
+            Wrong::Claimed {
+                start,
+                len,
+                first,
+                second,
+            } => Some((*start, *len, *first, *second)),
             _ => None,
         });
         let shared = shared.map(|(start, len, first, second)| (start, len, [first, second]));
@@ -433,10 +561,15 @@ fn a_block_with_two_owners_is_reported_with_both() {
 
 /// Switches `shared_blocks` on or off, on a volume without checksums.
 fn toggle_shared_blocks(image: &Image) {
-    let file = std::fs::File::options().read(true).write(true).open(&image.path).expect("the image");
+    let file = std::fs::File::options()
+        .read(true)
+        .write(true)
+        .open(&image.path)
+        .expect("the image");
     let mut byte = [0];
     file.read_exact_at(&mut byte, 1024 + 0x65).expect("read");
-    file.write_all_at(&[byte[0] ^ 0x40], 1024 + 0x65).expect("written");
+    file.write_all_at(&[byte[0] ^ 0x40], 1024 + 0x65)
+        .expect("written");
 }
 
 /// Android's images store equal blocks once (`shared_blocks`): files' contents, their maps and
@@ -464,10 +597,16 @@ fn blocks_that_files_may_share_are_no_fault() {
     std::fs::write(&host, &contents).expect("a file");
     let write = |name: &str| format!("write {} {name}\n", host.display());
     let value = "v".repeat(2000);
-    image.debugfs(&(write("one") + &write("two") + "mkdir dir\n" + &format!("ea_set one user.v {value}\n")));
+    image.debugfs(
+        &(write("one") + &write("two") + "mkdir dir\n" + &format!("ea_set one user.v {value}\n")),
+    );
     let number = |script: &str| -> u64 {
         let text = image.debugfs(script);
-        text.trim().lines().last().and_then(|line| line.trim().parse().ok()).expect("a number")
+        text.trim()
+            .lines()
+            .last()
+            .and_then(|line| line.trim().parse().ok())
+            .expect("a number")
     };
     let data = number("bmap one 0\n");
     let of = |name: &str| -> String { image.debugfs(&format!("stat {name}\n")) };
@@ -487,26 +626,53 @@ fn blocks_that_files_may_share_are_no_fault() {
     // has fixed metadata.
     for (what, script, is_sound) in [
         ("data", format!("sif two block[0] {data}\n"), true),
-        ("data with itself", format!("sif two block[1] {data}\nsif two block[2] {data}\n"), true),
-        ("an attribute block", format!("sif two block[3] {attributes}\n"), true),
-        ("a directory", format!("sif two block[3] {directory}\n"), true),
+        (
+            "data with itself",
+            format!("sif two block[1] {data}\nsif two block[2] {data}\n"),
+            true,
+        ),
+        (
+            "an attribute block",
+            format!("sif two block[3] {attributes}\n"),
+            true,
+        ),
+        (
+            "a directory",
+            format!("sif two block[3] {directory}\n"),
+            true,
+        ),
         ("a map", format!("sif two block[IND] {map}\n"), true),
-        ("fixed metadata", format!("sif two block[3] {table}\n"), false),
+        (
+            "fixed metadata",
+            format!("sif two block[3] {table}\n"),
+            false,
+        ),
     ] {
         let shared = image.copy();
         shared.debugfs(&script);
         toggle_shared_blocks(&shared);
         // The blocks that `two` had are free now.
-        let free = Command::new(find("e2fsck").expect("e2fsck")).arg("-fy").arg(&shared.path).output();
+        let free = Command::new(find("e2fsck").expect("e2fsck"))
+            .arg("-fy")
+            .arg(&shared.path)
+            .output();
         assert!(free.is_ok());
         assert!(e2fsck_complaints(&shared.path).is_empty(), "{what}");
         let found = faults(&shared.path, 2).expect("a volume").0;
         assert_eq!(found.is_empty(), is_sound, "{what}: {found:?}");
-        let refused = open_for_writing(&shared.path).map(drop).expect_err("files share blocks");
-        assert!(refused.to_string().contains("shared_blocks"), "{what}: {refused}");
+        let refused = open_for_writing(&shared.path)
+            .map(drop)
+            .expect_err("files share blocks");
+        assert!(
+            refused.to_string().contains("shared_blocks"),
+            "{what}: {refused}"
+        );
         // Without the feature, blocks of two files are a fault.
         toggle_shared_blocks(&shared);
-        assert!(!faults(&shared.path, 2).expect("a volume").0.is_empty(), "{what}");
+        assert!(
+            !faults(&shared.path, 2).expect("a volume").0.is_empty(),
+            "{what}"
+        );
     }
 }
 
@@ -518,13 +684,28 @@ fn an_error_that_the_journal_notes_is_reported_as_such() {
     }
     let image = spec.build();
     let block = image.debugfs("bmap <8> 0\n");
-    let block: u64 = block.trim().lines().last().and_then(|line| line.trim().parse().ok()).expect("a block");
+    let block: u64 = block
+        .trim()
+        .lines()
+        .last()
+        .and_then(|line| line.trim().parse().ok())
+        .expect("a block");
     // `s_errno` stands 0x20 bytes into the journal's superblock.
-    let file = std::fs::File::options().write(true).open(&image.path).expect("the image");
-    file.write_all_at(&(-5_i32).to_be_bytes(), block * 1024 + 0x20).expect("an I/O error that is noted");
+    let file = std::fs::File::options()
+        .write(true)
+        .open(&image.path)
+        .expect("the image");
+    file.write_all_at(&(-5_i32).to_be_bytes(), block * 1024 + 0x20)
+        .expect("an I/O error that is noted");
     let (faults, summary) = faults(&image.path, 1).expect("a volume");
-    assert!(faults.is_empty(), "e2fsck -fn has nothing to say, either: {faults:?}");
-    assert_eq!(summary.noted, Some("something could not be read or written"));
+    assert!(
+        faults.is_empty(),
+        "e2fsck -fn has nothing to say, either: {faults:?}"
+    );
+    assert_eq!(
+        summary.noted,
+        Some("something could not be read or written")
+    );
 }
 
 /// Without the feature `resize_inode`, `e2fsck` frees the reserved blocks, and leaves their number
@@ -537,7 +718,14 @@ fn sound_backups_that_are_older_are_counted() {
     }
     let image = spec.build();
     assert_eq!(faults(&image.path, 1).expect("a volume").1.old_copies, 0);
-    tools::run("tune2fs", ["-O".as_ref(), "^resize_inode".as_ref(), image.path.as_os_str()]);
+    tools::run(
+        "tune2fs",
+        [
+            "-O".as_ref(),
+            "^resize_inode".as_ref(),
+            image.path.as_os_str(),
+        ],
+    );
     // Its status says that it has corrected something.
     let _ = tools::try_run("e2fsck", ["-fy".as_ref(), image.path.as_os_str()]);
     assert!(e2fsck_complaints(&image.path).is_empty());
@@ -562,7 +750,10 @@ fn errors_that_the_superblock_notes_are_no_faults() {
     assert!(faults.is_empty(), "{faults:?}");
     let errors = summary.errors.expect("errors are noted");
     assert_eq!((errors.count, errors.first), (2, None));
-    assert_eq!(errors.last.map(|error| (error.time, error.ino)), Some((1_609_556_645, 12)));
+    assert_eq!(
+        errors.last.map(|error| (error.time, error.ino)),
+        Some((1_609_556_645, 12))
+    );
 }
 
 /// Superblocks, descriptors and inode tables cannot move: e2fsck leaves bad blocks in them, and
@@ -588,7 +779,9 @@ fn bad_blocks_may_be_in_fixed_metadata() {
         ("the inode bitmap", group.inode_bitmap(), false),
     ] {
         let listed = image.copy();
-        listed.debugfs(&format!("sif <1> block[0] {block}\nsif <1> size 1024\nsif <1> blocks 2\n"));
+        listed.debugfs(&format!(
+            "sif <1> block[0] {block}\nsif <1> size 1024\nsif <1> blocks 2\n"
+        ));
         if what == "a free block" {
             listed.debugfs(&format!("setb {block}\n"));
             let _ = tools::try_run("e2fsck", ["-fy".as_ref(), listed.path.as_os_str()]);
@@ -603,7 +796,11 @@ fn bad_blocks_may_be_in_fixed_metadata() {
 /// Linux refuses such volumes, and the writer does without the file.
 #[test]
 fn an_orphan_file_of_impossible_size_or_with_a_hole_is_a_fault() {
-    let spec = ImageSpec::new("orphan_file", 16 << 20, &["-t", "ext4", "-b", "4096", "-O", "orphan_file"]);
+    let spec = ImageSpec::new(
+        "orphan_file",
+        16 << 20,
+        &["-t", "ext4", "-b", "4096", "-O", "orphan_file"],
+    );
     if !spec.can_build() {
         return;
     }
@@ -612,16 +809,27 @@ fn an_orphan_file_of_impossible_size_or_with_a_hole_is_a_fault() {
     let ino = fs.superblock().orphan_file_inode().expect("an orphan file");
     drop(fs);
     for (what, script) in [
-        ("a size beyond the volume", format!("sif <{ino}> size 0x10000000000\n")),
+        (
+            "a size beyond the volume",
+            format!("sif <{ino}> size 0x10000000000\n"),
+        ),
         ("a hole at the end", format!("sif <{ino}> size 0x100000\n")),
         ("a hole at the start", format!("punch <{ino}> 0 1\n")),
     ] {
         let broken = image.copy();
         broken.debugfs(&script);
         let found = faults(&broken.path, 1).expect("a volume").0;
-        assert!(found.iter().any(|fault| fault.place.structure == Structure::Orphan), "{what}: {found:?}");
+        assert!(
+            found
+                .iter()
+                .any(|fault| fault.place.structure == Structure::Orphan),
+            "{what}: {found:?}"
+        );
         let fs = open_for_writing(&broken.path).expect("the volume opens");
-        assert!(!fs.warnings().is_empty(), "{what}: the writer does without the file");
+        assert!(
+            !fs.warnings().is_empty(),
+            "{what}: the writer does without the file"
+        );
     }
 }
 
@@ -633,7 +841,10 @@ fn backups_that_were_never_written_are_no_faults() {
     }
     let image = spec.build();
     // The superblock and the first block of descriptors; genext2fs leaves them so.
-    let file = std::fs::File::options().write(true).open(&image.path).expect("the image");
+    let file = std::fs::File::options()
+        .write(true)
+        .open(&image.path)
+        .expect("the image");
     file.write_all_at(&[0; 2048], 8193 * 1024).expect("written");
     assert_clean("backups of zeroes", &image.path);
     assert!(e2fsck_complaints(&image.path).is_empty());
@@ -643,20 +854,35 @@ fn backups_that_were_never_written_are_no_faults() {
 
 #[test]
 fn directory_entries_may_lack_a_type() {
-    let spec = ImageSpec::new("no_types", 16 << 20, &["-t", "ext4", "-b", "1024", "-O", "^metadata_csum"]);
+    let spec = ImageSpec::new(
+        "no_types",
+        16 << 20,
+        &["-t", "ext4", "-b", "1024", "-O", "^metadata_csum"],
+    );
     if !spec.can_run() {
         return;
     }
     let image = spec.build();
     image.debugfs("mkdir typed\n");
     let mut bytes = std::fs::read(&image.path).expect("the image is read");
-    let entry = bytes.windows(7).position(|at| at == b"\x05\x02typed").expect("the entry");
+    let entry = bytes
+        .windows(7)
+        .position(|at| at == b"\x05\x02typed")
+        .expect("the entry");
     for (kind, is_clean) in [(0, true), (1, false)] {
         bytes[entry + 1] = kind;
         std::fs::write(&image.path, &bytes).expect("the image is written");
-        assert_eq!(faults(&image.path, 1).expect("a volume").0.is_empty(), is_clean, "type {kind}");
+        assert_eq!(
+            faults(&image.path, 1).expect("a volume").0.is_empty(),
+            is_clean,
+            "type {kind}"
+        );
         let complaints = e2fsck_complaints(&image.path);
-        assert_eq!(complaints.is_empty(), is_clean, "type {kind}: {complaints:?}");
+        assert_eq!(
+            complaints.is_empty(),
+            is_clean,
+            "type {kind}: {complaints:?}"
+        );
     }
 }
 
@@ -668,13 +894,20 @@ fn the_journal_inode_is_empty_without_a_journal() {
     }
     let image = spec.build();
     image.debugfs("feature ^has_journal\nssv journal_inum 0\n");
-    let said: Vec<String> =
-        faults(&image.path, 1).expect("a volume").0.iter().map(ToString::to_string).collect();
+    let said: Vec<String> = faults(&image.path, 1)
+        .expect("a volume")
+        .0
+        .iter()
+        .map(ToString::to_string)
+        .collect();
     assert_eq!(
         said,
         ["inode, inode 8: the inode of the journal has contents, but the volume has no journal"]
     );
-    assert!(e2fsck_complaints(&image.path)[0].contains("Journal inode is not in use, but contains data."));
+    assert!(
+        e2fsck_complaints(&image.path)[0]
+            .contains("Journal inode is not in use, but contains data.")
+    );
 }
 
 #[test]
@@ -686,12 +919,21 @@ fn faults_come_with_their_place_and_in_one_order() {
     let image = base.build();
     image.debugfs("sif /files/100-bytes links_count 5\nclri /files/1-bytes\nsetb 7000 2\n");
     let show = |threads| -> Vec<String> {
-        faults(&image.path, threads).expect("a volume").0.iter().map(ToString::to_string).collect()
+        faults(&image.path, threads)
+            .expect("a volume")
+            .0
+            .iter()
+            .map(ToString::to_string)
+            .collect()
     };
     let one = show(1);
     assert_eq!(one, show(4));
     let (faults, _) = faults(&image.path, 1).expect("a volume");
-    let has = |structure| faults.iter().any(|fault| fault.place.structure == structure);
+    let has = |structure| {
+        faults
+            .iter()
+            .any(|fault| fault.place.structure == structure)
+    };
     assert!(
         has(Structure::Inode) && has(Structure::DirectoryBlock) && has(Structure::BlockBitmap),
         "{one:#?}"

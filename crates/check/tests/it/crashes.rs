@@ -20,11 +20,23 @@ use crate::check::faults;
 
 const SPECS: [ImageSpec; 6] = [
     spec("ext4", &["-t", "ext4", "-b", "1024"]),
-    spec("orphan_file", &["-t", "ext4", "-b", "4096", "-O", "orphan_file"]),
+    spec(
+        "orphan_file",
+        &["-t", "ext4", "-b", "4096", "-O", "orphan_file"],
+    ),
     spec("ext3", &["-t", "ext3", "-b", "1024"]),
-    spec("inline_data", &["-t", "ext4", "-b", "1024", "-O", "inline_data"]),
-    spec("uninit_bg", &["-t", "ext4", "-b", "1024", "-O", "^metadata_csum,uninit_bg"]),
-    spec("bigalloc", &["-t", "ext4", "-b", "4096", "-O", "bigalloc", "-C", "16384"]),
+    spec(
+        "inline_data",
+        &["-t", "ext4", "-b", "1024", "-O", "inline_data"],
+    ),
+    spec(
+        "uninit_bg",
+        &["-t", "ext4", "-b", "1024", "-O", "^metadata_csum,uninit_bg"],
+    ),
+    spec(
+        "bigalloc",
+        &["-t", "ext4", "-b", "4096", "-O", "bigalloc", "-C", "16384"],
+    ),
 ];
 
 const fn spec(name: &'static str, mke2fs: &'static [&'static str]) -> ImageSpec {
@@ -65,7 +77,10 @@ fn fill(root: &Path, random: &mut Random) -> io::Result<()> {
         }
     }
     for number in 0..4 {
-        std::os::unix::fs::symlink("t".repeat(5 + 300 * number), root.join(format!("s{number}")))?;
+        std::os::unix::fs::symlink(
+            "t".repeat(5 + 300 * number),
+            root.join(format!("s{number}")),
+        )?;
     }
     File::open(root)?.sync_all()
 }
@@ -101,8 +116,9 @@ fn crashed(seed: u64) -> Image {
     let mut random = Random(seed);
     let image = SPECS[seed as usize % SPECS.len()].build();
     // Only syncs commit.
-    let mount =
-        image.mount(["noatime,commit=300", "noatime,commit=300,data=journal"][usize::from(seed % 5 == 4)]);
+    let mount = image.mount(
+        ["noatime,commit=300", "noatime,commit=300,data=journal"][usize::from(seed % 5 == 4)],
+    );
     let root = mount.path.as_path();
     fill(root, &mut random).expect("files");
     let is_over = AtomicBool::new(false);
@@ -124,7 +140,14 @@ fn crashed(seed: u64) -> Image {
         let workers = [seed << 8, seed << 8 | 1].map(|seed| scope.spawn(move || work(seed)));
         scope.spawn(commit);
         thread::sleep(pause);
-        shut_down(root, if how == 0 { Crash::ShutdownAfterCommit } else { Crash::Shutdown });
+        shut_down(
+            root,
+            if how == 0 {
+                Crash::ShutdownAfterCommit
+            } else {
+                Crash::Shutdown
+            },
+        );
         is_over.store(true, Relaxed);
         // Unmounting writes the changes to their places.
         let state = image.copy();
@@ -143,17 +166,26 @@ struct Judgement {
 
 /// Complaints of `e2fsck -fn` about what `e2fsck -p` leaves: a tree of extents that has become too
 /// deep, and names in the orphan file whose inodes it has freed.
-const LEFT: [&str; 4] = ["Optimize?", "is not clean. Clear?", "orphan file. Recreate?", "still has errors"];
+const LEFT: [&str; 4] = [
+    "Optimize?",
+    "is not clean. Clear?",
+    "orphan file. Recreate?",
+    "still has errors",
+];
 
 fn judge(state: &Image) -> Judgement {
     let copy = state.copy();
-    let preen = Command::new(find("e2fsck").expect("e2fsck")).arg("-p").arg(&copy.path).output();
+    let preen = Command::new(find("e2fsck").expect("e2fsck"))
+        .arg("-p")
+        .arg(&copy.path)
+        .output();
     let preen = preen.expect("e2fsck runs");
     let said = String::from_utf8_lossy(&preen.stdout);
     let complaints = e2fsck_complaints(&copy.path);
     let is_left = |line: &String| LEFT.iter().any(|left| line.contains(left));
     Judgement {
-        is_sound: preen.status.code().is_some_and(|code| code <= 1) && complaints.iter().all(is_left),
+        is_sound: preen.status.code().is_some_and(|code| code <= 1)
+            && complaints.iter().all(is_left),
         removed: said.matches("Clearing orphaned inode").count(),
         truncated: said.matches("Truncating orphaned inode").count(),
     }
@@ -164,7 +196,10 @@ fn states_after_crashes_have_no_faults() {
     if !SPECS[0].can_run() {
         return;
     }
-    let states = std::env::var("EXTERN4_CRASHES").ok().and_then(|count| count.parse().ok()).unwrap_or(12);
+    let states = std::env::var("EXTERN4_CRASHES")
+        .ok()
+        .and_then(|count| count.parse().ok())
+        .unwrap_or(12);
     let (mut sound, mut removed, mut truncated, mut failed) = (0, 0, 0, Vec::new());
     for seed in 0..states {
         let state = crashed(seed);
@@ -180,7 +215,9 @@ fn states_after_crashes_have_no_faults() {
             failed.push(format!("state {seed}: {:#?}", &found[..found.len().min(8)]));
         }
     }
-    let judged = format!("{states} states, {sound} sound; orphans: {removed} removed, {truncated} truncated");
+    let judged = format!(
+        "{states} states, {sound} sound; orphans: {removed} removed, {truncated} truncated"
+    );
     println!("{judged}");
     assert!(failed.is_empty(), "{judged}\n{}", failed.join("\n"));
     assert!(sound > 0 && removed > 0, "{judged}");

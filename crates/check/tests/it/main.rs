@@ -18,7 +18,10 @@ fn open(path: &Path) -> Result<Ext4> {
 
 /// Opens the volume in the image at `path` for writing.
 fn open_for_writing(path: &Path) -> Result<Ext4> {
-    let options = FileOptions { write: true, ..FileOptions::default() };
+    let options = FileOptions {
+        write: true,
+        ..FileOptions::default()
+    };
     let device = FileDevice::open_with(path, &options).expect("the image opens as a device");
     Ext4::open_for_writing(Arc::new(device), &OpenOptions::default())
 }

@@ -21,8 +21,14 @@ const BASES: &[(&str, &[&str])] = &[
     ("ext4", &["-t", "ext4", "-b", "1024", "-I", "256"]),
     ("ext2", &["-t", "ext2", "-b", "1024", "-I", "256"]),
     ("ext3", &["-t", "ext3", "-b", "1024"]),
-    ("bigalloc", &["-t", "ext4", "-b", "1024", "-O", "bigalloc", "-C", "4096"]),
-    ("meta_bg", &["-t", "ext4", "-b", "1024", "-O", "meta_bg,^resize_inode"]),
+    (
+        "bigalloc",
+        &["-t", "ext4", "-b", "1024", "-O", "bigalloc", "-C", "4096"],
+    ),
+    (
+        "meta_bg",
+        &["-t", "ext4", "-b", "1024", "-O", "meta_bg,^resize_inode"],
+    ),
     ("orphan", &["-t", "ext4", "-b", "1024", "-O", "orphan_file"]),
     ("old", &["-t", "ext2", "-r", "0", "-b", "1024"]),
 ];
@@ -31,26 +37,80 @@ const BASES: &[(&str, &[&str])] = &[
 /// writing.
 const REFUSED: &[Row] = &[
     ("ext4", "s_inodes_count", 0x00, 4, &[0, 11, M32]),
-    ("ext4", "s_blocks_count", 0x04, 4, &[0, 1, 100, 8193, 1_000_000, M32]),
+    (
+        "ext4",
+        "s_blocks_count",
+        0x04,
+        4,
+        &[0, 1, 100, 8193, 1_000_000, M32],
+    ),
     ("ext4", "s_blocks_count", 0x150, 4, &[1, M32]),
-    ("ext4", "s_r_blocks_count", 0x08, 4, &[8193, 16384, 16385, M32]),
+    (
+        "ext4",
+        "s_r_blocks_count",
+        0x08,
+        4,
+        &[8193, 16384, 16385, M32],
+    ),
     ("ext4", "s_r_blocks_count", 0x154, 4, &[1, M32]),
     ("old", "s_r_blocks_count", 0x08, 4, &[8193]),
     ("ext4", "s_first_data_block", 0x14, 4, &[0, 2, 8192, M32]),
     ("ext4", "s_log_block_size", 0x18, 4, &[1, 2, 6, 7, 32, M32]),
     ("ext4", "s_log_cluster_size", 0x1c, 4, &[1, 7, 31, M32]),
     ("old", "s_log_cluster_size", 0x1c, 4, &[1, 5]),
-    ("bigalloc", "s_log_cluster_size", 0x1c, 4, &[0, 1, 3, 20, 31, M32]),
-    ("ext4", "s_blocks_per_group", 0x20, 4, &[0, 1, 8, 1024, 8184, 8193, 16384, M32]),
-    ("bigalloc", "s_blocks_per_group", 0x20, 4, &[0, 8192, 32760, M32]),
-    ("ext4", "s_clusters_per_group", 0x24, 4, &[0, 1, 8191, 8193, M32]),
+    (
+        "bigalloc",
+        "s_log_cluster_size",
+        0x1c,
+        4,
+        &[0, 1, 3, 20, 31, M32],
+    ),
+    (
+        "ext4",
+        "s_blocks_per_group",
+        0x20,
+        4,
+        &[0, 1, 8, 1024, 8184, 8193, 16384, M32],
+    ),
+    (
+        "bigalloc",
+        "s_blocks_per_group",
+        0x20,
+        4,
+        &[0, 8192, 32760, M32],
+    ),
+    (
+        "ext4",
+        "s_clusters_per_group",
+        0x24,
+        4,
+        &[0, 1, 8191, 8193, M32],
+    ),
     ("ext2", "s_clusters_per_group", 0x24, 4, &[0, 16384]),
     ("old", "s_clusters_per_group", 0x24, 4, &[0]),
-    ("bigalloc", "s_clusters_per_group", 0x24, 4, &[0, 1, 8184, 8193, M32]),
-    ("ext4", "s_inodes_per_group", 0x28, 4, &[0, 1, 7, 16, 8192, 8193, M32]),
+    (
+        "bigalloc",
+        "s_clusters_per_group",
+        0x24,
+        4,
+        &[0, 1, 8184, 8193, M32],
+    ),
+    (
+        "ext4",
+        "s_inodes_per_group",
+        0x28,
+        4,
+        &[0, 1, 7, 16, 8192, 8193, M32],
+    ),
     ("ext4", "s_creator_os", 0x48, 4, &[1]),
     ("ext4", "s_first_ino", 0x54, 4, &[0, 5, 10, 8193, M32]),
-    ("ext2", "s_inode_size", 0x58, 2, &[0, 1, 64, 100, 200, 2048, M16]),
+    (
+        "ext2",
+        "s_inode_size",
+        0x58,
+        2,
+        &[0, 1, 64, 100, 200, 2048, M16],
+    ),
     ("ext4", "s_reserved_gdt_blocks", 0xce, 2, &[257, M16]),
     ("meta_bg", "s_reserved_gdt_blocks", 0xce, 2, &[1, 256, M16]),
     ("ext4", "s_journal_inum", 0xe0, 4, &[0, 1, 2, 7, 9, 10, M32]),
@@ -60,14 +120,38 @@ const REFUSED: &[Row] = &[
     ("ext3", "s_journal_dev", 0xe4, 4, &[0x700]),
     ("ext4", "s_def_hash_version", 0xfc, 1, &[6, 7, 255]),
     ("old", "s_def_hash_version", 0xfc, 1, &[7]),
-    ("ext4", "s_desc_size", 0xfe, 2, &[0, 1, 16, 32, 63, 65, 96, 2048, M16]),
+    (
+        "ext4",
+        "s_desc_size",
+        0xfe,
+        2,
+        &[0, 1, 16, 32, 63, 65, 96, 2048, M16],
+    ),
     ("ext2", "s_desc_size", 0xfe, 2, &[63, 65, 1023, 2048, M16]),
     ("meta_bg", "s_first_meta_bg", 0x104, 4, &[9, 1000, M32]),
-    ("ext4", "s_min_extra_isize", 0x15c, 2, &[1, 3, 31, 33, 129, 132, M16]),
+    (
+        "ext4",
+        "s_min_extra_isize",
+        0x15c,
+        2,
+        &[1, 3, 31, 33, 129, 132, M16],
+    ),
     ("ext2", "s_min_extra_isize", 0x15c, 2, &[3, 129]),
-    ("ext4", "s_want_extra_isize", 0x15e, 2, &[1, 3, 31, 33, 129, 132, M16]),
+    (
+        "ext4",
+        "s_want_extra_isize",
+        0x15e,
+        2,
+        &[1, 3, 31, 33, 129, 132, M16],
+    ),
     ("ext2", "s_want_extra_isize", 0x15e, 2, &[3, 129]),
-    ("ext4", "s_log_groups_per_flex", 0x174, 1, &[32, 33, 64, 255]),
+    (
+        "ext4",
+        "s_log_groups_per_flex",
+        0x174,
+        1,
+        &[32, 33, 64, 255],
+    ),
     ("ext4", "s_checksum_type", 0x175, 1, &[0, 2, 255]),
     ("ext4", "s_usr_quota_inum", 0x240, 4, &[1, 5, 10, 8193, M32]),
     ("ext4", "s_grp_quota_inum", 0x244, 4, &[2, 8, 8193]),
@@ -166,14 +250,27 @@ impl Base {
         match Ext4::open(device, &OpenOptions::default()) {
             Ok(fs) => {
                 let each = &mut |fault: extern4_check::Fault| text += &format!("{fault}\n");
-                check(&fs, &Options { threads: 1, ..Options::default() }, each).expect("a check");
+                check(
+                    &fs,
+                    &Options {
+                        threads: 1,
+                        ..Options::default()
+                    },
+                    each,
+                )
+                .expect("a check");
             }
             Err(error) => text = error.to_string(),
         }
         let device = Arc::new(MemoryDevice::new(bytes));
         let opened = Ext4::open_for_writing(device, &OpenOptions::default());
-        let writing = opened.and_then(|fs| fs.close()).map_err(|error| error.to_string());
-        Found { check: text, writing }
+        let writing = opened
+            .and_then(|fs| fs.close())
+            .map_err(|error| error.to_string());
+        Found {
+            check: text,
+            writing,
+        }
     }
 
     /// Whether the kernel mounts the volume.
@@ -255,6 +352,7 @@ fn odd_fields_are_taken_as_e2fsck_and_linux_take_them() {
             return Some("refused".to_owned());
         }
         let complaints = e2fsck_complaints(&base.image.path);
-        (!complaints.is_empty() || !base.mounts()).then(|| format!("they do not take it: {complaints:?}"))
+        (!complaints.is_empty() || !base.mounts())
+            .then(|| format!("they do not take it: {complaints:?}"))
     });
 }

@@ -39,7 +39,9 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
-    let Some(volume) = app.volume(&args.image_path.image) else { return Ok(()) };
+    let Some(volume) = app.volume(&args.image_path.image) else {
+        return Ok(());
+    };
     let ext4 = volume.volume.ext4();
     let shown = app.shown_for([&args.image_path]);
     let mut out = out();
@@ -77,7 +79,9 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
         });
         describe(ext4, block, in_use, &owner, &mut out)?;
         if args.hex {
-            contents(ext4, block, args, app, |bytes| out.write_all(hex(bytes).as_bytes()))?;
+            contents(ext4, block, args, app, |bytes| {
+                out.write_all(hex(bytes).as_bytes())
+            })?;
         }
     }
     flush(&mut out)
@@ -99,7 +103,13 @@ fn contents(
     }
 }
 
-fn describe(ext4: &Ext4, block: u64, in_use: Option<bool>, owner: &str, out: &mut Out) -> io::Result<()> {
+fn describe(
+    ext4: &Ext4,
+    block: u64,
+    in_use: Option<bool>,
+    owner: &str,
+    out: &mut Out,
+) -> io::Result<()> {
     let group = match ext4.superblock().geometry().group_of_block(block) {
         Some(group) => format!("group {group}"),
         None => "no group".to_owned(),
@@ -133,7 +143,13 @@ fn hex(bytes: &[u8]) -> String {
         let numbers: String = row.iter().map(|byte| format!("{byte:02x} ")).collect();
         let letters: String = row
             .iter()
-            .map(|byte| if (b' '..=b'~').contains(byte) { char::from(*byte) } else { '.' })
+            .map(|byte| {
+                if (b' '..=b'~').contains(byte) {
+                    char::from(*byte)
+                } else {
+                    '.'
+                }
+            })
             .collect();
         text.push_str(&format!("{:06x}  {numbers:48} {letters}\n", index * 16));
     }

@@ -16,8 +16,8 @@ use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 
 use extern4::build::{
-    BuildOptions, Builder, ImageConfig, Manifest, OldLayout, Options, Pattern, Planned, Platform, Size,
-    SourceError, Summary, UpdateOptions, Verity, layout_of,
+    BuildOptions, Builder, ImageConfig, Manifest, OldLayout, Options, Pattern, Planned, Platform,
+    Size, SourceError, Summary, UpdateOptions, Verity, layout_of,
 };
 
 use self::edits::Edits;
@@ -70,7 +70,12 @@ pub(crate) struct Args {
     #[arg(short = 'm', value_name = "PERCENT", default_value_t = 0.0)]
     reserved_percent: f64,
     /// Features to add, or with ^ to leave out
-    #[arg(short = 'O', long, value_name = "[^]FEATURE[,...]", allow_hyphen_values = true)]
+    #[arg(
+        short = 'O',
+        long,
+        value_name = "[^]FEATURE[,...]",
+        allow_hyphen_values = true
+    )]
     features: Vec<String>,
     /// Without the default features that this system cannot use; -O can add them again
     #[arg(long = "for", value_name = "SYSTEM", value_parser = systems())]
@@ -190,7 +195,9 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
         return update_volume(args, app);
     }
     let image = &args.out.image;
-    match Filling::run(image, args.quiet, app, |filling, app| build(args, filling, app)) {
+    match Filling::run(image, args.quiet, app, |filling, app| {
+        build(args, filling, app)
+    }) {
         Ok(built) if args.is_stream() => print(args, &built, &mut io::stderr().lock()),
         Ok(built) => print(args, &built, &mut io::stdout().lock()),
         Err(failure) => {
@@ -219,7 +226,12 @@ fn build(args: &Args, filling: &Filling, app: &mut App) -> Result<Built, NewVolu
             let write = || volume.write_file(&image.file, args.force, threads);
             let written = (!args.dry_run).then(write).transpose()?;
             let uuid = written.as_ref().map(|written| written.uuid);
-            Ok(Built { volume, uuid, verity: written.and_then(|written| written.verity), container })
+            Ok(Built {
+                volume,
+                uuid,
+                verity: written.and_then(|written| written.verity),
+                container,
+            })
         }
         Out::Stream => {
             let mut out = host_output()?;
@@ -227,7 +239,12 @@ fn build(args: &Args, filling: &Filling, app: &mut App) -> Result<Built, NewVolu
             let write = || volume.write_stream(&mut out, Path::new(STANDARD_OUTPUT), threads);
             let written = (!args.dry_run).then(write).transpose()?;
             let uuid = written.as_ref().map(|written| written.uuid);
-            Ok(Built { volume, uuid, verity: written.and_then(|written| written.verity), container })
+            Ok(Built {
+                volume,
+                uuid,
+                verity: written.and_then(|written| written.verity),
+                container,
+            })
         }
         Out::Device { is_device } => {
             if args.partition || args.verity {
@@ -247,8 +264,15 @@ fn build(args: &Args, filling: &Filling, app: &mut App) -> Result<Built, NewVolu
             };
             let (volume, container) = plan(args, size, filling, app)?;
             room.check(volume.size_bytes(), args.force)?;
-            let uuid = target.map(|target| volume.write(&*target, threads)).transpose()?;
-            Ok(Built { volume, uuid, verity: None, container })
+            let uuid = target
+                .map(|target| volume.write(&*target, threads))
+                .transpose()?;
+            Ok(Built {
+                volume,
+                uuid,
+                verity: None,
+                container,
+            })
         }
     }
 }
@@ -283,11 +307,16 @@ fn update_volume(args: &Args, app: &mut App) -> io::Result<()> {
         numbers: !args.quiet,
         quiet: args.quiet,
     };
-    let options = UpdateOptions { owners: true, ..UpdateOptions::default() };
+    let options = UpdateOptions {
+        owners: true,
+        ..UpdateOptions::default()
+    };
     update(&args.out.image, options, reporting, app, |filling, app| {
         named_alone(args)?;
         if args.is_stream() {
-            return Err(NewVolumeError::Usage("--update needs a volume that is there".to_owned()));
+            return Err(NewVolumeError::Usage(
+                "--update needs a volume that is there".to_owned(),
+            ));
         }
         collect(args, args.size, filling, app).map(|(builder, _)| builder)
     })
@@ -303,7 +332,10 @@ impl Args {
 fn named_alone(args: &Args) -> Result<(), NewVolumeError> {
     match args.out.path.as_os_str() == "/" {
         true => Ok(()),
-        false => Err(NewVolumeError::Usage(format!("'{}': name the image alone", args.out))),
+        false => Err(NewVolumeError::Usage(format!(
+            "'{}': name the image alone",
+            args.out
+        ))),
     }
 }
 
@@ -327,7 +359,9 @@ fn out_of(args: &Args) -> Result<Out, NewVolumeError> {
         () if kind.is_dir() => {
             refused("it is a directory; OUT stands before the sources: extern4 build OUT.img DIR")
         }
-        () if !kind.is_file() && !found.is_symlink() => refused("it is neither a file nor a block device"),
+        () if !kind.is_file() && !found.is_symlink() => {
+            refused("it is neither a file nor a block device")
+        }
         () if !args.force && !args.dry_run => refused("File exists (--force replaces it)"),
         () => Ok(Out::File),
     }
@@ -361,7 +395,11 @@ fn collect(
     if let Some(edit) = args.edits.edit().map_err(NewVolumeError::Usage)? {
         builder.edit(edit);
     }
-    if let Some(label) = args.edits.label(&app.stop()).map_err(NewVolumeError::Usage)? {
+    if let Some(label) = args
+        .edits
+        .label(&app.stop())
+        .map_err(NewVolumeError::Usage)?
+    {
         builder.label(label);
     }
     let sources = SourceOptions {
@@ -371,9 +409,15 @@ fn collect(
     };
     let mut container = None;
     for argument in &args.sources {
-        container = filling.add(&mut builder, argument, sources, app)?.or(container);
+        container = filling
+            .add(&mut builder, argument, sources, app)?
+            .or(container);
     }
-    if let Some(owner) = args.owner.as_ref().filter(|owner| owner.numbers().is_none()) {
+    if let Some(owner) = args
+        .owner
+        .as_ref()
+        .filter(|owner| owner.numbers().is_none())
+    {
         let owner = owner.of_tree(&mut builder)?;
         builder.set_owner(owner);
     }
@@ -395,18 +439,28 @@ fn open(manifest: &Path, app: &App) -> Result<Manifest, SourceError> {
 /// Reads the layout of an earlier volume. A failure is reported.
 fn layout(old: &ImagePath, app: &mut App) -> Result<OldLayout, NewVolumeError> {
     if old.path.as_os_str() != "/" {
-        return Err(NewVolumeError::Usage(format!("'{old}': name the image alone")));
+        return Err(NewVolumeError::Usage(format!(
+            "'{old}': name the image alone"
+        )));
     }
     let opened = app.volume(&old.image).ok_or(NewVolumeError::Reported)?;
     layout_of(&opened.volume).map_err(|error| {
-        let path = error.path().unwrap_or(Path::new("/")).as_os_str().to_owned();
+        let path = error
+            .path()
+            .unwrap_or(Path::new("/"))
+            .as_os_str()
+            .to_owned();
         app.error(ImagePath::inside(old.image.clone(), &path), &error);
         NewVolumeError::Reported
     })
 }
 
 fn options(args: &Args, size: Size) -> Result<BuildOptions, NewVolumeError> {
-    let mut features: Vec<_> = args.system.iter().map(|system| features_for(system)).collect();
+    let mut features: Vec<_> = args
+        .system
+        .iter()
+        .map(|system| features_for(system))
+        .collect();
     features.extend(args.features.iter().cloned());
     if args.no_journal || args.read_only {
         features.push("^has_journal".to_owned());
@@ -414,7 +468,11 @@ fn options(args: &Args, size: Size) -> Result<BuildOptions, NewVolumeError> {
     if args.read_only {
         features.push("^resize_inode,read-only".to_owned());
     }
-    let uuid = args.uuid.map(Uuid::bytes).transpose().map_err(NewVolumeError::failed)?;
+    let uuid = args
+        .uuid
+        .map(Uuid::bytes)
+        .transpose()
+        .map_err(NewVolumeError::failed)?;
     Ok(BuildOptions {
         volume: Options {
             fs_type: args.fs_type.clone(),
@@ -445,7 +503,11 @@ fn options(args: &Args, size: Size) -> Result<BuildOptions, NewVolumeError> {
         without_xattrs: args.no_xattrs,
         keep_directory_links: args.keep_directory_symlink,
         zeroes_are_holes: args.sparse,
-        fs_verity: args.fs_verity.iter().map(|glob| Pattern::new(glob.as_bytes())).collect(),
+        fs_verity: args
+            .fs_verity
+            .iter()
+            .map(|glob| Pattern::new(glob.as_bytes()))
+            .collect(),
     })
 }
 
@@ -477,9 +539,14 @@ struct Owner {
 }
 
 fn owner(text: &str) -> Result<Owner, String> {
-    let parts = text.split_once(':').filter(|(user, group)| !user.is_empty() && !group.is_empty());
+    let parts = text
+        .split_once(':')
+        .filter(|(user, group)| !user.is_empty() && !group.is_empty());
     let (user, group) = parts.ok_or_else(|| "write it as 1000:1000 or web:www".to_owned())?;
-    Ok(Owner { user: NameOrId::parse(user)?, group: NameOrId::parse(group)? })
+    Ok(Owner {
+        user: NameOrId::parse(user)?,
+        group: NameOrId::parse(group)?,
+    })
 }
 
 impl Owner {
@@ -495,9 +562,14 @@ impl Owner {
     fn of_tree(&self, builder: &mut Builder) -> Result<(u32, u32), NewVolumeError> {
         let mut read = |path: &[u8]| builder.read(path, MAX_BYTES).map(Option::unwrap_or_default);
         let names = IdNames::parse(&read(b"etc/passwd")?, &read(b"etc/group")?);
-        let owner = self.user.uid(&names).and_then(|uid| Ok((uid, self.group.gid(&names)?)));
+        let owner = self
+            .user
+            .uid(&names)
+            .and_then(|uid| Ok((uid, self.group.gid(&names)?)));
         owner.map_err(|reason| {
-            NewVolumeError::Failed(format!("--owner: {reason} the tree, by its /etc/passwd and /etc/group"))
+            NewVolumeError::Failed(format!(
+                "--owner: {reason} the tree, by its /etc/passwd and /etc/group"
+            ))
         })
     }
 }
@@ -511,23 +583,49 @@ fn print(args: &Args, built: &Built, out: &mut impl io::Write) -> io::Result<()>
 
 /// Prints the numbers of a volume and the root hash of its tree; if nothing else is to be printed,
 /// that alone.
-fn show(args: &Args, Built { volume, verity, .. }: &Built, out: &mut impl io::Write) -> io::Result<()> {
+fn show(
+    args: &Args,
+    Built { volume, verity, .. }: &Built,
+    out: &mut impl io::Write,
+) -> io::Result<()> {
     if !args.quiet {
         show_numbers(out, volume)?;
         if let Some(old) = &args.stable_layout {
             let Summary { kept, used, .. } = volume.summary();
-            writeln!(out, "{kept} of {used} bytes in use by files stand where '{}' has them", old.image)?;
+            writeln!(
+                out,
+                "{kept} of {used} bytes in use by files stand where '{}' has them",
+                old.image
+            )?;
         }
     }
-    let Some(Verity { root_hash, hash_offset, .. }) = verity else { return Ok(()) };
+    let Some(Verity {
+        root_hash,
+        hash_offset,
+        ..
+    }) = verity
+    else {
+        return Ok(());
+    };
     let root_hash: String = root_hash.iter().map(|byte| format!("{byte:02x}")).collect();
     match args.quiet {
         true => writeln!(out, "{root_hash}"),
-        false => writeln!(out, "A hash tree at its byte {hash_offset}, root hash {root_hash}"),
+        false => writeln!(
+            out,
+            "A hash tree at its byte {hash_offset}, root hash {root_hash}"
+        ),
     }
 }
 
-fn json_line(args: &Args, Built { volume, uuid, verity, container }: &Built) -> String {
+fn json_line(
+    args: &Args,
+    Built {
+        volume,
+        uuid,
+        verity,
+        container,
+    }: &Built,
+) -> String {
     json::line(|object| {
         let summary = volume.summary();
         json_numbers(object, &args.out.image, volume.plan(), *uuid);
@@ -535,7 +633,12 @@ fn json_line(args: &Args, Built { volume, uuid, verity, container }: &Built) -> 
         if args.stable_layout.is_some() {
             object.raw("kept_bytes", summary.kept);
         }
-        if let Some(Verity { root_hash, hash_offset, .. }) = verity {
+        if let Some(Verity {
+            root_hash,
+            hash_offset,
+            ..
+        }) = verity
+        {
             object.hex("root_hash", root_hash);
             object.raw("hash_offset", hash_offset);
         }
@@ -552,5 +655,9 @@ fn show_numbers(out: &mut impl io::Write, volume: &Planned) -> io::Result<()> {
         0 => "without a journal".to_owned(),
         bytes => format!("with a journal of {bytes} bytes"),
     };
-    writeln!(out, "A volume of {} bytes {journal}, {} bytes are free", summary.size, summary.free)
+    writeln!(
+        out,
+        "A volume of {} bytes {journal}, {} bytes are free",
+        summary.size, summary.free
+    )
 }

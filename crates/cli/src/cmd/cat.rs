@@ -68,16 +68,22 @@ pub(crate) fn write(files: &[Input], app: &mut App) -> io::Result<()> {
 /// Writes files to standard output, in the form that `numbering` gives them.
 fn copy(files: &[Input], mut numbering: Option<Numbering>, app: &mut App) -> io::Result<()> {
     // The output goes straight to the descriptor: `Stdout` would search all of it for line feeds.
-    let mut output =
-        Output { out: HostFile::from(rustix::io::dup(io::stdout())?), buffer: vec![0; CHUNK_BYTES] };
+    let mut output = Output {
+        out: HostFile::from(rustix::io::dup(io::stdout())?),
+        buffer: vec![0; CHUNK_BYTES],
+    };
     for input in files {
-        let Some(source) = input.open(app) else { continue };
+        let Some(source) = input.open(app) else {
+            continue;
+        };
         let done = match (source, input, &mut numbering) {
             (source, _, Some(numbering)) => output.formatted(source, numbering),
-            (Source::Volume(file), Input::Volume(ImagePath { image, .. }), None) => match app.volume(image) {
-                Some(volume) => output.file(&file, &volume),
-                None => Ok(()),
-            },
+            (Source::Volume(file), Input::Volume(ImagePath { image, .. }), None) => {
+                match app.volume(image) {
+                    Some(volume) => output.file(&file, &volume),
+                    None => Ok(()),
+                }
+            }
             (source, _, None) => output.all(source),
         };
         input.settle(done, app)?;
@@ -106,7 +112,11 @@ impl Output {
         }
     }
 
-    fn formatted(&mut self, mut source: Source, numbering: &mut Numbering) -> Result<(), TransferError> {
+    fn formatted(
+        &mut self,
+        mut source: Source,
+        numbering: &mut Numbering,
+    ) -> Result<(), TransferError> {
         let mut shown = Vec::new();
         loop {
             let len = source.next(&mut self.buffer)?;
@@ -126,7 +136,9 @@ impl Output {
         let len = file.metadata().len();
         let mut at = 0;
         while at < len {
-            let Some(span) = file.span_at(at).map_err(read)? else { break };
+            let Some(span) = file.span_at(at).map_err(read)? else {
+                break;
+            };
             let end = span.offset.saturating_add(span.len).clamp(at + 1, len);
             match (span.kind, &mut kernel_copy) {
                 (SpanKind::Mapped { .. }, Some(kernel_copy)) => {
@@ -162,7 +174,8 @@ impl Output {
     fn bytes(&mut self, file: &File, at: u64, end: u64) -> Result<(), TransferError> {
         let mut at = at;
         while at < end {
-            let wanted = usize::try_from(end - at).map_or(CHUNK_BYTES, |left| left.min(CHUNK_BYTES));
+            let wanted =
+                usize::try_from(end - at).map_or(CHUNK_BYTES, |left| left.min(CHUNK_BYTES));
             let read = file.read_at(&mut self.buffer[..wanted], at);
             let len = read.map_err(|error| TransferError::Input(error.into()))?;
             if len == 0 {

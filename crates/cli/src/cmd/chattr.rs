@@ -27,7 +27,11 @@ pub(crate) type Args = Checked<Line>;
 )]
 pub(crate) struct Line {
     /// Changes, and behind them the files to change
-    #[arg(value_name = "CHANGE|IMAGE:/PATH", required = true, allow_hyphen_values = true)]
+    #[arg(
+        value_name = "CHANGE|IMAGE:/PATH",
+        required = true,
+        allow_hyphen_values = true
+    )]
     words: Vec<OsString>,
     /// Change everything below directories too; symbolic links are left alone
     #[arg(short = 'R')]
@@ -53,13 +57,24 @@ impl Check for Line {
             first.is_some_and(|first| b"+-=".contains(first))
         };
         if self.words.iter().any(|word| word == "-v") {
-            return Err("-v: the generation of an inode is not changed while the volume is in use".to_owned());
+            return Err(
+                "-v: the generation of an inode is not changed while the volume is in use"
+                    .to_owned(),
+            );
         }
-        let files = self.words.iter().position(|word| !is_change(word)).unwrap_or(self.words.len());
+        let files = self
+            .words
+            .iter()
+            .position(|word| !is_change(word))
+            .unwrap_or(self.words.len());
         for word in self.words.drain(..files) {
             self.change = self.change.and(&word.to_string_lossy())?;
         }
-        if let Some(option) = self.words.iter().find(|word| word.as_os_str().as_bytes().starts_with(b"-")) {
+        if let Some(option) = self
+            .words
+            .iter()
+            .find(|word| word.as_os_str().as_bytes().starts_with(b"-"))
+        {
             return Err(format!("unexpected argument '{}' found", option.display()));
         }
         if self.words.is_empty() {
@@ -92,18 +107,27 @@ fn change(args: &Line, target: &Target, app: &mut App) {
         let reason = "only files and directories have attributes";
         return app.fail_at(ExitStatus::Failed, &target.image_path, reason);
     }
-    let traversal = if args.recursive { Traversal::Physical } else { Traversal::Single };
+    let traversal = if args.recursive {
+        Traversal::Physical
+    } else {
+        Traversal::Single
+    };
     change_files(target, traversal, app, |file| {
         let found = file.metadata;
         if !found.is_dir() && !found.is_file() {
             return Ok(None);
         }
         let mut flags = args.change.apply(found.flags());
-        flags.set(FileFlags::from_bits_retain(EXTENTS), found.flags().bits() & EXTENTS != 0);
+        flags.set(
+            FileFlags::from_bits_retain(EXTENTS),
+            found.flags().bits() & EXTENTS != 0,
+        );
         file.session.set_flags(file.path, flags)?;
         if let Some(project) = args.project {
             file.session.set_project(file.path, project)?;
         }
-        Ok(args.verbose.then(|| format!("Flags of {} set as {}", file.quoted(), letters(flags))))
+        Ok(args
+            .verbose
+            .then(|| format!("Flags of {} set as {}", file.quoted(), letters(flags))))
     });
 }

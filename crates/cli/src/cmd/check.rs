@@ -71,11 +71,21 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
         (false, false) => Form::Text,
         (false, true) => Form::Json,
     };
-    let Some(completion) = completion(args.completion, app) else { return Ok(()) };
+    let Some(completion) = completion(args.completion, app) else {
+        return Ok(());
+    };
     // Before a volume is opened: a signal from now on ends the check with its volume closed.
     app.stop_on_signals();
     for (done, image_path) in args.image_paths.iter().enumerate() {
-        if app.is_stopped() || !volume(&image_path.image, form, args.threads, completion.as_ref(), app)? {
+        if app.is_stopped()
+            || !volume(
+                &image_path.image,
+                form,
+                args.threads,
+                completion.as_ref(),
+                app,
+            )?
+        {
             let all = counted(args.image_paths.len(), "volume", "volumes");
             app.report_stop(format_args!("{done} of {all} checked"));
             break;
@@ -93,12 +103,19 @@ pub(crate) fn volume(
     completion: Option<&Completion>,
     app: &mut App,
 ) -> io::Result<bool> {
-    let Some(volume) = app.volume(image) else { return Ok(true) };
-    let (stop, task) = (app.stop_on_signals(), app.begin_task(GROUPS, form == Form::Quiet));
+    let Some(volume) = app.volume(image) else {
+        return Ok(true);
+    };
+    let (stop, task) = (
+        app.stop_on_signals(),
+        app.begin_task(GROUPS, form == Form::Quiet),
+    );
     let (counts, progress) = (task.counts(), app.progress().clone());
     let watch = |progress: Progress| {
         show(&counts, progress);
-        completion.iter().for_each(|completion| completion.write(image, progress));
+        completion
+            .iter()
+            .for_each(|completion| completion.write(image, progress));
         stop.check()
     };
     let mut out = out();
@@ -108,10 +125,17 @@ pub(crate) fn volume(
             return;
         }
         let is_json = form == Form::Json;
-        let line = if is_json { json_fault(image, &fault) } else { format!("{image}: {}\n", text(&fault)) };
+        let line = if is_json {
+            json_fault(image, &fault)
+        } else {
+            format!("{image}: {}\n", text(&fault))
+        };
         written = progress.suspend(|| out.write_all(line.as_bytes()));
     };
-    let options = Options { threads, watch: Some(&watch) };
+    let options = Options {
+        threads,
+        watch: Some(&watch),
+    };
     let checked = check(volume.volume.ext4(), &options, &mut each);
     written?;
     drop(task);
@@ -120,7 +144,9 @@ pub(crate) fn volume(
             let line = match form {
                 Form::Quiet => String::new(),
                 Form::Text => notices(image, &summary) + &people(image, &summary),
-                Form::Verbose => notices(image, &summary) + &people(image, &summary) + &in_use(&summary),
+                Form::Verbose => {
+                    notices(image, &summary) + &people(image, &summary) + &in_use(&summary)
+                }
                 Form::Json => json_summary(image, &summary),
             };
             out.write_all(line.as_bytes())?;
@@ -169,10 +195,15 @@ impl Completion {
         let opened = match descriptor {
             1 => io::stdout().as_fd().try_clone_to_owned().map(File::from),
             2 => io::stderr().as_fd().try_clone_to_owned().map(File::from),
-            other => File::options().append(true).open(format!("/dev/fd/{other}")),
+            other => File::options()
+                .append(true)
+                .open(format!("/dev/fd/{other}")),
         };
         let file = opened.map_err(|error| host_reason(&error))?;
-        Ok(Self { file, last: Mutex::default() })
+        Ok(Self {
+            file,
+            last: Mutex::default(),
+        })
     }
 
     /// Writes a line, if the progress is further than the last one. Its reader may have gone.
@@ -223,9 +254,14 @@ fn notices(image: &Image, summary: &Summary) -> String {
             0 => "errors".to_owned(),
             count => counted(count, "error", "errors"),
         };
-        let first = first.map_or_else(String::new, |error| format!("; the first: {}", error_text(&error)));
-        let last = last.map_or_else(String::new, |error| format!("; the last: {}", error_text(&error)));
-        lines += &format!("{image}: note: {count} noted since a check found nothing{first}{last}\n");
+        let first = first.map_or_else(String::new, |error| {
+            format!("; the first: {}", error_text(&error))
+        });
+        let last = last.map_or_else(String::new, |error| {
+            format!("; the last: {}", error_text(&error))
+        });
+        lines +=
+            &format!("{image}: note: {count} noted since a check found nothing{first}{last}\n");
     }
     if summary.old_copies > 0 {
         let copies = counted(summary.old_copies, "copy", "copies");
@@ -243,7 +279,9 @@ fn people(image: &Image, summary: &Summary) -> String {
         Some(_) => ", seen through its journal, which has to be replayed",
         None => "",
     };
-    let noted = summary.noted.map_or_else(String::new, |what| format!("; the journal notes that {what}"));
+    let noted = summary.noted.map_or_else(String::new, |what| {
+        format!("; the journal notes that {what}")
+    });
     format!(
         "{image}: {faults}: {}/{} inodes, {}, {}/{} blocks{journal}{noted}\n",
         summary.inodes_used,
@@ -256,8 +294,12 @@ fn people(image: &Image, summary: &Summary) -> String {
 
 /// Returns how much of a volume is in use, in the form of e2fsck -v.
 fn in_use(summary: &Summary) -> String {
-    let share =
-        |used: u64, all: u64| format!("{:.2}%, out of {all}", used as f64 * 100.0 / all.max(1) as f64);
+    let share = |used: u64, all: u64| {
+        format!(
+            "{:.2}%, out of {all}",
+            used as f64 * 100.0 / all.max(1) as f64
+        )
+    };
     let inodes = summary.inodes_used;
     let blocks = summary.blocks_used;
     format!(

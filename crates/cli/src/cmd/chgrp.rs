@@ -36,15 +36,27 @@ pub(crate) struct Line {
 impl Check for Line {
     fn check(&mut self) -> Result<(), String> {
         self.options.check()?;
-        self.options.first(&self.group, Owner::group_argument).map(drop)
+        self.options
+            .first(&self.group, Owner::group_argument)
+            .map(drop)
     }
 }
 
 pub(crate) fn run(Checked(args): &Args, app: &mut App) -> io::Result<()> {
-    let Ok(group) = args.options.first(&args.group, Owner::group_argument) else { return Ok(()) };
+    let Ok(group) = args.options.first(&args.group, Owner::group_argument) else {
+        return Ok(());
+    };
     let first = group.is_none().then_some(&args.group);
-    let paths: Vec<_> = first.into_iter().chain(&args.image_paths).cloned().collect();
-    OwnerChange { options: &args.options, wanted: Wanted::Group, from: args.from.as_ref() }
-        .run(group, &paths, app);
+    let paths: Vec<_> = first
+        .into_iter()
+        .chain(&args.image_paths)
+        .cloned()
+        .collect();
+    OwnerChange {
+        options: &args.options,
+        wanted: Wanted::Group,
+        from: args.from.as_ref(),
+    }
+    .run(group, &paths, app);
     Ok(())
 }

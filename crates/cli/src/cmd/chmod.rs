@@ -48,7 +48,9 @@ impl Line {
             return Ok(None);
         }
         let text = self.mode.to_string_lossy();
-        ModeChange::argument(&text).map(Some).map_err(|message| format!("invalid value {text:?}: {message}"))
+        ModeChange::argument(&text)
+            .map(Some)
+            .map_err(|message| format!("invalid value {text:?}: {message}"))
     }
 }
 
@@ -64,7 +66,11 @@ const UMASK: u32 = 0o022;
 pub(crate) fn run(Checked(args): &Args, app: &mut App) -> io::Result<()> {
     let Ok(mode) = args.mode() else { return Ok(()) };
     let first = mode.is_none().then_some(&args.mode);
-    let paths: Vec<_> = first.into_iter().chain(&args.image_paths).cloned().collect();
+    let paths: Vec<_> = first
+        .into_iter()
+        .chain(&args.image_paths)
+        .cloned()
+        .collect();
     app.set_silent(args.verbosity.silent);
     let image_paths = written_paths(&paths, app);
     if let Some(mode) = mode.or_else(|| reference(args, app)) {
@@ -83,7 +89,10 @@ fn reference(args: &Line, app: &mut App) -> Option<ModeChange> {
     let image_path = app.image_path(args.reference.as_ref()?);
     let target = app.target(&image_path)?;
     match target.session().metadata(target.path()) {
-        Ok(found) => Some(ModeChange::Octal { mode: found.mode() & 0o7777, whole: true }),
+        Ok(found) => Some(ModeChange::Octal {
+            mode: found.mode() & 0o7777,
+            whole: true,
+        }),
         Err(error) => {
             app.error(&image_path, &error);
             None
@@ -97,20 +106,32 @@ fn change(args: &Line, mode: &ModeChange, target: &Target, app: &mut App) {
         return app.fail_at(ExitStatus::Failed, &target.image_path, reason);
     }
     if args.verbosity.tells(false) && target.session().symlink_metadata(target.path()).is_err() {
-        app.print(format_args!("{} could not be accessed", target.image_path.quoted()));
+        app.print(format_args!(
+            "{} could not be accessed",
+            target.image_path.quoted()
+        ));
     }
-    let traversal = if args.recursive { Traversal::Physical } else { Traversal::Single };
+    let traversal = if args.recursive {
+        Traversal::Physical
+    } else {
+        Traversal::Single
+    };
     change_files(target, traversal, app, |file| {
         if file.metadata.is_symlink() {
-            return Ok(args
-                .verbosity
-                .tells(false)
-                .then(|| format!("neither symbolic link {} nor referent has been changed", file.quoted())));
+            return Ok(args.verbosity.tells(false).then(|| {
+                format!(
+                    "neither symbolic link {} nor referent has been changed",
+                    file.quoted()
+                )
+            }));
         }
         let old = file.metadata.mode() & 0o7777;
         let new = mode.apply(old, file.metadata.is_dir(), UMASK);
         file.session.set_permissions(file.path, new)?;
-        Ok(args.verbosity.tells(old != new).then(|| line(file, old, new)))
+        Ok(args
+            .verbosity
+            .tells(old != new)
+            .then(|| line(file, old, new)))
     });
 }
 
@@ -122,5 +143,9 @@ fn line(file: &FoundFile<'_>, old: u32, new: u32) -> String {
     if old == new {
         return format!("mode of {shown} retained as {old:04o} ({})", letters(old));
     }
-    format!("mode of {shown} changed from {old:04o} ({}) to {new:04o} ({})", letters(old), letters(new))
+    format!(
+        "mode of {shown} changed from {old:04o} ({}) to {new:04o} ({})",
+        letters(old),
+        letters(new)
+    )
 }

@@ -47,10 +47,20 @@ impl Check for Line {
 }
 
 pub(crate) fn run(Checked(args): &Args, app: &mut App) -> io::Result<()> {
-    let Ok(owner) = args.options.first(&args.owner, Owner::argument) else { return Ok(()) };
+    let Ok(owner) = args.options.first(&args.owner, Owner::argument) else {
+        return Ok(());
+    };
     let first = owner.is_none().then_some(&args.owner);
-    let paths: Vec<_> = first.into_iter().chain(&args.image_paths).cloned().collect();
-    OwnerChange { options: &args.options, wanted: Wanted::Both, from: args.from.as_ref() }
-        .run(owner, &paths, app);
+    let paths: Vec<_> = first
+        .into_iter()
+        .chain(&args.image_paths)
+        .cloned()
+        .collect();
+    OwnerChange {
+        options: &args.options,
+        wanted: Wanted::Both,
+        from: args.from.as_ref(),
+    }
+    .run(owner, &paths, app);
     Ok(())
 }

@@ -91,8 +91,12 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
         let given = |at: usize| args.skips.get(at).copied().unwrap_or(0);
         (given(0), given(1))
     });
-    let Some(one) = inputs[0].open(app) else { return Ok(()) };
-    let Some(other) = inputs[1].open(app) else { return Ok(()) };
+    let Some(one) = inputs[0].open(app) else {
+        return Ok(());
+    };
+    let Some(other) = inputs[1].open(app) else {
+        return Ok(());
+    };
     let mut sides = [(&inputs[0], one), (&inputs[1], other)].map(|(input, source)| Side {
         input,
         source,
@@ -136,9 +140,17 @@ impl Side<'_> {
 fn compare(args: &Args, sides: &mut [Side<'_>; 2], out: &mut Out, app: &mut App) -> io::Result<()> {
     let mut position = Position::default();
     let limit = args.limit.unwrap_or(u64::MAX);
-    let longest = sides.iter().filter_map(|side| side.source.len()).min().unwrap_or(u64::MAX).min(limit);
-    let number_width =
-        if longest == u64::MAX { 1 } else { longest.checked_ilog10().unwrap_or(0) as usize + 1 };
+    let longest = sides
+        .iter()
+        .filter_map(|side| side.source.len())
+        .min()
+        .unwrap_or(u64::MAX)
+        .min(limit);
+    let number_width = if longest == u64::MAX {
+        1
+    } else {
+        longest.checked_ilog10().unwrap_or(0) as usize + 1
+    };
     while position.bytes < limit {
         for side in sides.iter_mut() {
             if let Err(failure) = side.bytes().map(drop) {
@@ -147,7 +159,10 @@ fn compare(args: &Args, sides: &mut [Side<'_>; 2], out: &mut Out, app: &mut App)
             }
         }
         let [one, other] = &*sides;
-        let (a, b) = (&one.buffer[one.at..one.len], &other.buffer[other.at..other.len]);
+        let (a, b) = (
+            &one.buffer[one.at..one.len],
+            &other.buffer[other.at..other.len],
+        );
         if a.is_empty() || b.is_empty() {
             if a.len() != b.len() {
                 flush(out)?;
@@ -171,7 +186,16 @@ fn compare(args: &Args, sides: &mut [Side<'_>; 2], out: &mut Out, app: &mut App)
         let left = usize::try_from(limit - position.bytes).unwrap_or(usize::MAX);
         let len = a.len().min(b.len()).min(left);
         let (a, b) = (&a[..len], &b[..len]);
-        let ended = differences(args, a, b, [one.input, other.input], number_width, &mut position, out, app)?;
+        let ended = differences(
+            args,
+            a,
+            b,
+            [one.input, other.input],
+            number_width,
+            &mut position,
+            out,
+            app,
+        )?;
         if ended {
             return Ok(());
         }
@@ -242,7 +266,10 @@ fn differences(
             }
         } else if args.verbose && args.print_bytes {
             let (shown, other_shown) = (visible(one), visible(other));
-            writeln!(out, "{byte:>number_width$} {one:>3o} {shown:<4} {other:>3o} {other_shown}")?;
+            writeln!(
+                out,
+                "{byte:>number_width$} {one:>3o} {shown:<4} {other:>3o} {other_shown}"
+            )?;
         } else if args.verbose {
             writeln!(out, "{byte:>number_width$} {one:>3o} {other:>3o}")?;
         } else {
@@ -253,7 +280,12 @@ fn differences(
             }
             write!(out, ": byte {byte}, line {}", position.lines + 1)?;
             if args.print_bytes {
-                write!(out, " is {one:>3o} {} {other:>3o} {}", visible(one), visible(other))?;
+                write!(
+                    out,
+                    " is {one:>3o} {} {other:>3o} {}",
+                    visible(one),
+                    visible(other)
+                )?;
             }
             out.write_all(b"\n")?;
             return Ok(true);
@@ -281,7 +313,10 @@ fn end_of_file(args: &Args, input: &Input, shown: Shown, position: &Position) ->
         (0, ..) => format!("EOF on {name} which is empty"),
         (_, true, _) => format!("EOF on {name} after byte {bytes}"),
         (_, false, true) => format!("EOF on {name} after byte {bytes}, line {}", position.lines),
-        (_, false, false) => format!("EOF on {name} after byte {bytes}, in line {}", position.lines + 1),
+        (_, false, false) => format!(
+            "EOF on {name} after byte {bytes}, in line {}",
+            position.lines + 1
+        ),
     }
 }
 

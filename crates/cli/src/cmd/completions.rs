@@ -35,7 +35,9 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args, _app: &mut App) -> io::Result<()> {
-    let Some(index) = args.candidates else { return io::stdout().write_all(script(args.shell).as_bytes()) };
+    let Some(index) = args.candidates else {
+        return io::stdout().write_all(script(args.shell).as_bytes());
+    };
     let mut out = out();
     for candidate in candidates::candidates(&args.words, index) {
         out.write_all(candidate.as_bytes())?;

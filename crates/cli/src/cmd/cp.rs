@@ -166,7 +166,11 @@ impl Operand {
 
 /// Returns the operands that the sources and the destination name. At least one side is in a
 /// volume. So where a name may be an image or a file to be copied, the other side decides.
-pub(super) fn sides(sources: &[OsString], destination: &OsString, app: &App) -> (Vec<Operand>, Operand) {
+pub(super) fn sides(
+    sources: &[OsString],
+    destination: &OsString,
+    app: &App,
+) -> (Vec<Operand>, Operand) {
     if app.in_script() {
         let side = |text: &OsString| match host_path(text) {
             Some(path) => Operand::Host(path.to_owned()),
@@ -186,17 +190,29 @@ pub(super) fn sides(sources: &[OsString], destination: &OsString, app: &App) -> 
                 Operand::Host(text.into())
             }
         };
-        return (sources.iter().map(side).collect(), Operand::Volume(ImagePath::parse(destination)));
+        return (
+            sources.iter().map(side).collect(),
+            Operand::Volume(ImagePath::parse(destination)),
+        );
     }
-    let image_paths = sources.iter().map(|text| Operand::Volume(ImagePath::parse(text)));
-    (image_paths.collect(), Operand::Host(PathBuf::from(destination)))
+    let image_paths = sources
+        .iter()
+        .map(|text| Operand::Volume(ImagePath::parse(text)));
+    (
+        image_paths.collect(),
+        Operand::Host(PathBuf::from(destination)),
+    )
 }
 
 pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     // Before a volume is opened: a signal from now on leaves it closed.
     app.stop_on_signals();
     let Checked(operands) = &args.operands;
-    let sources: Vec<_> = operands.sources().iter().map(|text| options::source(args, text)).collect();
+    let sources: Vec<_> = operands
+        .sources()
+        .iter()
+        .map(|text| options::source(args, text))
+        .collect();
     match sides(&sources, operands.destination(), app) {
         (sources, Operand::Volume(destination)) => into(args, &sources, &destination, app),
         (sources, Operand::Host(destination)) => {
@@ -206,7 +222,11 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
                     Operand::Volume(image_path) => image_paths.push(image_path),
                     Operand::Host(path) => {
                         let path = path.display();
-                        app.fail_at(ExitStatus::Failed, &path, "neither it nor its copy is in a volume");
+                        app.fail_at(
+                            ExitStatus::Failed,
+                            &path,
+                            "neither it nor its copy is in a volume",
+                        );
                         return Ok(());
                     }
                 }
@@ -220,7 +240,8 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
 /// Reports a path of the host that leads through an image, as if that were a directory.
 fn misses_a_colon(path: &Path, app: &mut App) -> bool {
     let hint = image_hint::below_an_image(path);
-    hint.iter().for_each(|hint| app.fail_at(ExitStatus::Failed, path.display(), hint));
+    hint.iter()
+        .for_each(|hint| app.fail_at(ExitStatus::Failed, path.display(), hint));
     hint.is_some()
 }
 
@@ -247,8 +268,13 @@ fn into(args: &Args, sources: &[Operand], destination: &ImagePath, app: &mut App
         Some(owner) => owner.ids_in(&destination.image, app),
         None => Some(OwnerIds::default()),
     };
-    let (Some(owner), Some(target)) = (owner, app.target(destination)) else { return };
-    let is_directory = target.session().metadata(target.path()).is_ok_and(|found| found.is_dir());
+    let (Some(owner), Some(target)) = (owner, app.target(destination)) else {
+        return;
+    };
+    let is_directory = target
+        .session()
+        .metadata(target.path())
+        .is_ok_and(|found| found.is_dir());
     if args.needs_directory(sources.len()) && !is_directory {
         return app.fail_at(ExitStatus::Failed, destination, "not a directory");
     }
@@ -268,8 +294,16 @@ fn into(args: &Args, sources: &[Operand], destination: &ImagePath, app: &mut App
             }
         };
         let to = Side::Volume(to);
-        let mut follower =
-            Follower { args, app, task: &task, stop: &stop, from, to, ends_when_full: false, is_full: false };
+        let mut follower = Follower {
+            args,
+            app,
+            task: &task,
+            stop: &stop,
+            from,
+            to,
+            ends_when_full: false,
+            is_full: false,
+        };
         copy.copy(path, &destination.path, &mut follower);
     }
     end(&copy.finish(), &task, app);
@@ -278,13 +312,17 @@ fn into(args: &Args, sources: &[Operand], destination: &ImagePath, app: &mut App
 /// Ends a copy: reports lost attributes, and how much was done before a signal.
 fn end(summary: &CopySummary, task: &Task, app: &mut App) {
     losses::report(&summary.losses, app);
-    app.report_stop(format_args!("{} copied", counted(task.files(), "file", "files")));
+    app.report_stop(format_args!(
+        "{} copied",
+        counted(task.files(), "file", "files")
+    ));
 }
 
 /// Copies out of volumes.
 fn out(args: &Args, image_paths: &[ImagePath], destination: &Path, app: &mut App) {
-    if let Some(image_path) =
-        image_paths.iter().find(|image_path| same_file(&image_path.image.file, destination))
+    if let Some(image_path) = image_paths
+        .iter()
+        .find(|image_path| same_file(&image_path.image.file, destination))
     {
         return app.fail_at(
             ExitStatus::Failed,
@@ -308,20 +346,41 @@ fn out(args: &Args, image_paths: &[ImagePath], destination: &Path, app: &mut App
         let reason = "a link on the host cannot lead into a volume";
         return app.fail_at(ExitStatus::Failed, destination.display(), reason);
     }
-    let Some(owner) = host_owner(args, app) else { return };
+    let Some(owner) = host_owner(args, app) else {
+        return;
+    };
     let umask = ClearedUmask::new();
-    let options = CopyOptions { umask: umask.bits(), ..args.options(owner) };
+    let options = CopyOptions {
+        umask: umask.bits(),
+        ..args.options(owner)
+    };
     let (task, stop) = (app.begin_task(COPYING, args.quiet), app.stop_on_signals());
     let mut copy = CopyOut::new(&options);
     for image_path in image_paths {
         if app.is_stopped() {
             break;
         }
-        let Some(target) = app.target(image_path) else { continue };
+        let Some(target) = app.target(image_path) else {
+            continue;
+        };
         let (from, to) = (Side::Volume(&target.volume), Side::Host);
-        let mut follower =
-            Follower { args, app, task: &task, stop: &stop, from, to, ends_when_full: false, is_full: false };
-        copy.copy(&target.volume.volume, target.session(), target.path(), destination, &mut follower);
+        let mut follower = Follower {
+            args,
+            app,
+            task: &task,
+            stop: &stop,
+            from,
+            to,
+            ends_when_full: false,
+            is_full: false,
+        };
+        copy.copy(
+            &target.volume.volume,
+            target.session(),
+            target.path(),
+            destination,
+            &mut follower,
+        );
     }
     end(&copy.finish(), &task, app);
 }
@@ -331,8 +390,7 @@ fn out(args: &Args, image_paths: &[ImagePath], destination: &Path, app: &mut App
 fn host_owner(args: &Args, app: &mut App) -> Option<OwnerIds> {
     match &args.chown {
         Some(owner) if owner.has_names() => {
-            let reason =
-                "--chown takes numbers for copies on the host: the names of the volume are not its own";
+            let reason = "--chown takes numbers for copies on the host: the names of the volume are not its own";
             app.fail(ExitStatus::Usage, reason);
             None
         }
@@ -344,9 +402,17 @@ fn host_owner(args: &Args, app: &mut App) -> Option<OwnerIds> {
 /// Copies everything below a directory, and its attributes, to the directory `to`. A user other
 /// than root gets a note about each device, which only root can make.
 pub(crate) fn export(target: &Target, to: &Path, app: &mut App) {
-    let args = Args { kept: Kept(Preserve::ALL), archive: true, ..Args::default() };
+    let args = Args {
+        kept: Kept(Preserve::ALL),
+        archive: true,
+        ..Args::default()
+    };
     let umask = ClearedUmask::new();
-    let options = CopyOptions { exports: true, umask: umask.bits(), ..args.options(OwnerIds::default()) };
+    let options = CopyOptions {
+        exports: true,
+        umask: umask.bits(),
+        ..args.options(OwnerIds::default())
+    };
     let (task, stop) = (app.begin_task(COPYING, args.quiet), app.stop_on_signals());
     let mut copy = CopyOut::new(&options);
     let (from, side) = (Side::Volume(&target.volume), Side::Host);
@@ -360,6 +426,12 @@ pub(crate) fn export(target: &Target, to: &Path, app: &mut App) {
         ends_when_full: true,
         is_full: false,
     };
-    copy.copy_contents(&target.volume.volume, target.session(), target.path(), to, &mut follower);
+    copy.copy_contents(
+        &target.volume.volume,
+        target.session(),
+        target.path(),
+        to,
+        &mut follower,
+    );
     end(&copy.finish(), &task, app);
 }

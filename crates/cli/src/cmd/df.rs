@@ -121,8 +121,17 @@ impl Usage {
     /// Returns the sum of several.
     fn sum<'a>(all: impl Iterator<Item = &'a Self> + Clone) -> Self {
         let sum = |of: fn(&Self) -> u64| all.clone().map(of).fold(0, u64::saturating_add);
-        let (total, used, available) = (sum(|one| one.total), sum(|one| one.used), sum(|one| one.available));
-        Self { total, used, available, percent: percent(used, available) }
+        let (total, used, available) = (
+            sum(|one| one.total),
+            sum(|one| one.used),
+            sum(|one| one.available),
+        );
+        Self {
+            total,
+            used,
+            available,
+            percent: percent(used, available),
+        }
     }
 
     fn inodes(found: &StatFs) -> Self {
@@ -152,20 +161,37 @@ impl Args {
 
     /// Returns how sizes are shown.
     fn unit(&self) -> BlockSize {
-        let chosen = [(self.human_readable, BlockSize::Human), (self.si, BlockSize::Decimal)];
-        let chosen = chosen.into_iter().find_map(|(given, unit)| given.then_some(unit));
-        chosen.or_else(|| self.block_size.clone()).unwrap_or(BlockSize::of(1024))
+        let chosen = [
+            (self.human_readable, BlockSize::Human),
+            (self.si, BlockSize::Decimal),
+        ];
+        let chosen = chosen
+            .into_iter()
+            .find_map(|(given, unit)| given.then_some(unit));
+        chosen
+            .or_else(|| self.block_size.clone())
+            .unwrap_or(BlockSize::of(1024))
     }
 
     /// Returns the columns of the table.
     fn fields(&self) -> Vec<Field> {
-        use Field::{Avail, Fstype, Iavail, Ipcent, Itotal, Iused, Pcent, Size, Source, Target, Used};
+        use Field::{
+            Avail, Fstype, Iavail, Ipcent, Itotal, Iused, Pcent, Size, Source, Target, Used,
+        };
         if let Some(Fields(fields)) = &self.output {
             return fields.clone();
         }
-        let figures = if self.inodes { [Itotal, Iused, Iavail, Ipcent] } else { [Size, Used, Avail, Pcent] };
+        let figures = if self.inodes {
+            [Itotal, Iused, Iavail, Ipcent]
+        } else {
+            [Size, Used, Avail, Pcent]
+        };
         let kind = self.print_type.then_some(Fstype);
-        std::iter::once(Source).chain(kind).chain(figures).chain([Target]).collect()
+        std::iter::once(Source)
+            .chain(kind)
+            .chain(figures)
+            .chain([Target])
+            .collect()
     }
 
     fn heading(&self, field: Field, unit: &BlockSize) -> String {
@@ -186,7 +212,9 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     let mut rows = Vec::new();
     let mut out = out();
     for image_path in &args.image_paths {
-        let Some(volume) = app.volume(&image_path.image) else { continue };
+        let Some(volume) = app.volume(&image_path.image) else {
+            continue;
+        };
         let kind = volume.type_name();
         if !args.takes(kind) {
             continue;
@@ -232,8 +260,15 @@ impl Row {
 
     /// Returns what stands in a column. Numbers of inodes have a unit only if one is to fit.
     fn cell(&self, field: Field, unit: &BlockSize) -> String {
-        let count = if unit.bytes().is_some() { &BlockSize::of(1) } else { unit };
-        let percent = |of: &Usage| of.percent.map_or_else(|| "-".to_owned(), |percent| format!("{percent}%"));
+        let count = if unit.bytes().is_some() {
+            &BlockSize::of(1)
+        } else {
+            unit
+        };
+        let percent = |of: &Usage| {
+            of.percent
+                .map_or_else(|| "-".to_owned(), |percent| format!("{percent}%"))
+        };
         match field {
             Field::Source => self.name.clone(),
             Field::Fstype => self.kind.clone(),
@@ -256,12 +291,20 @@ fn table(args: &Args, mut rows: Vec<Row>, out: &mut Out) -> io::Result<()> {
     if args.total {
         rows.push(Row::total(&rows, fields.contains(&Field::Source)));
     }
-    let headings = fields.iter().map(|field| args.heading(*field, &unit)).collect();
+    let headings = fields
+        .iter()
+        .map(|field| args.heading(*field, &unit))
+        .collect();
     let cells = |row: &Row| fields.iter().map(|field| row.cell(*field, &unit)).collect();
-    let lines: Vec<Vec<String>> = std::iter::once(headings).chain(rows.iter().map(cells)).collect();
+    let lines: Vec<Vec<String>> = std::iter::once(headings)
+        .chain(rows.iter().map(cells))
+        .collect();
     let widest = |at: usize| lines.iter().map(|line| width(&line[at])).max().unwrap_or(0);
-    let widths: Vec<_> =
-        fields.iter().enumerate().map(|(at, field)| widest(at).max(field.least_width())).collect();
+    let widths: Vec<_> = fields
+        .iter()
+        .enumerate()
+        .map(|(at, field)| widest(at).max(field.least_width()))
+        .collect();
     for line in &lines {
         for (at, (cell, field)) in line.iter().zip(&fields).enumerate() {
             let padding = " ".repeat(widths[at] - width(cell));

@@ -89,18 +89,27 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     if pairs.len() == 1
         && let Some(more) = args.more.first()
     {
-        app.fail_at(ExitStatus::Usage, more.display(), "two operands are compared, and this is one more");
+        app.fail_at(
+            ExitStatus::Usage,
+            more.display(),
+            "two operands are compared, and this is one more",
+        );
         return Ok(());
     }
     if args.json && args.gnu != Gnu::default() {
-        app.fail(ExitStatus::Usage, "--json shows attributes, which options of GNU diff do not compare");
+        app.fail(
+            ExitStatus::Usage,
+            "--json shows attributes, which options of GNU diff do not compare",
+        );
         return Ok(());
     }
     if let Some(more) = args.gnu.label.get(2) {
         app.fail_at(ExitStatus::Usage, more.display(), "two labels are enough");
         return Ok(());
     }
-    pairs.into_iter().try_for_each(|(old, new)| pair(args, old, new, app))
+    pairs
+        .into_iter()
+        .try_for_each(|(old, new)| pair(args, old, new, app))
 }
 
 fn pair(args: &Args, old: &OsString, new: &OsString, app: &mut App) -> io::Result<()> {
@@ -110,12 +119,18 @@ fn pair(args: &Args, old: &OsString, new: &OsString, app: &mut App) -> io::Resul
             show::differences(args, &trees, &differences, app)
         }
         Some(Operands::Trees(trees)) => {
-            let Some(excludes) = args.gnu.excludes(app) else { return Ok(()) };
-            let Some(writer) = Writer::new(args, true, app) else { return Ok(()) };
+            let Some(excludes) = args.gnu.excludes(app) else {
+                return Ok(());
+            };
+            let Some(writer) = Writer::new(args, true, app) else {
+                return Ok(());
+            };
             names::compare(&trees, &excludes, writer, app)
         }
         Some(Operands::Files(pair)) => {
-            let Some(writer) = Writer::new(args, false, app) else { return Ok(()) };
+            let Some(writer) = Writer::new(args, false, app) else {
+                return Ok(());
+            };
             files::compare(args, &pair, writer, app)
         }
         None => Ok(()),
@@ -123,5 +138,8 @@ fn pair(args: &Args, old: &OsString, new: &OsString, app: &mut App) -> io::Resul
 }
 
 fn timespec(time: Time) -> Timespec {
-    Timespec { sec: time.secs, nsec: time.nanos }
+    Timespec {
+        sec: time.secs,
+        nsec: time.nanos,
+    }
 }

@@ -96,7 +96,13 @@ pub(crate) struct Args {
 }
 
 /// The options of which the last one says how sizes are shown.
-const UNITS: [&str; 5] = ["human_readable", "si", "block_size", "kibibytes", "mebibytes"];
+const UNITS: [&str; 5] = [
+    "human_readable",
+    "si",
+    "block_size",
+    "kibibytes",
+    "mebibytes",
+];
 
 impl Args {
     /// Returns how sizes are shown.
@@ -107,17 +113,25 @@ impl Args {
             (self.bytes || self.inodes, BlockSize::of(1)),
             (self.mebibytes, BlockSize::of(1 << 20)),
         ];
-        let chosen = chosen.into_iter().find_map(|(given, unit)| given.then_some(unit));
-        chosen.or_else(|| self.block_size.clone()).unwrap_or(BlockSize::of(1024))
+        let chosen = chosen
+            .into_iter()
+            .find_map(|(given, unit)| given.then_some(unit));
+        chosen
+            .or_else(|| self.block_size.clone())
+            .unwrap_or(BlockSize::of(1024))
     }
 }
 
 /// Reads a size with an optional sign.
 fn threshold(text: &str) -> Result<i64, String> {
-    let (sign, digits) = text.strip_prefix('-').map_or((1, text), |digits| (-1, digits));
+    let (sign, digits) = text
+        .strip_prefix('-')
+        .map_or((1, text), |digits| (-1, digits));
     let number = size(digits).and_then(|number| i64::try_from(number).ok());
     let number = number.filter(|number| sign > 0 || *number > 0);
-    number.map(|number| number * sign).ok_or_else(|| "write it as 4096, 1M or -1M".to_owned())
+    number
+        .map(|number| number * sign)
+        .ok_or_else(|| "write it as 4096, 1M or -1M".to_owned())
 }
 
 /// A directory on the way down to the current entry.
@@ -139,14 +153,28 @@ struct Du<'a> {
 }
 
 pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
-    let Some(excluded) = excluded(args, app) else { return Ok(()) };
+    let Some(excluded) = excluded(args, app) else {
+        return Ok(());
+    };
     let shown = app.shown_for(&args.image_paths);
     let out = app.out(shown.is_complete());
-    let mut du = Du { args, shown, unit: args.unit(), excluded, out, total_bytes: 0 };
+    let mut du = Du {
+        args,
+        shown,
+        unit: args.unit(),
+        excluded,
+        out,
+        total_bytes: 0,
+    };
     let mut counted = Vec::new();
     for image_path in &args.image_paths {
-        let Some(target) = app.target(image_path) else { continue };
-        let at = match counted.iter().position(|(image, _)| *image == image_path.image) {
+        let Some(target) = app.target(image_path) else {
+            continue;
+        };
+        let at = match counted
+            .iter()
+            .position(|(image, _)| *image == image_path.image)
+        {
             Some(at) => at,
             None => {
                 counted.push((image_path.image.clone(), HashSet::new()));
@@ -165,11 +193,17 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
 
 /// Returns the patterns of names to leave out. Reports a file of patterns that cannot be read.
 fn excluded(args: &Args, app: &mut App) -> Option<Vec<Glob>> {
-    let mut globs: Vec<_> = args.exclude.iter().map(|text| Glob::new(text.as_bytes(), false)).collect();
+    let mut globs: Vec<_> = args
+        .exclude
+        .iter()
+        .map(|text| Glob::new(text.as_bytes(), false))
+        .collect();
     for file in &args.exclude_from {
         match interruptible::read(file, app.stop()) {
             Ok(text) => {
-                let lines = text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+                let lines = text
+                    .split(|byte| *byte == b'\n')
+                    .filter(|line| !line.is_empty());
                 globs.extend(lines.map(|line| Glob::new(line, false)));
             }
             Err(error) => {
@@ -185,9 +219,14 @@ impl Du<'_> {
     /// Returns whether a pattern leaves the file out.
     fn excludes(&self, path: &Path) -> bool {
         let path = path.as_os_str().as_bytes();
-        let starts = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at + 1);
+        let starts = path
+            .iter()
+            .enumerate()
+            .filter(|(_, byte)| **byte == b'/')
+            .map(|(at, _)| at + 1);
         let mut parts = std::iter::once(0).chain(starts).map(|start| &path[start..]);
-        !self.excluded.is_empty() && parts.any(|part| self.excluded.iter().any(|glob| glob.matches(part)))
+        !self.excluded.is_empty()
+            && parts.any(|part| self.excluded.iter().any(|glob| glob.matches(part)))
     }
 
     /// Returns the byte that ends a line.
@@ -196,7 +235,12 @@ impl Du<'_> {
     }
 
     /// Sums one path up. A file with several names counts once, at the first of them.
-    fn image_path(&mut self, target: &Target, counted: &mut HashSet<u64>, app: &mut App) -> io::Result<()> {
+    fn image_path(
+        &mut self,
+        target: &Target,
+        counted: &mut HashSet<u64>,
+        app: &mut App,
+    ) -> io::Result<()> {
         let mut levels: Vec<Level> = Vec::new();
         let mut walk = target.session().walk(target.path()).with_metadata();
         while let Some(entry) = walk.next() {
@@ -220,7 +264,11 @@ impl Du<'_> {
             let bytes = if new { self.bytes(&metadata) } else { 0 };
             let path = entry.path().to_owned();
             if metadata.file_type() == FileType::Directory {
-                levels.push(Level { path, bytes, below: 0 });
+                levels.push(Level {
+                    path,
+                    bytes,
+                    below: 0,
+                });
                 continue;
             }
             if let Some(level) = levels.last_mut() {
@@ -264,11 +312,18 @@ impl Du<'_> {
     }
 
     fn line(&mut self, volume: &Opened, path: PathBuf, bytes: u64, depth: usize) -> io::Result<()> {
-        let deepest = if self.args.summarize { 0 } else { self.args.max_depth.unwrap_or(usize::MAX) };
-        let is_passed_over = self.args.threshold.is_some_and(|threshold| match threshold < 0 {
-            true => bytes > threshold.unsigned_abs(),
-            false => bytes < threshold.unsigned_abs(),
-        });
+        let deepest = if self.args.summarize {
+            0
+        } else {
+            self.args.max_depth.unwrap_or(usize::MAX)
+        };
+        let is_passed_over = self
+            .args
+            .threshold
+            .is_some_and(|threshold| match threshold < 0 {
+                true => bytes > threshold.unsigned_abs(),
+                false => bytes < threshold.unsigned_abs(),
+            });
         if depth > deepest || is_passed_over {
             return Ok(());
         }

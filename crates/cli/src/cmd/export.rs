@@ -90,7 +90,10 @@ impl Output {
         }
         let colon = text.iter().rposition(|byte| *byte == b':');
         let tag = colon.and_then(|at| std::str::from_utf8(&text[at + 1..]).ok());
-        match (colon, tag.filter(|tag| !tag.is_empty() && !tag.contains('/'))) {
+        match (
+            colon,
+            tag.filter(|tag| !tag.is_empty() && !tag.contains('/')),
+        ) {
             (Some(at), Some(tag)) => Self::Layout(path(&text[..at]), tag.to_owned()),
             _ => Self::Layout(path(text), LATEST.to_owned()),
         }
@@ -138,14 +141,21 @@ pub(crate) type LeftOut = Vec<(Vec<u8>, &'static str)>;
 
 pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     if let Some((option, reason)) = args.useless_option() {
-        app.fail(ExitStatus::Usage, format_args!("{option} has no effect here: {reason}"));
+        app.fail(
+            ExitStatus::Usage,
+            format_args!("{option} has no effect here: {reason}"),
+        );
         return Ok(());
     }
     app.stop_on_signals();
-    let Some(target) = app.target(&args.image_path) else { return Ok(()) };
+    let Some(target) = app.target(&args.image_path) else {
+        return Ok(());
+    };
     let exported = match &args.output {
         Output::Directory(path) => directory(args, &target, path, app),
-        Output::Layout(path, tag) => layout::write(args, &target, path, tag, &Pace::begin("exported", app)),
+        Output::Layout(path, tag) => {
+            layout::write(args, &target, path, tag, &Pace::begin("exported", app))
+        }
         Output::Stdout => standard_output(args, &target, &Pace::begin("exported", app)),
         Output::Archive(path) => file(args, &target, path, &Pace::begin("exported", app)),
     };
@@ -153,7 +163,11 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
         Ok(left_out) => {
             for (path, reason) in left_out {
                 let image_path = target.volume.image_path(&path_below(target.path(), &path));
-                app.fail_at(ExitStatus::Failed, image_path, format_args!("{reason}; left out"));
+                app.fail_at(
+                    ExitStatus::Failed,
+                    image_path,
+                    format_args!("{reason}; left out"),
+                );
             }
         }
         Err(ExportError::Volume(unreadable)) => report_unreadable(&unreadable, &target, app),
@@ -179,7 +193,10 @@ fn standard_output(args: &Args, target: &Target, pace: &Pace) -> Result<LeftOut,
 
 /// Writes an archive to a file that gets its name when it is complete.
 fn file(args: &Args, target: &Target, path: &Path, pace: &Pace) -> Result<LeftOut, ExportError> {
-    let is_compressed = args.zstd || path.extension().is_some_and(|name| name == "zst" || name == "tzst");
+    let is_compressed = args.zstd
+        || path
+            .extension()
+            .is_some_and(|name| name == "zst" || name == "tzst");
     if !args.force && path.symlink_metadata().is_ok() {
         return Err(exists());
     }
@@ -197,14 +214,23 @@ fn tar(
     pace: &Pace,
 ) -> Result<LeftOut, ExportError> {
     let out = archive::buffered(out);
-    let mut tar = if is_compressed { TarWriter::zstd(out, 0)? } else { TarWriter::new(out) };
+    let mut tar = if is_compressed {
+        TarWriter::zstd(out, 0)?
+    } else {
+        TarWriter::new(out)
+    };
     let left_out = archive::append(target, &mut tar, pace)?;
     tar.finish()?;
     Ok(left_out)
 }
 
 /// Copies to a directory of the host, as `cp -a` does.
-fn directory(args: &Args, target: &Target, path: &Path, app: &mut App) -> Result<LeftOut, ExportError> {
+fn directory(
+    args: &Args,
+    target: &Target,
+    path: &Path,
+    app: &mut App,
+) -> Result<LeftOut, ExportError> {
     make_directory(path, args.force)?;
     super::cp::export(target, path, app);
     Ok(Vec::new())
@@ -217,7 +243,8 @@ fn make_directory(path: &Path, may_hold_files: bool) -> Result<(), ExportError> 
         made => return Ok(made?),
     }
     if !may_hold_files && std::fs::read_dir(path)?.next().is_some() {
-        let reason = "Directory not empty (--force writes to it and replaces files of the same names)";
+        let reason =
+            "Directory not empty (--force writes to it and replaces files of the same names)";
         return Err(ExportError::Output(reason.to_owned()));
     }
     Ok(())
@@ -235,7 +262,11 @@ impl Args {
     }
 
     fn compression(&self) -> LayerCompression {
-        if self.zstd { LayerCompression::Zstd } else { LayerCompression::Gzip }
+        if self.zstd {
+            LayerCompression::Zstd
+        } else {
+            LayerCompression::Gzip
+        }
     }
 }
 
@@ -246,7 +277,11 @@ mod tests {
     #[test]
     fn outputs_are_told_apart() {
         let check = |text: &str, expected: Output| {
-            assert_eq!(Output::parse(text.as_ref(), |path| path.ends_with("here")), expected, "{text}");
+            assert_eq!(
+                Output::parse(text.as_ref(), |path| path.ends_with("here")),
+                expected,
+                "{text}"
+            );
         };
         let layout = |dir: &str, tag: &str| Output::Layout(dir.into(), tag.into());
         check("-", Output::Stdout);
@@ -258,7 +293,10 @@ mod tests {
         check("oci:out:1.2", layout("out", "1.2"));
         check("oci:a:b/out", layout("a:b/out", "latest"));
         check("oci:out:", layout("out:", "latest"));
-        check("oci:out:docker.io/library/web:1", layout("out", "docker.io/library/web:1"));
+        check(
+            "oci:out:docker.io/library/web:1",
+            layout("out", "docker.io/library/web:1"),
+        );
         check("oci:../a:../b", layout("../a:../b", "latest"));
     }
 }

@@ -87,14 +87,21 @@ pub(crate) struct Args {
 /// Returns the words that an expression may have, each with the name of its first argument, if it
 /// takes one.
 pub(crate) fn expression_words() -> impl Iterator<Item = (&'static str, Option<&'static str>)> {
-    let lines = EXPRESSION.lines().filter_map(|line| line.strip_prefix("  "));
+    let lines = EXPRESSION
+        .lines()
+        .filter_map(|line| line.strip_prefix("  "));
     lines.flat_map(|line| {
         let words = line.split_whitespace();
         let next = line.split_whitespace().skip(1).map(Some).chain([None]);
         words.zip(next).filter_map(|(word, next)| {
             let is_lower = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
             let is_word = word.starts_with('-') && word.chars().all(is_lower);
-            is_word.then(|| (word, next.filter(|next| next.starts_with(char::is_alphabetic))))
+            is_word.then(|| {
+                (
+                    word,
+                    next.filter(|next| next.starts_with(char::is_alphabetic)),
+                )
+            })
         })
     })
 }
@@ -128,11 +135,17 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
         }
     };
     if let Some(name) = query.expr.unknown_subcommand(app) {
-        usage(app, &format!("-exec: extern4 has no subcommand {}", name.display()));
+        usage(
+            app,
+            &format!("-exec: extern4 has no subcommand {}", name.display()),
+        );
         return Ok(());
     }
     if query.writes() {
-        query.image_paths.iter().for_each(|image_path| app.write_to(&image_path.image));
+        query
+            .image_paths
+            .iter()
+            .for_each(|image_path| app.write_to(&image_path.image));
     }
     // Commands print themselves, among what the search prints.
     let lists = !query.expr.runs_commands();
@@ -140,7 +153,11 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     let mut outputs = match Outputs::open(app.out(lists), &query.files, holds) {
         Ok(outputs) => outputs,
         Err((file, error)) => {
-            app.fail_at(ExitStatus::Failed, file.display(), crate::app::host_reason(&error));
+            app.fail_at(
+                ExitStatus::Failed,
+                file.display(),
+                crate::app::host_reason(&error),
+            );
             return Ok(());
         }
     };
@@ -156,7 +173,9 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
 fn search(args: &Args, query: &Query, outputs: &mut Outputs, app: &mut App) -> io::Result<()> {
     let shown = app.shown().completely(query.full_paths);
     for image_path in &query.image_paths {
-        let Some(target) = app.target(image_path) else { continue };
+        let Some(target) = app.target(image_path) else {
+            continue;
+        };
         let query = match query.bind(&target, app) {
             Ok(query) => query,
             Err(Some(error)) => {
@@ -203,7 +222,15 @@ impl Search<'_> {
     }
 
     fn run(&self, target: &Target, outputs: &mut Outputs, app: &mut App) -> io::Result<Flow> {
-        self.walk(target, &Start { path: target.path(), depth: 0 }, outputs, app)
+        self.walk(
+            target,
+            &Start {
+                path: target.path(),
+                depth: 0,
+            },
+            outputs,
+            app,
+        )
     }
 
     /// Returns whether the symbolic links at this depth are followed.
@@ -224,12 +251,13 @@ impl Search<'_> {
         outputs: &mut Outputs,
         app: &mut App,
     ) -> io::Result<Flow> {
-        let through_link = self.follows(start.depth) && leads_to_directory(target.session(), start.path);
+        let through_link =
+            self.follows(start.depth) && leads_to_directory(target.session(), start.path);
         // A walk follows a link only where a slash says so.
         let mut walk = match through_link {
-            true => {
-                target.session().walk(OsStr::from_bytes(&[start.path.as_os_str().as_bytes(), b"/"].concat()))
-            }
+            true => target.session().walk(OsStr::from_bytes(
+                &[start.path.as_os_str().as_bytes(), b"/"].concat(),
+            )),
             false => target.session().walk(start.path),
         };
         if self.json || self.query.expr.reads_attributes() {
@@ -251,7 +279,9 @@ impl Search<'_> {
                 }
             }
             let depth = start.depth + entry.depth();
-            let is_directory = entry.file_type().is_ok_and(|kind| kind == FileType::Directory);
+            let is_directory = entry
+                .file_type()
+                .is_ok_and(|kind| kind == FileType::Directory);
             if is_directory && depth >= self.query.max_depth {
                 walk.skip_subtree();
             }
@@ -263,7 +293,11 @@ impl Search<'_> {
             if leads == Link::Loop {
                 outputs.standard.flush()?;
                 let message = "the link leads to a directory that it is in";
-                app.fail_at(ExitStatus::Failed, self.volume.image_path(entry.path()), message);
+                app.fail_at(
+                    ExitStatus::Failed,
+                    self.volume.image_path(entry.path()),
+                    message,
+                );
                 continue;
             }
             let below = leads == Link::Entered;
@@ -294,7 +328,9 @@ impl Search<'_> {
 
     /// Returns what the search does with an entry as a symbolic link.
     fn link(&self, target: &Target, entry: &DirEntry, start: &Start<'_>) -> Link {
-        let is_link = entry.file_type().is_ok_and(|kind| kind == FileType::Symlink);
+        let is_link = entry
+            .file_type()
+            .is_ok_and(|kind| kind == FileType::Symlink);
         let depth = start.depth + entry.depth();
         if !is_link
             || entry.depth() == 0
@@ -303,7 +339,10 @@ impl Search<'_> {
         {
             return Link::Left;
         }
-        match (is_loop(target.session(), entry.path()), depth < self.query.max_depth) {
+        match (
+            is_loop(target.session(), entry.path()),
+            depth < self.query.max_depth,
+        ) {
             (true, _) => Link::Loop,
             (false, true) => Link::Entered,
             (false, false) => Link::Left,
@@ -318,7 +357,15 @@ impl Search<'_> {
         outputs: &mut Outputs,
         app: &mut App,
     ) -> io::Result<Flow> {
-        self.walk(target, &Start { path: entry.path(), depth: start.depth + entry.depth() }, outputs, app)
+        self.walk(
+            target,
+            &Start {
+                path: entry.path(),
+                depth: start.depth + entry.depth(),
+            },
+            outputs,
+            app,
+        )
     }
 
     /// Evaluates the expression on an entry, unless it is not deep enough, or the walk below a link
@@ -334,7 +381,11 @@ impl Search<'_> {
         if depth < self.query.min_depth || entry.depth() == 0 && start.depth > 0 {
             return Ok(Flow::Descend);
         }
-        let path = if entry.depth() == 0 { start.path } else { entry.path() };
+        let path = if entry.depth() == 0 {
+            start.path
+        } else {
+            entry.path()
+        };
         let candidate = Candidate::new(entry, path, depth, self.follows(depth), self);
         let mut flow = Flow::Descend;
         let mut act = |action: &action::Action| action.run(self, &candidate, outputs, app);
@@ -367,5 +418,7 @@ fn reference(text: &OsString, target: &Target) -> ImagePath {
     if ImagePath::is_one(text) {
         return ImagePath::parse(text);
     }
-    target.volume.image_path(&std::path::Path::new("/").join(text))
+    target
+        .volume
+        .image_path(&std::path::Path::new("/").join(text))
 }

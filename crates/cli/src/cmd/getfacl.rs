@@ -76,7 +76,9 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     let shown = app.shown_for(&args.image_paths);
     let mut out = app.out(shown.is_complete());
     for image_path in &args.image_paths {
-        let Some(target) = app.target(image_path) else { continue };
+        let Some(target) = app.target(image_path) else {
+            continue;
+        };
         if args.recursive {
             walk(args, &target, shown, &mut out, app)?;
         } else {
@@ -87,10 +89,19 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
 }
 
 /// Shows everything below an image path except symbolic links, which have no ACLs.
-fn walk(args: &Args, target: &Target, shown: Shown, out: &mut Out, app: &mut App) -> io::Result<()> {
+fn walk(
+    args: &Args,
+    target: &Target,
+    shown: Shown,
+    out: &mut Out,
+    app: &mut App,
+) -> io::Result<()> {
     for entry in target.session().walk(target.path()) {
         match entry {
-            Ok(entry) if entry.file_type().is_ok_and(|kind| kind == extern4::FileType::Symlink) => {}
+            Ok(entry)
+                if entry
+                    .file_type()
+                    .is_ok_and(|kind| kind == extern4::FileType::Symlink) => {}
             Ok(entry) => one(args, &target.volume, entry.path(), shown, out, app)?,
             Err(error) => {
                 flush(out)?;
@@ -125,8 +136,18 @@ fn one(
 fn read<'a>(volume: &'a Opened, path: &'a Path) -> extern4::Result<File<'a>> {
     let metadata = volume.session.metadata(path)?;
     let access = volume.session.acl(path, AclKind::Access)?;
-    let default = if metadata.is_dir() { volume.session.acl(path, AclKind::Default)? } else { None };
-    Ok(File { volume, path, metadata, access, default })
+    let default = if metadata.is_dir() {
+        volume.session.acl(path, AclKind::Default)?
+    } else {
+        None
+    };
+    Ok(File {
+        volume,
+        path,
+        metadata,
+        access,
+        default,
+    })
 }
 
 impl File<'_> {
@@ -150,7 +171,11 @@ impl File<'_> {
             && (args.default || !args.access)
         {
             // Default entries without access entries need no prefix.
-            let prefix = if args.default && !args.access { "" } else { "default:" };
+            let prefix = if args.default && !args.access {
+                ""
+            } else {
+                "default:"
+            };
             self.entries(&entries(acl), prefix, args, &mut text);
         }
         text.push(b'\n');
@@ -164,8 +189,10 @@ impl File<'_> {
         } else {
             text.extend_from_slice(&shown.prefix(&self.volume.image));
             let path = self.path.as_os_str().as_bytes();
-            let relative =
-                path.iter().position(|byte| *byte != b'/').map_or(&b"."[..], |start| &path[start..]);
+            let relative = path
+                .iter()
+                .position(|byte| *byte != b'/')
+                .map_or(&b"."[..], |start| &path[start..]);
             let name = if args.absolute_names { path } else { relative };
             push_octal(text, name, b"", Backslash::Doubled, shown.terminal);
         }
@@ -181,7 +208,12 @@ impl File<'_> {
         let mode = self.metadata.mode();
         if mode & 0o7000 != 0 {
             let flag = |bit, letter| if mode & bit != 0 { letter } else { '-' };
-            let flags = format!("# flags: {}{}{}\n", flag(0o4000, 's'), flag(0o2000, 's'), flag(0o1000, 't'));
+            let flags = format!(
+                "# flags: {}{}{}\n",
+                flag(0o4000, 's'),
+                flag(0o2000, 's'),
+                flag(0o1000, 't')
+            );
             text.extend_from_slice(flags.as_bytes());
         }
     }
@@ -189,10 +221,21 @@ impl File<'_> {
     /// Appends both ACLs side by side.
     fn table(&self, args: &Args, text: &mut Vec<u8>) {
         let both = args.access == args.default;
-        let access = self.access.as_ref().map_or_else(|| from_mode(self.metadata.mode()), entries);
+        let access = self
+            .access
+            .as_ref()
+            .map_or_else(|| from_mode(self.metadata.mode()), entries);
         let default = self.default.as_ref().map(entries).unwrap_or_default();
-        let access = if both || args.access { access } else { Vec::new() };
-        let default = if both || args.default { default } else { Vec::new() };
+        let access = if both || args.access {
+            access
+        } else {
+            Vec::new()
+        };
+        let default = if both || args.default {
+            default
+        } else {
+            Vec::new()
+        };
         let name = |tag| match tag {
             AclTag::UserObj => self.user(self.metadata.uid(), args.numeric),
             AclTag::User(uid) => self.user(uid, args.numeric),
@@ -206,7 +249,10 @@ impl File<'_> {
     fn entries(&self, entries: &[(AclTag, u8)], prefix: &str, args: &Args, text: &mut Vec<u8>) {
         let numeric = args.numeric;
         let has_mask = entries.iter().any(|(tag, _)| *tag == AclTag::Mask);
-        let mask = entries.iter().find(|(tag, _)| *tag == AclTag::Mask).map_or(7, |(_, perm)| *perm);
+        let mask = entries
+            .iter()
+            .find(|(tag, _)| *tag == AclTag::Mask)
+            .map_or(7, |(_, perm)| *perm);
         for (tag, perm) in entries {
             let who = match tag {
                 AclTag::UserObj => "user:".to_owned(),
@@ -227,11 +273,19 @@ impl File<'_> {
     }
 
     fn user(&self, uid: u32, numeric: bool) -> String {
-        if numeric { uid.to_string() } else { self.volume.names().user(uid).into_owned() }
+        if numeric {
+            uid.to_string()
+        } else {
+            self.volume.names().user(uid).into_owned()
+        }
     }
 
     fn group(&self, gid: u32, numeric: bool) -> String {
-        if numeric { gid.to_string() } else { self.volume.names().group(gid).into_owned() }
+        if numeric {
+            gid.to_string()
+        } else {
+            self.volume.names().group(gid).into_owned()
+        }
     }
 
     fn json(&self) -> String {
@@ -242,9 +296,16 @@ impl File<'_> {
             object.raw("uid", self.metadata.uid());
             object.raw("gid", self.metadata.gid());
             object.text("mode", &crate::text::octal_mode(mode));
-            let access = self.access.as_ref().map_or_else(|| from_mode(mode), entries);
+            let access = self
+                .access
+                .as_ref()
+                .map_or_else(|| from_mode(mode), entries);
             object.objects("access", access, json_entry);
-            object.objects("default", self.default.as_ref().map(entries).unwrap_or_default(), json_entry);
+            object.objects(
+                "default",
+                self.default.as_ref().map(entries).unwrap_or_default(),
+                json_entry,
+            );
         })
     }
 }
@@ -266,13 +327,20 @@ fn json_entry((tag, perm): (AclTag, u8), object: &mut json::Object<'_>) {
 }
 
 fn entries(acl: &Acl) -> Vec<(AclTag, u8)> {
-    acl.entries().iter().map(|entry| (entry.tag, entry.perm)).collect()
+    acl.entries()
+        .iter()
+        .map(|entry| (entry.tag, entry.perm))
+        .collect()
 }
 
 /// Returns the permission bits as an ACL.
 fn from_mode(mode: u32) -> Vec<(AclTag, u8)> {
     let bits = |shift: u32| u8::try_from(mode >> shift & 7).expect("three bits");
-    vec![(AclTag::UserObj, bits(6)), (AclTag::GroupObj, bits(3)), (AclTag::Other, bits(0))]
+    vec![
+        (AclTag::UserObj, bits(6)),
+        (AclTag::GroupObj, bits(3)),
+        (AclTag::Other, bits(0)),
+    ]
 }
 
 fn rights(perm: u8) -> String {

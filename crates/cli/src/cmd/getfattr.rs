@@ -75,7 +75,11 @@ enum Pattern {
 }
 
 fn pattern(text: &str) -> Result<Pattern, regex::Error> {
-    Ok(if text == "-" { Pattern::All } else { Pattern::Matching(Regex::new(text)?) })
+    Ok(if text == "-" {
+        Pattern::All
+    } else {
+        Pattern::Matching(Regex::new(text)?)
+    })
 }
 
 /// The attributes of a file that are shown. The value is `None` where only names are wanted.
@@ -85,14 +89,24 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     let shown = app.shown_for(&args.image_paths);
     let mut out = app.out(shown.is_complete());
     for image_path in &args.image_paths {
-        let Some(target) = app.target(image_path) else { continue };
+        let Some(target) = app.target(image_path) else {
+            continue;
+        };
         let follow = !args.no_dereference && !args.recursive;
         if args.recursive {
             for path in below(args, &target, app) {
                 one(args, &target.volume, &path, follow, shown, &mut out, app)?;
             }
         } else {
-            one(args, &target.volume, target.path(), follow, shown, &mut out, app)?;
+            one(
+                args,
+                &target.volume,
+                target.path(),
+                follow,
+                shown,
+                &mut out,
+                app,
+            )?;
         }
     }
     app.end_output(&mut out)
@@ -105,7 +119,9 @@ fn below(args: &Args, target: &Target, app: &mut App) -> Vec<std::path::PathBuf>
     for entry in target.session().walk(target.path()) {
         match entry {
             Ok(entry) => {
-                let link = entry.file_type().is_ok_and(|kind| kind == extern4::FileType::Symlink);
+                let link = entry
+                    .file_type()
+                    .is_ok_and(|kind| kind == extern4::FileType::Symlink);
                 if !link || args.no_dereference {
                     paths.push(entry.path().to_owned());
                 }
@@ -165,20 +181,28 @@ pub(super) fn attribute_failed(
 ) {
     let name = escape(name.as_bytes());
     let Some(error) = error else {
-        return app.fail_at(ExitStatus::Failed, image_path, format_args!("{name}: No such attribute"));
+        return app.fail_at(
+            ExitStatus::Failed,
+            image_path,
+            format_args!("{name}: No such attribute"),
+        );
     };
     match error.errno() {
-        Errno::ENODATA => {
-            app.fail_at(ExitStatus::Failed, image_path, format_args!("{name}: No such attribute"))
-        }
+        Errno::ENODATA => app.fail_at(
+            ExitStatus::Failed,
+            image_path,
+            format_args!("{name}: No such attribute"),
+        ),
         Errno::EOPNOTSUPP => {
             let known = "user., trusted., security. and system. are known";
             let reason = format_args!("{name}: there are no attributes of this kind: {known}");
             app.fail_at(ExitStatus::Failed, image_path, reason);
         }
-        Errno::E2BIG => {
-            app.fail_at(ExitStatus::Failed, image_path, format_args!("{name}: the value is too long"))
-        }
+        Errno::E2BIG => app.fail_at(
+            ExitStatus::Failed,
+            image_path,
+            format_args!("{name}: the value is too long"),
+        ),
         Errno::EPERM | Errno::ENOSPC | Errno::EDQUOT | Errno::ERANGE | Errno::EINVAL => {
             app.error_about(image_path, &name, error);
         }
@@ -189,12 +213,23 @@ pub(super) fn attribute_failed(
 
 fn read(args: &Args, session: &Session, path: &Path, follow: bool) -> extern4::Result<Attributes> {
     let value = |name: &OsStr| {
-        if follow { session.getxattr(path, name) } else { session.lgetxattr(path, name) }
+        if follow {
+            session.getxattr(path, name)
+        } else {
+            session.lgetxattr(path, name)
+        }
     };
     if let Some(name) = &args.name {
-        return Ok(value(name)?.map(|value| (name.clone(), Some(value))).into_iter().collect());
+        return Ok(value(name)?
+            .map(|value| (name.clone(), Some(value)))
+            .into_iter()
+            .collect());
     }
-    let mut names = if follow { session.listxattr(path)? } else { session.llistxattr(path)? };
+    let mut names = if follow {
+        session.listxattr(path)?
+    } else {
+        session.llistxattr(path)?
+    };
     names.sort();
     names.retain(|name| match &args.pattern {
         None => XattrNamespace::of(name.as_bytes()) == Some(XattrNamespace::User),
@@ -218,16 +253,27 @@ fn text(args: &Args, volume: &Opened, path: &Path, shown: Shown, found: &Attribu
     } else {
         text.extend_from_slice(&shown.prefix(&volume.image));
         let path = path.as_os_str().as_bytes();
-        let relative = path.iter().position(|byte| *byte != b'/').map_or(&b"."[..], |start| &path[start..]);
+        let relative = path
+            .iter()
+            .position(|byte| *byte != b'/')
+            .map_or(&b"."[..], |start| &path[start..]);
         let file = if args.absolute_names { path } else { relative };
         push_octal(&mut text, file, b"", Backslash::Octal, shown.terminal);
     }
     text.push(b'\n');
     for (name, value) in found {
-        push_octal(&mut text, name.as_bytes(), b"=", Backslash::Octal, shown.terminal);
+        push_octal(
+            &mut text,
+            name.as_bytes(),
+            b"=",
+            Backslash::Octal,
+            shown.terminal,
+        );
         if let Some(value) = value {
             text.push(b'=');
-            args.encoding.unwrap_or_else(|| Encoding::fitting(value)).push(&mut text, value);
+            args.encoding
+                .unwrap_or_else(|| Encoding::fitting(value))
+                .push(&mut text, value);
         }
         text.push(b'\n');
     }

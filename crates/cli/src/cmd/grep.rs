@@ -42,7 +42,12 @@ pub(crate) struct Args {
     #[arg(value_name = "PATTERN] [IMAGE:/PATH")]
     words: Vec<OsString>,
     /// A pattern; may be given more than once
-    #[arg(short = 'e', long = "regexp", value_name = "PATTERN", allow_hyphen_values = true)]
+    #[arg(
+        short = 'e',
+        long = "regexp",
+        value_name = "PATTERN",
+        allow_hyphen_values = true
+    )]
     patterns: Vec<OsString>,
     /// Patterns, one a line, from this file of the host ('-' for standard input)
     #[arg(short, long, value_name = "FILE")]
@@ -60,7 +65,12 @@ pub(crate) struct Args {
     #[arg(short = 'P', long, overrides_with_all = SYNTAXES)]
     perl_regexp: bool,
     /// Upper and lower case are the same
-    #[arg(short, long, visible_short_alias = 'y', overrides_with = "no_ignore_case")]
+    #[arg(
+        short,
+        long,
+        visible_short_alias = 'y',
+        overrides_with = "no_ignore_case"
+    )]
     ignore_case: bool,
     /// Upper and lower case differ, as without this option
     #[arg(long)]
@@ -105,7 +115,12 @@ pub(crate) struct Args {
     #[arg(short = 'h', long)]
     no_filename: bool,
     /// The name to print for standard input
-    #[arg(long, value_name = "NAME", default_value = "(standard input)", hide_default_value = true)]
+    #[arg(
+        long,
+        value_name = "NAME",
+        default_value = "(standard input)",
+        hide_default_value = true
+    )]
     label: String,
     /// Print the numbers of lines
     #[arg(short = 'n', long)]
@@ -175,7 +190,12 @@ pub(crate) struct Args {
 }
 
 /// The options of which the last one says what patterns are.
-const SYNTAXES: [&str; 4] = ["extended_regexp", "fixed_strings", "basic_regexp", "perl_regexp"];
+const SYNTAXES: [&str; 4] = [
+    "extended_regexp",
+    "fixed_strings",
+    "basic_regexp",
+    "perl_regexp",
+];
 
 /// How files that are not text are treated.
 #[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq)]
@@ -212,7 +232,9 @@ impl Args {
     }
 
     fn is_recursive(&self) -> bool {
-        self.recursive || self.dereference_recursive || self.directories == Some(Directories::Recurse)
+        self.recursive
+            || self.dereference_recursive
+            || self.directories == Some(Directories::Recurse)
     }
 
     /// Returns whether a file of this type is passed over.
@@ -236,13 +258,18 @@ impl Names {
     /// Returns the names of the command line. Reports a file of patterns that cannot be read.
     fn new(args: &Args, app: &mut App) -> Option<Self> {
         let globs = |texts: &[OsString]| {
-            texts.iter().map(|text| Glob::new(text.as_bytes(), false)).collect::<Vec<_>>()
+            texts
+                .iter()
+                .map(|text| Glob::new(text.as_bytes(), false))
+                .collect::<Vec<_>>()
         };
         let mut exclude = globs(&args.exclude);
         for file in &args.exclude_from {
             match interruptible::read(file, app.stop()) {
                 Ok(text) => {
-                    let lines = text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+                    let lines = text
+                        .split(|byte| *byte == b'\n')
+                        .filter(|line| !line.is_empty());
                     exclude.extend(lines.map(|line| Glob::new(line, false)));
                 }
                 Err(error) => {
@@ -251,7 +278,11 @@ impl Names {
                 }
             }
         }
-        Some(Self { include: globs(&args.include), exclude, exclude_dir: globs(&args.exclude_dir) })
+        Some(Self {
+            include: globs(&args.include),
+            exclude,
+            exclude_dir: globs(&args.exclude_dir),
+        })
     }
 
     fn takes(&self, name: &[u8]) -> bool {
@@ -272,7 +303,10 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
         }
     };
     if args.is_recursive() && files.is_empty() {
-        app.fail(ExitStatus::Usage, "-r takes the directories to search, such as disk.img:/etc");
+        app.fail(
+            ExitStatus::Usage,
+            "-r takes the directories to search, such as disk.img:/etc",
+        );
         return Ok(());
     }
     let regex = match pattern::compile(args, pattern, app) {
@@ -282,17 +316,33 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
             return Ok(());
         }
     };
-    let Some(names) = Names::new(args, app) else { return Ok(()) };
+    let Some(names) = Names::new(args, app) else {
+        return Ok(());
+    };
     let many = files.len() > 1 || args.is_recursive();
-    let shown = if args.null { app.shown().as_operands() } else { app.shown() };
+    let shown = if args.null {
+        app.shown().as_operands()
+    } else {
+        app.shown()
+    };
     let out = app.out(args.files_with_matches || args.files_without_match);
-    let mut search = Search::new(args, regex, args.with_filename || many && !args.no_filename, out);
+    let mut search = Search::new(
+        args,
+        regex,
+        args.with_filename || many && !args.no_filename,
+        out,
+    );
     for input in inputs(files, app) {
         let done = match &input {
-            Input::Volume(image_path) if args.is_recursive() => {
-                Tree { args, names: &names, shown, search: &mut search, app, above: Vec::new() }
-                    .named(image_path)?
+            Input::Volume(image_path) if args.is_recursive() => Tree {
+                args,
+                names: &names,
+                shown,
+                search: &mut search,
+                app,
+                above: Vec::new(),
             }
+            .named(image_path)?,
             input if is_passed_over(input, args, &names, app) => false,
             _ => file(&input, args, shown, &mut search, app)?,
         };
@@ -318,8 +368,16 @@ fn file(
         app.found(ExitStatus::Failed);
         return Ok(false);
     }
-    let Some(source) = input.open(app) else { return Ok(false) };
-    let done = search.file(source, &Name { input, shown: input.name(shown, &args.label) });
+    let Some(source) = input.open(app) else {
+        return Ok(false);
+    };
+    let done = search.file(
+        source,
+        &Name {
+            input,
+            shown: input.name(shown, &args.label),
+        },
+    );
     let done = match done {
         Ok(search::Found::Binary) => {
             flush(&mut search.out)?;
@@ -349,15 +407,26 @@ fn is_readable(input: &Input, app: &mut App) -> bool {
 
 /// Returns whether an operand is not searched, by its name or its type.
 fn is_passed_over(input: &Input, args: &Args, names: &Names, app: &mut App) -> bool {
-    let Input::Volume(image_path) = input else { return false };
-    if image_path.path.file_name().is_some_and(|name| !names.takes(name.as_bytes())) {
+    let Input::Volume(image_path) = input else {
+        return false;
+    };
+    if image_path
+        .path
+        .file_name()
+        .is_some_and(|name| !names.takes(name.as_bytes()))
+    {
         return true;
     }
     if args.directories != Some(Directories::Skip) && args.devices != Some(Devices::Skip) {
         return false;
     }
-    let Some(target) = app.target(image_path) else { return false };
-    target.session().metadata(target.path()).is_ok_and(|found| args.skips(found.file_type()))
+    let Some(target) = app.target(image_path) else {
+        return false;
+    };
+    target
+        .session()
+        .metadata(target.path())
+        .is_ok_and(|found| args.skips(found.file_type()))
 }
 
 /// A search of the regular files below an operand.
@@ -375,8 +444,13 @@ impl Tree<'_, '_> {
     /// Searches below an operand, which is followed if it is a link. Returns true if the search is
     /// over.
     fn named(&mut self, image_path: &ImagePath) -> io::Result<bool> {
-        let Some(target) = self.app.target(image_path) else { return Ok(false) };
-        let top = target.session().canonicalize(target.path()).unwrap_or_else(|_| target.path().to_owned());
+        let Some(target) = self.app.target(image_path) else {
+            return Ok(false);
+        };
+        let top = target
+            .session()
+            .canonicalize(target.path())
+            .unwrap_or_else(|_| target.path().to_owned());
         self.below(&target, &top, &top)
     }
 
@@ -385,15 +459,16 @@ impl Tree<'_, '_> {
     fn below(&mut self, target: &Target, real: &Path, shown: &Path) -> io::Result<bool> {
         let mut walk = target.session().walk(real);
         while let Some(entry) = walk.next() {
-            let (entry, kind) = match entry.and_then(|entry| entry.file_type().map(|kind| (entry, kind))) {
-                Ok(found) => found,
-                Err(error) => {
-                    flush(&mut self.search.out)?;
-                    let path = renamed(error.path().unwrap_or(real), real, shown);
-                    self.app.error(target.volume.image_path(&path), &error);
-                    continue;
-                }
-            };
+            let (entry, kind) =
+                match entry.and_then(|entry| entry.file_type().map(|kind| (entry, kind))) {
+                    Ok(found) => found,
+                    Err(error) => {
+                        flush(&mut self.search.out)?;
+                        let path = renamed(error.path().unwrap_or(real), real, shown);
+                        self.app.error(target.volume.image_path(&path), &error);
+                        continue;
+                    }
+                };
             let name = entry.file_name().as_bytes();
             let path = renamed(entry.path(), real, shown);
             let is_done = match kind {
@@ -418,32 +493,50 @@ impl Tree<'_, '_> {
     }
 
     fn file(&mut self, target: &Target, path: &Path) -> io::Result<bool> {
-        file(&below(&target.image_path, path), self.args, self.shown, self.search, self.app)
+        file(
+            &below(&target.image_path, path),
+            self.args,
+            self.shown,
+            self.search,
+            self.app,
+        )
     }
 
     /// Searches what a symbolic link leads to. Returns true if the search is over.
     fn link(&mut self, target: &Target, link: &Path, shown: &Path) -> io::Result<bool> {
-        let found = target.volume.reach(link, |session, path| session.metadata(path));
+        let found = target
+            .volume
+            .reach(link, |session, path| session.metadata(path));
         let name = link.file_name().unwrap_or_default().as_bytes();
         let is_directory = match found {
-            Ok(found) if found.is_file() && self.names.takes(name) => return self.file(target, shown),
-            Ok(found) => found.is_dir() && !self.names.exclude_dir.iter().any(|glob| glob.matches(name)),
+            Ok(found) if found.is_file() && self.names.takes(name) => {
+                return self.file(target, shown);
+            }
+            Ok(found) => {
+                found.is_dir() && !self.names.exclude_dir.iter().any(|glob| glob.matches(name))
+            }
             Err(error) => {
                 flush(&mut self.search.out)?;
                 self.app.error(target.volume.image_path(shown), &error);
                 false
             }
         };
-        let Some(real) = is_directory.then(|| target.session().canonicalize(link).ok()).flatten() else {
+        let Some(real) = is_directory
+            .then(|| target.session().canonicalize(link).ok())
+            .flatten()
+        else {
             return Ok(false);
         };
         self.above.push(link.to_owned());
-        let is_loop = self.above.len() > MAX_LINKS || self.above.iter().any(|above| above.starts_with(&real));
+        let is_loop =
+            self.above.len() > MAX_LINKS || self.above.iter().any(|above| above.starts_with(&real));
         let is_done = match is_loop {
             true => {
                 flush(&mut self.search.out)?;
-                self.app
-                    .note_at(target.volume.image_path(shown), "the link leads back to a directory above it");
+                self.app.note_at(
+                    target.volume.image_path(shown),
+                    "the link leads back to a directory above it",
+                );
                 false
             }
             false => self.below(target, &real, shown)?,

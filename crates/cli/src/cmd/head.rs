@@ -61,7 +61,9 @@ impl Amount {
             Some(number) => (Self::ButLast, number),
             None => (Self::First, text),
         };
-        size(number).map(amount).ok_or_else(|| "write it as 20, 4K or -5".to_owned())
+        size(number)
+            .map(amount)
+            .ok_or_else(|| "write it as 20, 4K or -5".to_owned())
     }
 }
 
@@ -83,10 +85,19 @@ impl Form {
         let mut out = out();
         let mut begun = false;
         for input in files {
-            let Some(source) = input.open(app) else { continue };
+            let Some(source) = input.open(app) else {
+                continue;
+            };
             if headings {
                 let name = input.name(shown, "standard input");
-                out.write_all(&[if begun { &b"\n==> "[..] } else { b"==> " }, &name, b" <==\n"].concat())?;
+                out.write_all(
+                    &[
+                        if begun { &b"\n==> "[..] } else { b"==> " },
+                        &name,
+                        b" <==\n",
+                    ]
+                    .concat(),
+                )?;
             }
             begun = true;
             let done = copy(source, &mut out);
@@ -99,7 +110,9 @@ impl Form {
 
 /// Returns the number of an operand `-NUM` before all others, and the rest of the operands.
 pub(super) fn old_form(files: &[OsString]) -> (Option<u64>, &[OsString]) {
-    let number = files.first().and_then(|word| size(word.to_str()?.strip_prefix('-')?));
+    let number = files
+        .first()
+        .and_then(|word| size(word.to_str()?.strip_prefix('-')?));
     (number, &files[usize::from(number.is_some())..])
 }
 
@@ -110,12 +123,17 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
         return Ok(());
     }
     let end = args.form.end();
-    let lines = args.lines.or(old.map(Amount::First)).unwrap_or(Amount::First(10));
-    args.form.each(&inputs(files, app), app, |source, out| match (args.bytes, lines) {
-        (Some(Amount::First(count)), _) => first_bytes(source, count, out),
-        (Some(Amount::ButLast(count)), _) => but_last_bytes(source, count, out),
-        (None, Amount::First(count)) => first_lines(source, count, end, out),
-        (None, Amount::ButLast(count)) => but_last_lines(source, count, end, out),
+    let lines = args
+        .lines
+        .or(old.map(Amount::First))
+        .unwrap_or(Amount::First(10));
+    args.form.each(&inputs(files, app), app, |source, out| {
+        match (args.bytes, lines) {
+            (Some(Amount::First(count)), _) => first_bytes(source, count, out),
+            (Some(Amount::ButLast(count)), _) => but_last_bytes(source, count, out),
+            (None, Amount::First(count)) => first_lines(source, count, end, out),
+            (None, Amount::ButLast(count)) => but_last_lines(source, count, end, out),
+        }
     })
 }
 
@@ -134,7 +152,12 @@ fn first_bytes(mut source: Source, count: u64, out: &mut Out) -> Result<(), Tran
     Ok(())
 }
 
-fn first_lines(mut source: Source, count: u64, end: u8, out: &mut Out) -> Result<(), TransferError> {
+fn first_lines(
+    mut source: Source,
+    count: u64,
+    end: u8,
+    out: &mut Out,
+) -> Result<(), TransferError> {
     let mut left = count;
     let mut buffer = vec![0; CHUNK_BYTES];
     while left > 0 {
@@ -143,7 +166,11 @@ fn first_lines(mut source: Source, count: u64, end: u8, out: &mut Out) -> Result
             break;
         }
         let mut taken = len;
-        for (at, _) in buffer[..len].iter().enumerate().filter(|(_, byte)| **byte == end) {
+        for (at, _) in buffer[..len]
+            .iter()
+            .enumerate()
+            .filter(|(_, byte)| **byte == end)
+        {
             left -= 1;
             if left == 0 {
                 taken = at + 1;

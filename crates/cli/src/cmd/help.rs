@@ -20,11 +20,20 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     let words = args.words.iter().map(String::as_str);
     if args::find(words.clone()).is_none() {
         let name = args.words.join(" ");
-        app.fail(ExitStatus::Usage, format_args!("{} is not a subcommand", quoted(&name)));
-        other_tools::advice(&name).iter().for_each(|advice| usage::print(advice));
+        app.fail(
+            ExitStatus::Usage,
+            format_args!("{} is not a subcommand", quoted(&name)),
+        );
+        other_tools::advice(&name)
+            .iter()
+            .for_each(|advice| usage::print(advice));
         return Ok(());
     }
-    let line = ["extern4"].into_iter().chain(words).chain(["--help"]).map(Into::into);
+    let line = ["extern4"]
+        .into_iter()
+        .chain(words)
+        .chain(["--help"])
+        .map(Into::into);
     if let Err(text) = args::Args::read(&line.collect::<Vec<_>>()) {
         text.print()?;
     }

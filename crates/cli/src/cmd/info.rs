@@ -42,9 +42,14 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
             Ok(Some(opened)) => volume(args, &opened, &mut out, app)?,
             Ok(None) => {}
             Err(error) => match disk::Disk::of(&image_path.image, error.kind()) {
-                Some(disk) => {
-                    out.write_all(if args.json { disk.json() } else { disk.people() }.as_bytes())?
-                }
+                Some(disk) => out.write_all(
+                    if args.json {
+                        disk.json()
+                    } else {
+                        disk.people()
+                    }
+                    .as_bytes(),
+                )?,
                 None => {
                     flush(&mut out)?;
                     app.refused(&image_path.image, &error);

@@ -34,8 +34,12 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     let mut out = out();
     for image_path in &args.image_paths {
-        let Some(target) = app.target(image_path) else { continue };
-        let Some(ino) = number(args, &target, app) else { continue };
+        let Some(target) = app.target(image_path) else {
+            continue;
+        };
+        let Some(ino) = number(args, &target, app) else {
+            continue;
+        };
         let ext4 = target.volume.volume.ext4();
         let inode = match ext4.raw_inode(ino) {
             Ok(inode) => inode,
@@ -47,7 +51,11 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
         };
         let mut map = Vec::new();
         let mapped = pieces(ext4, &inode, &mut |piece| map.push(piece));
-        let text = if args.json { json_line(&target, &inode, &map) } else { people(ext4, &inode, &map) };
+        let text = if args.json {
+            json_line(&target, &inode, &map)
+        } else {
+            people(ext4, &inode, &map)
+        };
         out.write_all(text.as_bytes())?;
         if let Err(error) = mapped {
             flush(&mut out)?;
@@ -86,7 +94,10 @@ const fn kind_name(kind: FileKind) -> &'static str {
 fn people(ext4: &Ext4, inode: &Inode, map: &[Piece]) -> String {
     let mut lines: Vec<(&str, String)> = vec![("Inode", inode.ino().to_string())];
     if let Ok(at) = ext4.inode_position(inode.ino()) {
-        lines.push(("Record", format!("block {}, offset {}", at.block, at.offset)));
+        lines.push((
+            "Record",
+            format!("block {}, offset {}", at.block, at.offset),
+        ));
     }
     let flags: Vec<_> = inode.flags().named().map(|(_, name)| name).collect();
     let time = |time: Timestamp| full_time(timespec(time));
@@ -99,7 +110,15 @@ fn people(ext4: &Ext4, inode: &Inode, map: &[Piece]) -> String {
         ("Project", inode.project().to_string()),
         ("Size", inode.size().to_string()),
         ("Sectors", inode.sectors().to_string()),
-        ("Flags", format!("{:#x} {} {}", inode.flags().bits(), inode.flags().letters(), flags.join(" "))),
+        (
+            "Flags",
+            format!(
+                "{:#x} {} {}",
+                inode.flags().bits(),
+                inode.flags().letters(),
+                flags.join(" ")
+            ),
+        ),
         ("Generation", inode.generation().to_string()),
         ("Version", inode.version().to_string()),
         ("Accessed", time(inode.atime())),
@@ -114,14 +133,20 @@ fn people(ext4: &Ext4, inode: &Inode, map: &[Piece]) -> String {
             },
         ),
         ("Extra size", inode.extra_isize().to_string()),
-        ("Attributes", inode.xattr_block().map_or_else(|| "-".to_owned(), |block| format!("block {block}"))),
+        (
+            "Attributes",
+            inode
+                .xattr_block()
+                .map_or_else(|| "-".to_owned(), |block| format!("block {block}")),
+        ),
     ]);
     if let Some(device) = inode.device() {
         lines.push(("Device", format!("{}, {}", device.major, device.minor)));
     }
     let mut text = String::new();
     for (name, value) in lines {
-        writeln!(text, "{:<12}{}", format!("{name}:"), value.trim_end()).expect("a string takes everything");
+        writeln!(text, "{:<12}{}", format!("{name}:"), value.trim_end())
+            .expect("a string takes everything");
     }
     if !map.is_empty() {
         text.push_str("Blocks:\n");
@@ -134,22 +159,34 @@ fn people(ext4: &Ext4, inode: &Inode, map: &[Piece]) -> String {
 /// Returns the line for a piece of the map, indented by its depth.
 fn line(piece: &Piece) -> String {
     let range = |first: u64, len: u64| {
-        if len == 1 { first.to_string() } else { format!("{first}-{}", first.saturating_add(len) - 1) }
+        if len == 1 {
+            first.to_string()
+        } else {
+            format!("{first}-{}", first.saturating_add(len) - 1)
+        }
     };
     let indent = "  ".repeat(piece.depth as usize + 1);
     let physical = range(piece.physical, piece.len_blocks);
     match piece.used {
         Use::Data { logical, unwritten } => {
             let unwritten = if unwritten { " unwritten" } else { "" };
-            format!("{indent}{}: {physical}{unwritten}\n", range(logical, piece.len_blocks))
+            format!(
+                "{indent}{}: {physical}{unwritten}\n",
+                range(logical, piece.len_blocks)
+            )
         }
-        Use::Map { level, logical } => format!("{indent}from {logical}: map in {physical}, level {level}\n"),
+        Use::Map { level, logical } => {
+            format!("{indent}from {logical}: map in {physical}, level {level}\n")
+        }
         Use::Xattr => format!("{indent}attributes in {physical}\n"),
     }
 }
 
 fn timespec(time: Timestamp) -> Timespec {
-    Timespec { sec: time.seconds, nsec: time.nanos }
+    Timespec {
+        sec: time.seconds,
+        nsec: time.nanos,
+    }
 }
 
 fn json_line(target: &Target, inode: &Inode, map: &[Piece]) -> String {
@@ -182,7 +219,14 @@ fn json_line(target: &Target, inode: &Inode, map: &[Piece]) -> String {
         }
         object.raw("dtime", inode.dtime());
         let deleted = Some(inode.dtime()).filter(|seconds| *seconds != 0);
-        json::time(object, "dtime", deleted.map(|seconds| Timespec { sec: seconds.into(), nsec: 0 }));
+        json::time(
+            object,
+            "dtime",
+            deleted.map(|seconds| Timespec {
+                sec: seconds.into(),
+                nsec: 0,
+            }),
+        );
         object.raw("extra_isize", inode.extra_isize());
         object.maybe("xattr_block", inode.xattr_block());
         object.objects("blocks", map, json_piece);

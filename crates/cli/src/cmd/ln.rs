@@ -76,8 +76,13 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     let to = app.written_path(operands.destination());
     let mut sources = Vec::new();
     for text in operands.sources() {
-        let is_path = !args.symbolic || args.relative && !app.in_script() && ImagePath::is_one(text);
-        let source = if is_path { Source::File(app.image_path(text)) } else { Source::Text(text.clone()) };
+        let is_path =
+            !args.symbolic || args.relative && !app.in_script() && ImagePath::is_one(text);
+        let source = if is_path {
+            Source::File(app.image_path(text))
+        } else {
+            Source::Text(text.clone())
+        };
         if let Source::File(image_path) = &source
             && !image_path.image.is(&to.image)
         {
@@ -87,11 +92,22 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
         }
         sources.push(source);
     }
-    let Some(target) = app.target(&to) else { return Ok(()) };
+    let Some(target) = app.target(&to) else {
+        return Ok(());
+    };
     let is_link = args.no_dereference
-        && target.session().symlink_metadata(target.path()).is_ok_and(|found| found.is_symlink());
-    let kind = if is_link { DestinationKind::Name } else { operands.kind() };
-    let Some(destination) = Destination::new(&target, kind, sources.len(), app) else { return Ok(()) };
+        && target
+            .session()
+            .symlink_metadata(target.path())
+            .is_ok_and(|found| found.is_symlink());
+    let kind = if is_link {
+        DestinationKind::Name
+    } else {
+        operands.kind()
+    };
+    let Some(destination) = Destination::new(&target, kind, sources.len(), app) else {
+        return Ok(());
+    };
     app.stop_on_signals();
     for source in &sources {
         if app.is_stopped() {
@@ -118,11 +134,17 @@ fn link(args: &Args, target: &Target, source: &Source, new: &Path, app: &mut App
         let both = format_args!("{} and {} are the same file", quoted(from), quoted(&to));
         return app.fail(ExitStatus::Failed, both);
     }
-    let there = session.symlink_metadata(new).is_ok_and(|found| !found.is_dir());
+    let there = session
+        .symlink_metadata(new)
+        .is_ok_and(|found| !found.is_dir());
     if there && args.interactive && !app.confirm(format_args!("replace {}", to.quoted())) {
         return;
     }
-    let kept = match if there { args.backup.make(session, new) } else { Ok(None) } {
+    let kept = match if there {
+        args.backup.make(session, new)
+    } else {
+        Ok(None)
+    } {
         Ok(kept) => kept,
         Err(error) => return app.error(&to, &error),
     };
@@ -134,18 +156,31 @@ fn link(args: &Args, target: &Target, source: &Source, new: &Path, app: &mut App
         true => session.symlink(&end, new),
         false => session.hard_link(&end, new),
     };
-    let made = if there && kept.is_none() && replaces { replace(target, new, make) } else { make(new) };
+    let made = if there && kept.is_none() && replaces {
+        replace(target, new, make)
+    } else {
+        make(new)
+    };
     match (made, source) {
         (Ok(()), _) if args.verbose => {
             let kept = kept.map(|kept| format!("{} ~ ", target.volume.image_path(&kept).quoted()));
             let (arrow, end) = match args.symbolic {
-                true => ("->", always_quoted(std::os::unix::ffi::OsStrExt::as_bytes(end.as_os_str()))),
+                true => (
+                    "->",
+                    always_quoted(std::os::unix::ffi::OsStrExt::as_bytes(end.as_os_str())),
+                ),
                 false => ("=>", target.volume.image_path(source.path()).quoted()),
             };
-            app.print(format_args!("{}{} {arrow} {end}", kept.unwrap_or_default(), to.quoted()));
+            app.print(format_args!(
+                "{}{} {arrow} {end}",
+                kept.unwrap_or_default(),
+                to.quoted()
+            ));
         }
         (Ok(()), _) => {}
-        (Err(error), Source::File(from)) if !args.symbolic => report_naming(target, from, new, &error, app),
+        (Err(error), Source::File(from)) if !args.symbolic => {
+            report_naming(target, from, new, &error, app)
+        }
         (Err(error), _) => app.error(&to, &error),
     }
 }
@@ -155,19 +190,33 @@ fn end(args: &Args, target: &Target, source: &Source, new: &Path) -> Result<Path
     let session = target.session();
     if args.relative {
         // A path in a volume has no other beginning than the root.
-        let to = real_path(session, &Path::new("/").join(source.path()), Missing::Anywhere)?;
-        let from = real_path(session, new.parent().unwrap_or(Path::new("/")), Missing::Anywhere)?;
+        let to = real_path(
+            session,
+            &Path::new("/").join(source.path()),
+            Missing::Anywhere,
+        )?;
+        let from = real_path(
+            session,
+            new.parent().unwrap_or(Path::new("/")),
+            Missing::Anywhere,
+        )?;
         return Ok(relative(&from, &to));
     }
     if args.logical && !args.symbolic {
-        return session.canonicalize(source.path()).map_err(|error| error.errno());
+        return session
+            .canonicalize(source.path())
+            .map_err(|error| error.errno());
     }
     Ok(source.path().to_owned())
 }
 
 /// Makes a link in the place of a file, under a temporary name first, so that the name always
 /// exists.
-fn replace(target: &Target, new: &Path, make: impl Fn(&Path) -> extern4::Result<()>) -> extern4::Result<()> {
+fn replace(
+    target: &Target,
+    new: &Path,
+    make: impl Fn(&Path) -> extern4::Result<()>,
+) -> extern4::Result<()> {
     let session = target.session();
     let mut temporary = OsString::from(".extern4-link.");
     temporary.push(std::process::id().to_string());

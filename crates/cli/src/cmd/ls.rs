@@ -50,7 +50,9 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     let mut directories: Vec<(Target, Entry)> = Vec::new();
     let mut files: Vec<(Target, Entry)> = Vec::new();
     for image_path in &args.image_paths {
-        let Some(target) = app.target(image_path) else { continue };
+        let Some(target) = app.target(image_path) else {
+            continue;
+        };
         match listing.argument(&target) {
             Ok(entry) if entry.kind == FileType::Directory && !args.directory => {
                 directories.push((target, entry));
@@ -118,7 +120,9 @@ impl<'a> Listing<'a> {
         let (session, args) = (target.session(), self.args);
         let follows_all = args.dereference || args.dereference_command_line;
         let follows_directories = args.dereference_command_line_symlink_to_dir
-            || self.form != Format::Long && !args.directory && self.name.indicators != Indicators::Classify;
+            || self.form != Format::Long
+                && !args.directory
+                && self.name.indicators != Indicators::Classify;
         // A link that leads nowhere is an error only if it has to be followed.
         let followed = match (follows_all, follows_directories) {
             (true, _) => Some(session.metadata(path)?),
@@ -129,7 +133,11 @@ impl<'a> Listing<'a> {
         // The name is escaped later, as all names are.
         let mut name = self.shown.prefix(&target.image_path.image);
         name.extend_from_slice(path.as_os_str().as_bytes());
-        let mut entry = Entry::new(OsStr::from_bytes(&name).to_owned(), path.to_owned(), metadata);
+        let mut entry = Entry::new(
+            OsStr::from_bytes(&name).to_owned(),
+            path.to_owned(),
+            metadata,
+        );
         if self.needs().link_targets && entry.kind == FileType::Symlink {
             entry.leads_to_directory = session.metadata(path).is_ok_and(|found| found.is_dir());
         }
@@ -152,7 +160,13 @@ impl<'a> Listing<'a> {
     }
 
     /// Lists a directory, and with `-R` those below it, depth first in the order of the listing.
-    fn tree(&mut self, volume: &Opened, path: &Path, headings: bool, app: &mut App) -> io::Result<()> {
+    fn tree(
+        &mut self,
+        volume: &Opened,
+        path: &Path,
+        headings: bool,
+        app: &mut App,
+    ) -> io::Result<()> {
         let mut pending = vec![(path.to_owned(), None)];
         // A directory has one parent: one that occurs twice is a loop of a corrupt volume.
         let mut seen = HashSet::new();
@@ -184,8 +198,11 @@ impl<'a> Listing<'a> {
             self.begun = true;
             if self.args.recursive {
                 let below = entries.into_iter().rev();
-                pending
-                    .extend(below.filter(Entry::is_subdirectory).map(|entry| (entry.path, Some(entry.ino))));
+                pending.extend(
+                    below
+                        .filter(Entry::is_subdirectory)
+                        .map(|entry| (entry.path, Some(entry.ino))),
+                );
             }
         }
         Ok(())
@@ -202,14 +219,24 @@ impl<'a> Listing<'a> {
         name.extend_from_slice(path.as_os_str().as_bytes());
         match self.name.complete {
             Some(shown) => self.out.write_all(&shown.path(&volume.image, path))?,
-            None => self.out.write_all(&self.name.quoting.quote(&name, self.name.hides_control))?,
+            None => self
+                .out
+                .write_all(&self.name.quoting.quote(&name, self.name.hides_control))?,
         }
         self.out.write_all(b":\n")
     }
 
     fn total(&mut self, entries: &[Entry]) -> io::Result<()> {
-        let blocks: u64 = entries.iter().filter_map(|entry| entry.metadata).map(|found| found.blocks()).sum();
-        writeln!(self.out, "total {}", self.args.space_unit().show(blocks.saturating_mul(512)))
+        let blocks: u64 = entries
+            .iter()
+            .filter_map(|entry| entry.metadata)
+            .map(|found| found.blocks())
+            .sum();
+        writeln!(
+            self.out,
+            "total {}",
+            self.args.space_unit().show(blocks.saturating_mul(512))
+        )
     }
 
     /// Returns the entries of a directory that are to be shown, in order. The error of an entry
@@ -261,8 +288,14 @@ impl<'a> Listing<'a> {
             })
             .collect();
         match self.form {
-            Format::Columns => self.out.write_all(&columns(&cells, self.args.line_width(), self.args.tab())),
-            Format::Across => self.out.write_all(&rows(&cells, self.args.line_width(), self.args.tab())),
+            Format::Columns => {
+                self.out
+                    .write_all(&columns(&cells, self.args.line_width(), self.args.tab()))
+            }
+            Format::Across => {
+                self.out
+                    .write_all(&rows(&cells, self.args.line_width(), self.args.tab()))
+            }
             Format::Commas => self.out.write_all(&commas(&cells, self.args.line_width())),
             Format::Long | Format::SingleColumn => {
                 for (text, _) in cells {
@@ -291,7 +324,10 @@ impl<'a> Listing<'a> {
         let columns: Vec<_> = columns.collect();
         // Names in lines with commas are not aligned.
         let width = |at: usize| {
-            let widest = columns.iter().filter_map(|row| row[at].as_ref().map(String::len)).max();
+            let widest = columns
+                .iter()
+                .filter_map(|row| row[at].as_ref().map(String::len))
+                .max();
             widest.filter(|_| self.form != Format::Commas).unwrap_or(0)
         };
         let widths = [width(0), width(1), width(2)];
@@ -305,8 +341,16 @@ impl<'a> Listing<'a> {
         columns.iter().map(line).collect()
     }
 
-    fn print_long(&mut self, volume: &Opened, entries: &[Entry], details: &[Vec<u8>]) -> io::Result<()> {
-        let rows: Vec<_> = entries.iter().map(|entry| self.long.row(volume, entry)).collect();
+    fn print_long(
+        &mut self,
+        volume: &Opened,
+        entries: &[Entry],
+        details: &[Vec<u8>],
+    ) -> io::Result<()> {
+        let rows: Vec<_> = entries
+            .iter()
+            .map(|entry| self.long.row(volume, entry))
+            .collect();
         let widths = long::Widths::of(&rows);
         for ((entry, row), details) in entries.iter().zip(rows).zip(details) {
             let mut line = details.clone();
@@ -323,8 +367,11 @@ impl<'a> Listing<'a> {
 
     fn print_json(&mut self, volume: &Opened, entries: &[Entry]) -> io::Result<()> {
         for entry in entries {
-            let Some(metadata) = &entry.metadata else { continue };
-            let line = json::line(|object| super::stat::members(object, volume, &entry.path, metadata));
+            let Some(metadata) = &entry.metadata else {
+                continue;
+            };
+            let line =
+                json::line(|object| super::stat::members(object, volume, &entry.path, metadata));
             self.out.write_all(line.as_bytes())?;
         }
         Ok(())

@@ -54,11 +54,17 @@ struct Listing<'a> {
 }
 
 pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
-    let image_paths: Vec<_> = args.image_paths.iter().map(|text| app.image_path(text)).collect();
+    let image_paths: Vec<_> = args
+        .image_paths
+        .iter()
+        .map(|text| app.image_path(text))
+        .collect();
     let shown = app.shown_for(&image_paths);
     let mut out = app.out(shown.is_complete());
     for image_path in &image_paths {
-        let Some(target) = app.target(image_path) else { continue };
+        let Some(target) = app.target(image_path) else {
+            continue;
+        };
         let found = match target.session().symlink_metadata(target.path()) {
             Ok(found) => found,
             Err(error) => {
@@ -67,13 +73,23 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
                 continue;
             }
         };
-        let mut listing = Listing { args, target: &target, shown, out: &mut out, app };
+        let mut listing = Listing {
+            args,
+            target: &target,
+            shown,
+            out: &mut out,
+            app,
+        };
         match found.file_type() {
             FileType::Directory if !args.directory => listing.directory(target.path())?,
             FileType::Directory | FileType::Regular => listing.line(target.path(), &found)?,
             _ => {
                 flush(&mut out)?;
-                app.fail_at(ExitStatus::Failed, image_path, "only files and directories have attributes");
+                app.fail_at(
+                    ExitStatus::Failed,
+                    image_path,
+                    "only files and directories have attributes",
+                );
             }
         }
     }
@@ -95,14 +111,21 @@ impl Listing<'_> {
                 continue;
             };
             self.line(&path, &found)?;
-            let is_dots = matches!(path.as_os_str().as_bytes(), [.., b'/', b'.'] | [.., b'/', b'.', b'.']);
+            let is_dots = matches!(
+                path.as_os_str().as_bytes(),
+                [.., b'/', b'.'] | [.., b'/', b'.', b'.']
+            );
             if !self.args.recursive || !found.is_dir() || is_dots {
                 continue;
             }
             if !seen.insert(found.ino()) {
                 let path = self.target.volume.image_path(&path);
                 flush(self.out)?;
-                self.app.fail_at(ExitStatus::Corrupt, path, "directory is in another place too");
+                self.app.fail_at(
+                    ExitStatus::Corrupt,
+                    path,
+                    "directory is in another place too",
+                );
                 continue;
             }
             if !self.args.json {
@@ -120,13 +143,21 @@ impl Listing<'_> {
             let mut entries = Vec::new();
             for dots in [".", ".."].into_iter().filter(|_| self.args.all) {
                 let path = path.join(dots);
-                let found = self.target.volume.reach(&path, |session, path| session.metadata(path))?;
+                let found = self
+                    .target
+                    .volume
+                    .reach(&path, |session, path| session.metadata(path))?;
                 entries.push((path, found));
             }
-            for entry in self.target.volume.reach(path, |session, path| session.read_dir(path))? {
+            for entry in self
+                .target
+                .volume
+                .reach(path, |session, path| session.read_dir(path))?
+            {
                 let entry = entry?;
                 let is_shown = self.args.all || !entry.file_name().as_bytes().starts_with(b".");
-                if is_shown && matches!(entry.file_type()?, FileType::Regular | FileType::Directory) {
+                if is_shown && matches!(entry.file_type()?, FileType::Regular | FileType::Directory)
+                {
                     entries.push((path.join(entry.file_name()), entry.metadata()?));
                 }
             }

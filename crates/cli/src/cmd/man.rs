@@ -49,9 +49,12 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     let name = args.words.join("-");
     let Some(page) = pages().into_iter().find(|page| page.is_of(&name)) else {
         let name = quoted(args.words.join(" "));
-        let reason = format_args!("there is no page {name}; extern4 man --dir DIR writes all pages");
+        let reason =
+            format_args!("there is no page {name}; extern4 man --dir DIR writes all pages");
         app.fail(ExitStatus::Usage, reason);
-        other_tools::advice(&args.words.join(" ")).iter().for_each(|advice| usage::print(advice));
+        other_tools::advice(&args.words.join(" "))
+            .iter()
+            .for_each(|advice| usage::print(advice));
         return Ok(());
     };
     let source = page.render()?;
@@ -63,7 +66,11 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
 
 /// Has man(1) show a page on the terminal. Returns false if there is no such program.
 fn show(source: &[u8], app: &mut App) -> io::Result<bool> {
-    let mut man = match Command::new("man").args(["-l", "-"]).stdin(Stdio::piped()).spawn() {
+    let mut man = match Command::new("man")
+        .args(["-l", "-"])
+        .stdin(Stdio::piped())
+        .spawn()
+    {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
         spawned => spawned?,
     };
@@ -81,7 +88,9 @@ fn show(source: &[u8], app: &mut App) -> io::Result<bool> {
 
 /// Writes the pages into a directory.
 fn write_pages(dir: &Path) -> io::Result<()> {
-    pages().iter().try_for_each(|page| std::fs::write(dir.join(page.file_name()), page.render()?))
+    pages()
+        .iter()
+        .try_for_each(|page| std::fs::write(dir.join(page.file_name()), page.render()?))
 }
 
 /// Returns the pages of the command, its subcommands and the helpers of mount(8), fsck(8) and
@@ -101,7 +110,10 @@ fn pages() -> Vec<Page> {
 
 /// Adds the pages of a command and its subcommands.
 fn add_pages(command: clap::Command, pages: &mut Vec<Page>) {
-    for subcommand in command.get_subcommands().filter(|subcommand| !subcommand.is_hide_set()) {
+    for subcommand in command
+        .get_subcommands()
+        .filter(|subcommand| !subcommand.is_hide_set())
+    {
         add_pages(subcommand.clone(), pages);
     }
     pages.push(Page::of(command, USERS));

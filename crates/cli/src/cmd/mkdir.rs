@@ -30,7 +30,9 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     for image_path in written_paths(&args.image_paths, app) {
-        let Some(target) = app.target(&image_path) else { continue };
+        let Some(target) = app.target(&image_path) else {
+            continue;
+        };
         if let Err(error) = make(args, &target, app) {
             app.error(&image_path, &error);
         }
@@ -68,7 +70,9 @@ fn make(args: &Args, target: &Target, app: &mut App) -> extern4::Result<()> {
 /// Returns the directories above the target that are not there, outermost first.
 fn missing(target: &Target) -> Vec<&Path> {
     let above = target.path().ancestors().skip(1);
-    let mut missing: Vec<_> = above.take_while(|path| target.session().metadata(path).is_err()).collect();
+    let mut missing: Vec<_> = above
+        .take_while(|path| target.session().metadata(path).is_err())
+        .collect();
     missing.reverse();
     missing
 }

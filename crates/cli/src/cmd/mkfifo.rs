@@ -24,7 +24,9 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     for image_path in written_paths(&args.image_paths, app) {
-        let Some(target) = app.target(&image_path) else { continue };
+        let Some(target) = app.target(&image_path) else {
+            continue;
+        };
         if let Err(error) = make(&target, NewKind::Fifo, args.mode.as_ref()) {
             app.error(&image_path, &error);
         }

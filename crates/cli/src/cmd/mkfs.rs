@@ -32,8 +32,8 @@ use crate::image_path::{Image, ImagePath, Part};
 use crate::json;
 use crate::new_volume::size::{self, VolumeSize};
 use crate::new_volume::{
-    Argument, CONFIG_VARIABLE, Filling, NewVolumeError, Room, SourceOptions, config, contents_line, device,
-    epoch, features_for, json_contents, json_numbers, systems, threads,
+    Argument, CONFIG_VARIABLE, Filling, NewVolumeError, Room, SourceOptions, config, contents_line,
+    device, epoch, features_for, json_contents, json_numbers, systems, threads,
 };
 use crate::text::{escape, quoted, uuid as uuid_text};
 
@@ -77,7 +77,11 @@ pub(crate) struct Args {
     #[arg(short = 'G', value_name = "COUNT")]
     groups_per_flex: Option<u32>,
     /// Features to add, or with ^ to leave out
-    #[arg(short = 'O', value_name = "[^]FEATURE[,...]", allow_hyphen_values = true)]
+    #[arg(
+        short = 'O',
+        value_name = "[^]FEATURE[,...]",
+        allow_hyphen_values = true
+    )]
     features: Vec<String>,
     /// Without the default features that this system cannot use; -O can add them again
     #[arg(long = "for", value_name = "SYSTEM", value_parser = systems())]
@@ -169,14 +173,21 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     let made = match &args.source {
         None => make(args, &asked, None, app),
         Some(source) => {
-            let fill = |filling: &Filling, app: &mut App| make(args, &asked, Some((filling, source)), app);
+            let fill =
+                |filling: &Filling, app: &mut App| make(args, &asked, Some((filling, source)), app);
             Filling::run(image, args.quiet, app, fill)
         }
     };
     match made {
         Ok(made) => {
-            asked.warnings.iter().for_each(|warning| app.note_at(image, warning));
-            made.plan().warnings().iter().for_each(|warning| app.note_at(image, warning));
+            asked
+                .warnings
+                .iter()
+                .for_each(|warning| app.note_at(image, warning));
+            made.plan()
+                .warnings()
+                .iter()
+                .for_each(|warning| app.note_at(image, warning));
             match (args.quiet, args.json) {
                 (true, _) => Ok(()),
                 (_, true) => io::stdout().write_all(json_line(image, &made).as_bytes()),
@@ -211,10 +222,15 @@ impl Asked {
             (None, _) => {}
             (Some(offset), Part::Whole) => image.part = Part::Offset(offset),
             (Some(_), _) => {
-                return Err(format!("'{image}' says where the volume starts, and so does -E offset="));
+                return Err(format!(
+                    "'{image}' says where the volume starts, and so does -E offset="
+                ));
             }
         }
-        let casefold = args.features.iter().any(|list| list.split(',').any(|name| name == "casefold"));
+        let casefold = args
+            .features
+            .iter()
+            .any(|list| list.split(',').any(|name| name == "casefold"));
         if extended.strict_encoding.is_some() && !extended.casefold && !casefold {
             return Err("-E encoding_flags= needs -E encoding=utf8".to_owned());
         }
@@ -223,14 +239,22 @@ impl Asked {
             let text = text.as_deref()?;
             let kept = &text[..text.floor_char_boundary(room)];
             if kept.len() < text.len() {
-                warnings.push(format!("{name} has {} bytes, and is cut off: {}", text.len(), quoted(kept)));
+                warnings.push(format!(
+                    "{name} has {} bytes, and is cut off: {}",
+                    text.len(),
+                    quoted(kept)
+                ));
             }
             Some(kept.to_owned())
         };
         Ok(Self {
             image,
             label: cut("the label", &args.label, LABEL_BYTES),
-            last_mounted: cut("the last mount point", &args.last_mounted, LAST_MOUNTED_BYTES),
+            last_mounted: cut(
+                "the last mount point",
+                &args.last_mounted,
+                LAST_MOUNTED_BYTES,
+            ),
             journal: extended::journal(&args.journal_options.join(","))?,
             extended,
             warnings,
@@ -252,13 +276,23 @@ fn make(
     }
     let config = config()?;
     let journal = asked.journal.device.as_deref();
-    let journal = journal.map(|device| Journal::open(device, args.force)).transpose()?;
+    let journal = journal
+        .map(|device| Journal::open(device, args.force))
+        .transpose()?;
     let mut options = options(args, asked)?;
     if let Some(journal) = &journal {
         journal.add_to(&mut options);
     }
     let image = &asked.image;
-    let make = Make { args, asked, image, options, config, journal, filling };
+    let make = Make {
+        args,
+        asked,
+        image,
+        options,
+        config,
+        journal,
+        filling,
+    };
     match std::fs::metadata(&image.file) {
         Ok(found) => make.overwrite(found.file_type().is_block_device(), app),
         Err(error) if error.kind() == io::ErrorKind::NotFound => make.create(app),
@@ -288,21 +322,32 @@ impl Make<'_> {
         };
         let Some((filling, source)) = self.filling else {
             let bytes = bytes.or(given);
-            let bytes =
-                bytes.ok_or_else(|| NewVolumeError::target("it is not there, so a size has to be given"))?;
-            return Ok(Made::Empty(Box::new(Plan::new(&self.options, &self.config, bytes)?)));
+            let bytes = bytes.ok_or_else(|| {
+                NewVolumeError::target("it is not there, so a size has to be given")
+            })?;
+            return Ok(Made::Empty(Box::new(Plan::new(
+                &self.options,
+                &self.config,
+                bytes,
+            )?)));
         };
         let mut builder = filling.builder(self.build_options(given)?);
         if let Some(edit) = self.edit() {
             builder.edit(edit);
         }
         filling.add(&mut builder, source, SourceOptions::default(), app)?;
-        Ok(Made::Filled { planned: Box::new(filling.plan(builder, app)?), uuid: None })
+        Ok(Made::Filled {
+            planned: Box::new(filling.plan(builder, app)?),
+            uuid: None,
+        })
     }
 
     /// Returns the change of the source's entries, if there is one.
     fn edit(&self) -> Option<Edit> {
-        let (no_xattrs, perms) = (self.asked.extended.no_copy_xattrs, self.asked.extended.root_perms);
+        let (no_xattrs, perms) = (
+            self.asked.extended.no_copy_xattrs,
+            self.asked.extended.root_perms,
+        );
         (no_xattrs || perms.is_some()).then(|| -> Edit {
             Box::new(move |entry| {
                 if no_xattrs {
@@ -335,7 +380,12 @@ impl Make<'_> {
     }
 
     /// Writes the volume, to a device that reads as zeroes or may hold anything.
-    fn write(&self, made: &mut Made, device: &dyn BlockDevice, is_zero: bool) -> Result<(), NewVolumeError> {
+    fn write(
+        &self,
+        made: &mut Made,
+        device: &dyn BlockDevice,
+        is_zero: bool,
+    ) -> Result<(), NewVolumeError> {
         if self.args.superblocks {
             return Ok(made.plan().write_superblocks(device)?);
         }
@@ -344,7 +394,9 @@ impl Make<'_> {
     }
 
     fn set_journal_user(&self, plan: &Plan) -> Result<(), NewVolumeError> {
-        self.journal.as_ref().map_or(Ok(()), |journal| journal.set_user(plan))
+        self.journal
+            .as_ref()
+            .map_or(Ok(()), |journal| journal.set_user(plan))
     }
 
     /// Makes the file and the volume in it; a file that did not become a volume is removed.
@@ -365,7 +417,10 @@ impl Make<'_> {
             *uuid = Some(planned.write_file(&image.file, false, threads(None))?.uuid);
             return Ok(made);
         }
-        let file = OpenOptions::new().write(true).create_new(true).open(&image.file);
+        let file = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .open(&image.file);
         let written = file
             .map_err(|error| NewVolumeError::target(host_reason(&error)))?
             .set_len(start.saturating_add(made.plan().size_bytes()))
@@ -412,7 +467,8 @@ impl Make<'_> {
         // A hole reads as zeroes and takes no room; a file system without holes has the zeroes
         // written.
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        let is_hole = !self.options.keep_allocated && rustix::fs::fallocate(&file, flags, 0, wanted).is_ok();
+        let is_hole =
+            !self.options.keep_allocated && rustix::fs::fallocate(&file, flags, 0, wanted).is_ok();
         drop(target);
         let (target, _) = device(image, false, true)?;
         self.write(&mut made, &*target, is_hole)?;
@@ -430,10 +486,15 @@ impl Make<'_> {
         let superblock = plan.superblock();
         let size = superblock.block_size();
         let held = device.size_bytes() / u64::from(size);
-        let blocks = superblock.geometry().first_data_block().into()..superblock.blocks_count().min(held);
+        let blocks =
+            superblock.geometry().first_data_block().into()..superblock.blocks_count().min(held);
         let stop = app.stop_on_signals();
-        let bad = bad_blocks(device, size, blocks, self.args.check > 1, &|| stop.signal().is_some());
-        self.options.bad_blocks.extend(bad.ok_or(NewVolumeError::Stopped)?);
+        let bad = bad_blocks(device, size, blocks, self.args.check > 1, &|| {
+            stop.signal().is_some()
+        });
+        self.options
+            .bad_blocks
+            .extend(bad.ok_or(NewVolumeError::Stopped)?);
         Ok(())
     }
 }
@@ -441,8 +502,16 @@ impl Make<'_> {
 fn options(args: &Args, asked: &Asked) -> Result<Options, NewVolumeError> {
     let (extended, journal) = (asked.extended.clone(), asked.journal.clone());
     let block_size = args.block_size.and_then(BlockSize::exactly);
-    let uuid = |uuid: Option<Uuid>| uuid.unwrap_or(Uuid::Random).bytes().map_err(NewVolumeError::failed);
-    let mut features: Vec<_> = args.system.iter().map(|system| features_for(system)).collect();
+    let uuid = |uuid: Option<Uuid>| {
+        uuid.unwrap_or(Uuid::Random)
+            .bytes()
+            .map_err(NewVolumeError::failed)
+    };
+    let mut features: Vec<_> = args
+        .system
+        .iter()
+        .map(|system| features_for(system))
+        .collect();
     features.extend(args.features.iter().cloned());
     if extended.casefold {
         features.push("casefold".to_owned());
@@ -488,7 +557,12 @@ fn options(args: &Args, asked: &Asked) -> Result<Options, NewVolumeError> {
         packed_metadata: extended.packed_metadata,
         orphan_file_size: extended.orphan_file_size,
         keep_allocated: extended.keep_allocated || args.keep,
-        bad_blocks: args.bad_blocks.as_deref().map(values::bad_blocks).transpose()?.unwrap_or_default(),
+        bad_blocks: args
+            .bad_blocks
+            .as_deref()
+            .map(values::bad_blocks)
+            .transpose()?
+            .unwrap_or_default(),
         superblocks_only: args.superblocks,
         stride: extended.stride,
         stripe_width: extended.stripe_width,
@@ -503,9 +577,12 @@ fn options(args: &Args, asked: &Asked) -> Result<Options, NewVolumeError> {
 /// `SOURCE_DATE_EPOCH` of reproducible builds, or else now.
 fn time() -> Result<u64, NewVolumeError> {
     match epoch()? {
-        Some(seconds) => u64::try_from(seconds)
-            .map_err(|_| NewVolumeError::Usage(format!("SOURCE_DATE_EPOCH is {seconds}, before 1970"))),
-        None => Ok(SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs())),
+        Some(seconds) => u64::try_from(seconds).map_err(|_| {
+            NewVolumeError::Usage(format!("SOURCE_DATE_EPOCH is {seconds}, before 1970"))
+        }),
+        None => Ok(SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .map_or(0, |time| time.as_secs())),
     }
 }
 
@@ -513,24 +590,42 @@ fn show(args: &Args, made: &Made) -> io::Result<()> {
     let (plan, mut out) = (made.plan(), io::stdout().lock());
     let superblock = plan.superblock();
     if args.verbose {
-        let config = std::env::var_os(CONFIG_VARIABLE).map(|path| escape(path.as_bytes()).into_owned());
-        let config = config.as_deref().unwrap_or("the built-in one, of e2fsprogs 1.47");
-        writeln!(out, "Configuration: {config}; types {}", plan.types().join(", "))?;
+        let config =
+            std::env::var_os(CONFIG_VARIABLE).map(|path| escape(path.as_bytes()).into_owned());
+        let config = config
+            .as_deref()
+            .unwrap_or("the built-in one, of e2fsprogs 1.47");
+        writeln!(
+            out,
+            "Configuration: {config}; types {}",
+            plan.types().join(", ")
+        )?;
     }
     if let Made::Filled { planned, .. } = made {
         writeln!(out, "{}", contents_line(&planned.summary()))?;
     }
     let [size, inodes] = [superblock.block_size(), superblock.inodes_count()];
-    writeln!(out, "{} blocks of {size} bytes, {inodes} inodes", superblock.blocks_count())?;
+    writeln!(
+        out,
+        "{} blocks of {size} bytes, {inodes} inodes",
+        superblock.blocks_count()
+    )?;
     if let Some(uuid) = made.uuid() {
         writeln!(out, "UUID: {}", uuid_text(uuid))?;
     }
     if plan.journal_blocks() > 0 {
         writeln!(out, "Journal: {} blocks", plan.journal_blocks())?;
     }
-    let backups: Vec<String> = plan.backup_blocks().map(|block| block.to_string()).collect();
+    let backups: Vec<String> = plan
+        .backup_blocks()
+        .map(|block| block.to_string())
+        .collect();
     if !backups.is_empty() {
-        writeln!(out, "Copies of the superblock in blocks: {}", backups.join(", "))?;
+        writeln!(
+            out,
+            "Copies of the superblock in blocks: {}",
+            backups.join(", ")
+        )?;
     }
     Ok(())
 }

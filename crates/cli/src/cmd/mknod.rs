@@ -41,7 +41,9 @@ fn number(text: &str) -> Result<u32, String> {
         None if text.len() > 1 && text.starts_with('0') => (&text[1..], 8),
         None => (text, 10),
     };
-    let number = u32::from_str_radix(digits, radix).ok().filter(|_| !digits.starts_with('+'));
+    let number = u32::from_str_radix(digits, radix)
+        .ok()
+        .filter(|_| !digits.starts_with('+'));
     number.ok_or_else(|| "write it as 8, 010 or 0x8".to_owned())
 }
 
@@ -62,8 +64,13 @@ impl Check for Options {
 
 pub(crate) fn run(Checked(args): &Args, app: &mut App) -> io::Result<()> {
     let image_path = app.written_path(&args.image_path);
-    let Some(target) = app.target(&image_path) else { return Ok(()) };
-    let rdev = Rdev { major: args.major.unwrap_or(0), minor: args.minor.unwrap_or(0) };
+    let Some(target) = app.target(&image_path) else {
+        return Ok(());
+    };
+    let rdev = Rdev {
+        major: args.major.unwrap_or(0),
+        minor: args.minor.unwrap_or(0),
+    };
     let kind = match &*args.kind {
         "p" => NewKind::Fifo,
         "b" => NewKind::BlockDevice(rdev),
@@ -82,7 +89,9 @@ pub(super) fn make(
     mode: Option<&ModeChange>,
 ) -> extern4::Result<()> {
     let (session, path) = (target.session(), target.path());
-    let Some(mode) = mode else { return session.make_node(path, kind, 0o666) };
+    let Some(mode) = mode else {
+        return session.make_node(path, kind, 0o666);
+    };
     session.make_node(path, kind, 0o600)?;
     session.set_permissions(path, mode.apply(0o666, false, 0o022))
 }
@@ -93,7 +102,12 @@ mod tests {
 
     #[test]
     fn numbers_are_read_as_in_c() {
-        for (text, expected) in [("0", Some(0)), ("8", Some(8)), ("010", Some(8)), ("0x1f", Some(31))] {
+        for (text, expected) in [
+            ("0", Some(0)),
+            ("8", Some(8)),
+            ("010", Some(8)),
+            ("0x1f", Some(31)),
+        ] {
             assert_eq!(number(text).ok(), expected, "{text}");
         }
         for text in ["", "x", "-1", "+1", "0x", "08", "0x+1"] {

@@ -75,12 +75,18 @@ pub(crate) struct Args {
 /// Serves the volume until it is unmounted: reads the options, prepares the host, mounts, serves. A
 /// step that fails reports the failure and returns `None`.
 pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
-    let Some(request) = Request::read(args, app) else { return Ok(()) };
+    let Some(request) = Request::read(args, app) else {
+        return Ok(());
+    };
     if !args.foreground && !args.detach {
         return daemon::start(&args.dir, app);
     }
-    let Some(host) = Host::prepare(args, &request.options, app)? else { return Ok(()) };
-    let Some(made) = Made::open_and_mount(args, request, app) else { return Ok(()) };
+    let Some(host) = Host::prepare(args, &request.options, app)? else {
+        return Ok(());
+    };
+    let Some(made) = Made::open_and_mount(args, request, app) else {
+        return Ok(());
+    };
     serve::until_unmounted(args, host, made, app);
     Ok(())
 }
@@ -100,9 +106,16 @@ impl Request {
         let lists = args.options.clone();
         let mut options = Options::of(&lists);
         options.journal = options.journal.or_else(|| app.opening().journal.clone());
-        options.ext4.superblock = options.ext4.superblock.or(app.opening().superblock.map(Backup::Block));
+        options.ext4.superblock = options
+            .ext4
+            .superblock
+            .or(app.opening().superblock.map(Backup::Block));
         let Some(image) = options.image(&args.image_path.image) else {
-            app.fail_at(ExitStatus::Usage, &args.image_path, "it says already where the volume is");
+            app.fail_at(
+                ExitStatus::Usage,
+                &args.image_path,
+                "it says already where the volume is",
+            );
             return None;
         };
         if args.image_path.path.as_os_str() != "/" {
@@ -116,11 +129,18 @@ impl Request {
             return None;
         }
         if options.fsname().is_some() && options.fuseblk == Some(true) {
-            app.fail(ExitStatus::Usage, "fsname: the mount table names the block device of a fuseblk mount");
+            app.fail(
+                ExitStatus::Usage,
+                "fsname: the mount table names the block device of a fuseblk mount",
+            );
             return None;
         }
         let is_missing = options.nofail && !image.file.exists();
-        (!is_missing).then_some(Self { image, lists, options })
+        (!is_missing).then_some(Self {
+            image,
+            lists,
+            options,
+        })
     }
 }
 
@@ -140,7 +160,10 @@ impl Host {
             return Ok(None);
         }
         if let Some(mode) = options.mkdir
-            && let Err(error) = DirBuilder::new().recursive(true).mode(mode).create(&args.dir)
+            && let Err(error) = DirBuilder::new()
+                .recursive(true)
+                .mode(mode)
+                .create(&args.dir)
         {
             app.fail_at(ExitStatus::Failed, args.dir.display(), host_reason(&error));
             return Ok(None);
@@ -154,7 +177,11 @@ impl Host {
             );
             return Ok(None);
         }
-        let Ok(metrics) = args.metrics.map(|address| serve_metrics(address, app)).transpose() else {
+        let Ok(metrics) = args
+            .metrics
+            .map(|address| serve_metrics(address, app))
+            .transpose()
+        else {
             return Ok(None);
         };
         if !start_log(args, app) {
@@ -190,13 +217,23 @@ struct Made {
 
 impl Made {
     fn open_and_mount(args: &Args, mut request: Request, app: &mut App) -> Option<Self> {
-        let Request { image, lists, options } = &mut request;
+        let Request {
+            image,
+            lists,
+            options,
+        } = &mut request;
         let Opened { volume, claim } = open::open(image, options, lists, app)?;
         // The log has these, too. Its reader on a terminal has seen them.
         if args.log.is_some() || args.detach {
-            volume.warnings().iter().for_each(|warning| app.note_at(&*image, warning));
+            volume
+                .warnings()
+                .iter()
+                .for_each(|warning| app.note_at(&*image, warning));
         }
-        if let Some(most) = options.size_limit.filter(|most| size_bytes(&volume) > *most) {
+        if let Some(most) = options
+            .size_limit
+            .filter(|most| size_bytes(&volume) > *most)
+        {
             app.fail_at(
                 ExitStatus::Failed,
                 image,
@@ -204,8 +241,18 @@ impl Made {
             );
             return None;
         }
-        if options.quota && !volume.ext4().superblock().features().ro_compat.contains(RoCompat::QUOTA) {
-            app.note_at(&*image, "it has no quotas, and none are kept: tune2fs -O quota makes them");
+        if options.quota
+            && !volume
+                .ext4()
+                .superblock()
+                .features()
+                .ro_compat
+                .contains(RoCompat::QUOTA)
+        {
+            app.note_at(
+                &*image,
+                "it has no quotas, and none are kept: tune2fs -O quota makes them",
+            );
         }
         // The path is resolved before the mount: a mount that is not served yet does not answer.
         let dir = args.dir.canonicalize().unwrap_or_else(|_| args.dir.clone());
@@ -214,9 +261,15 @@ impl Made {
         let made = signals::end_on_signals(&mounted)
             .and_then(|ending| Ok((ending, mount(image, &volume, claim, &args.dir, options)?)));
         match made {
-            Ok((ending, (device, mount))) => {
-                Some(Self { request, volume, dir, device, mount, mounted, ending })
-            }
+            Ok((ending, (device, mount))) => Some(Self {
+                request,
+                volume,
+                dir,
+                device,
+                mount,
+                mounted,
+                ending,
+            }),
             Err(error) => {
                 let why = format!("cannot mount: {}", host_reason(&error));
                 app.fail_at(ExitStatus::Failed, args.dir.display(), why);
@@ -241,14 +294,21 @@ fn end_with(parent: u32) -> io::Result<bool> {
 fn serve_metrics(address: SocketAddr, app: &mut App) -> Result<TcpListener, ()> {
     TcpListener::bind(address).map_err(|error| {
         let why = host_reason(&error);
-        app.fail_at(ExitStatus::Failed, address, format_args!("cannot serve metrics there: {why}"));
+        app.fail_at(
+            ExitStatus::Failed,
+            address,
+            format_args!("cannot serve metrics there: {why}"),
+        );
     })
 }
 
 /// Starts the log at the destination that the command line names. Reports a failure.
 fn start_log(args: &Args, app: &mut App) -> bool {
     let Some(level) = log::level() else {
-        app.fail(ExitStatus::Usage, "EXTERN4_LOG is error, warn, info or debug");
+        app.fail(
+            ExitStatus::Usage,
+            "EXTERN4_LOG is error, warn, info or debug",
+        );
         return false;
     };
     let log = match &args.log {
@@ -279,17 +339,33 @@ fn mount(
         return claim.attach(dir, &options.mount);
     }
     let file = device_name(&image.file);
-    let wants_blk = options.fuseblk.unwrap_or(!options.is_read_only() && options.fsname().is_none());
-    let blk = volume.bytes().filter(|_| wants_blk).map(|bytes| (file.clone(), bytes));
+    let wants_blk = options
+        .fuseblk
+        .unwrap_or(!options.is_read_only() && options.fsname().is_none());
+    let blk = volume
+        .bytes()
+        .filter(|_| wants_blk)
+        .map(|bytes| (file.clone(), bytes));
     // The image is named so that readers of the mount table find it.
     let name = || Image::of(file, image.part).to_string().into();
     let source = options.fsname().map_or_else(name, OsStr::to_owned);
-    let (device, mounted) = extern4_fuse::mount(dir, &MountOptions { source, blk, ..options.mount.clone() })?;
-    let Some(reason) = mounted.not_blk() else { return Ok((device, mounted)) };
+    let (device, mounted) = extern4_fuse::mount(
+        dir,
+        &MountOptions {
+            source,
+            blk,
+            ..options.mount.clone()
+        },
+    )?;
+    let Some(reason) = mounted.not_blk() else {
+        return Ok((device, mounted));
+    };
     let reason = host_reason(reason);
     if options.fuseblk == Some(true) {
         mounted.end()?;
-        return Err(io::Error::other(format!("there is no loop device for it: {reason}")));
+        return Err(io::Error::other(format!(
+            "there is no loop device for it: {reason}"
+        )));
     }
     let lacks = format!(
         "there is no loop device for it ({reason}): sync(2) and umount(8) do not wait for the volume"
@@ -306,14 +382,18 @@ fn mount(
 /// Returns how many bytes the volume has by its superblock.
 fn size_bytes(volume: &Volume) -> u64 {
     let superblock = volume.ext4().superblock();
-    superblock.blocks_count().saturating_mul(superblock.block_size().into())
+    superblock
+        .blocks_count()
+        .saturating_mul(superblock.block_size().into())
 }
 
 /// Reads an address that only this machine can reach.
 fn loopback(text: &str) -> Result<SocketAddr, String> {
     match text.parse::<SocketAddr>() {
         Ok(address) if address.ip().is_loopback() => Ok(address),
-        Ok(_) => Err("other machines could reach it; there are 127.0.0.1:PORT and [::1]:PORT".to_owned()),
+        Ok(_) => {
+            Err("other machines could reach it; there are 127.0.0.1:PORT and [::1]:PORT".to_owned())
+        }
         Err(_) => Err("write it as 127.0.0.1:9464".to_owned()),
     }
 }

@@ -42,24 +42,43 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     let Checked(operands) = &args.operands;
-    let strip =
-        |text: &OsString| if args.strip_trailing_slashes { without_slashes(text) } else { text.clone() };
+    let strip = |text: &OsString| {
+        if args.strip_trailing_slashes {
+            without_slashes(text)
+        } else {
+            text.clone()
+        }
+    };
     let sources: Vec<OsString> = operands.sources().iter().map(strip).collect();
     let (from, to) = cp::sides(&sources, operands.destination(), app);
     let in_volume = |to: &ImagePath| {
-        let is_there = |from: &Operand| matches!(from, Operand::Volume(from) if from.image.is(&to.image));
+        let is_there =
+            |from: &Operand| matches!(from, Operand::Volume(from) if from.image.is(&to.image));
         from.iter().all(is_there)
     };
     if !matches!(&to, Operand::Volume(to) if in_volume(to)) {
         let (overwrite, kind, verbose) = (&args.overwrite, operands.kind(), args.verbose);
-        moving::run(&Move { overwrite, kind, verbose }, from, &to, app);
+        moving::run(
+            &Move {
+                overwrite,
+                kind,
+                verbose,
+            },
+            from,
+            &to,
+            app,
+        );
         return Ok(());
     }
     let image_paths = written_paths(&sources, app);
     let to = app.written_path(operands.destination());
-    let Some(target) = app.target(&to) else { return Ok(()) };
+    let Some(target) = app.target(&to) else {
+        return Ok(());
+    };
     let destination = Destination::new(&target, operands.kind(), image_paths.len(), app);
-    let Some(destination) = destination else { return Ok(()) };
+    let Some(destination) = destination else {
+        return Ok(());
+    };
     app.stop_on_signals();
     for image_path in &image_paths {
         if app.is_stopped() {
@@ -67,7 +86,11 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
         }
         match destination.of(own_name(&image_path.path)) {
             Some(new) => rename(args, &target, image_path, &new, app),
-            None => app.fail_at(ExitStatus::Failed, image_path, "a root or '.' or '..' is not renamed"),
+            None => app.fail_at(
+                ExitStatus::Failed,
+                image_path,
+                "a root or '.' or '..' is not renamed",
+            ),
         }
     }
     app.report_stop("the rest was not renamed");
@@ -83,9 +106,13 @@ fn rename(args: &Args, target: &Target, from: &ImagePath, new: &Path, app: &mut 
         let both = format_args!("{} and {} are the same file", quoted(from), quoted(&to));
         return app.fail(ExitStatus::Failed, both);
     }
-    let there = (!args.overwrite.is_plain()).then(|| session.symlink_metadata(new).ok()).flatten();
+    let there = (!args.overwrite.is_plain())
+        .then(|| session.symlink_metadata(new).ok())
+        .flatten();
     if let (Some(there), Ok(source)) = (&there, session.symlink_metadata(&from.path))
-        && !args.overwrite.allows(source.mtime(), there.mtime(), &to.quoted(), app)
+        && !args
+            .overwrite
+            .allows(source.mtime(), there.mtime(), &to.quoted(), app)
     {
         return;
     }
@@ -93,11 +120,19 @@ fn rename(args: &Args, target: &Target, from: &ImagePath, new: &Path, app: &mut 
         Ok(kept) => kept.map(|kept| target.volume.image_path(&kept)),
         Err(error) => return app.error(&to, &error),
     };
-    let flags = if keeps_all { RenameFlags::NOREPLACE } else { RenameFlags::empty() };
+    let flags = if keeps_all {
+        RenameFlags::NOREPLACE
+    } else {
+        RenameFlags::empty()
+    };
     match session.rename_with(&from.path, new, flags) {
         Ok(()) if args.verbose => {
             let note = backup_note(kept.as_ref());
-            app.print(format_args!("renamed {} -> {}{note}", from.quoted(), to.quoted()));
+            app.print(format_args!(
+                "renamed {} -> {}{note}",
+                from.quoted(),
+                to.quoted()
+            ));
         }
         Ok(()) => {}
         Err(error) if keeps_all && error.errno() == Errno::EEXIST => {}

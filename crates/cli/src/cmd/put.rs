@@ -57,17 +57,24 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     let done = match first {
         Err(error) => Err(PutError::Input(error)),
         Ok((len, mut input)) => {
-            let Some(target) = app.target(&image_path) else { return Ok(()) };
+            let Some(target) = app.target(&image_path) else {
+                return Ok(());
+            };
             put(target.session(), target.path(), &mut input, &mut chunk, len)
         }
     };
     match done {
         Ok(()) => {}
         Err(PutError::Volume(error)) => app.error(&image_path, &error),
-        Err(PutError::Kind) => app.fail_at(ExitStatus::Failed, &image_path, "is not a regular file"),
+        Err(PutError::Kind) => {
+            app.fail_at(ExitStatus::Failed, &image_path, "is not a regular file")
+        }
         Err(PutError::Input(_)) if app.is_stopped() => app.report_stop("nothing was changed"),
         Err(PutError::Input(error)) => {
-            app.fail(ExitStatus::Failed, format_args!("standard input: {}", host_reason(&error)));
+            app.fail(
+                ExitStatus::Failed,
+                format_args!("standard input: {}", host_reason(&error)),
+            );
         }
     }
     Ok(())

@@ -63,14 +63,24 @@ fn whole<'a>(image_path: &'a ImagePath, app: &mut App) -> Option<&'a Image> {
 fn kept(ext4: &Ext4, wanted: &[Kind], image: &Image, app: &mut App) -> Option<Vec<Kind>> {
     let has = |kind: &Kind| ext4.superblock().quota_inode(*kind).is_some();
     if let Some(kind) = wanted.iter().find(|kind| !has(kind)) {
-        app.fail_at(ExitStatus::Failed, image, format_args!("the volume keeps no quotas of {kind}s"));
+        app.fail_at(
+            ExitStatus::Failed,
+            image,
+            format_args!("the volume keeps no quotas of {kind}s"),
+        );
         return None;
     }
-    let kinds: Vec<Kind> =
-        Kind::ALL.into_iter().filter(|kind| wanted.is_empty() || wanted.contains(kind)).collect();
+    let kinds: Vec<Kind> = Kind::ALL
+        .into_iter()
+        .filter(|kind| wanted.is_empty() || wanted.contains(kind))
+        .collect();
     let kept: Vec<Kind> = kinds.into_iter().filter(has).collect();
     if kept.is_empty() {
-        app.fail_at(ExitStatus::Failed, image, "the volume keeps no quotas; tune -O quota adds them");
+        app.fail_at(
+            ExitStatus::Failed,
+            image,
+            "the volume keeps no quotas; tune -O quota adds them",
+        );
         return None;
     }
     Some(kept)

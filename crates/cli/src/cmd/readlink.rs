@@ -33,7 +33,13 @@ pub(crate) struct Args {
     #[arg(short, long)]
     no_newline: bool,
     /// Print no messages about files that are no links (the default)
-    #[arg(short, long, visible_short_alias = 's', visible_alias = "silent", overrides_with = "verbose")]
+    #[arg(
+        short,
+        long,
+        visible_short_alias = 's',
+        visible_alias = "silent",
+        overrides_with = "verbose"
+    )]
     quiet: bool,
     /// Print messages about files that are no links
     #[arg(short, long)]
@@ -54,12 +60,18 @@ impl Args {
             (self.canonicalize_existing, Missing::Never),
             (self.canonicalize_missing, Missing::Anywhere),
         ];
-        modes.into_iter().find_map(|(given, missing)| given.then_some(missing))
+        modes
+            .into_iter()
+            .find_map(|(given, missing)| given.then_some(missing))
     }
 }
 
 pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
-    let image_paths: Vec<_> = args.image_paths.iter().map(|text| app.image_path(text)).collect();
+    let image_paths: Vec<_> = args
+        .image_paths
+        .iter()
+        .map(|text| app.image_path(text))
+        .collect();
     let shown = app.shown_for(&image_paths);
     let mut out = app.out(shown.is_complete());
     let end: &[u8] = match (args.zero, args.no_newline && image_paths.len() == 1) {
@@ -68,7 +80,9 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
         (false, false) => b"\n",
     };
     for image_path in &image_paths {
-        let Some(target) = app.target(image_path) else { continue };
+        let Some(target) = app.target(image_path) else {
+            continue;
+        };
         match read(&target, args.missing()) {
             Ok(path) if args.json => {
                 let line = json::line(|object| {
@@ -78,11 +92,17 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
                 out.write_all(line.as_bytes())?;
                 continue;
             }
-            Ok(path) if args.missing().is_some() => out.write_all(&shown.path(&image_path.image, &path))?,
+            Ok(path) if args.missing().is_some() => {
+                out.write_all(&shown.path(&image_path.image, &path))?
+            }
             Ok(path) => out.write_all(&shown.text(path.as_os_str().as_bytes()))?,
             Err(error) => {
                 flush(&mut out)?;
-                let status = if error == Errno::EUCLEAN { ExitStatus::Corrupt } else { ExitStatus::Failed };
+                let status = if error == Errno::EUCLEAN {
+                    ExitStatus::Corrupt
+                } else {
+                    ExitStatus::Failed
+                };
                 if args.verbose {
                     app.fail_at(status, image_path, error);
                 }
@@ -98,6 +118,9 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
 fn read(target: &Target, missing: Option<Missing>) -> Result<PathBuf, Errno> {
     match missing {
         Some(missing) => real_path(target.session(), target.path(), missing),
-        None => target.session().read_link(target.path()).map_err(|error| error.errno()),
+        None => target
+            .session()
+            .read_link(target.path())
+            .map_err(|error| error.errno()),
     }
 }

@@ -34,7 +34,10 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
             Err(error) => app.refused(image, &error),
         }
     }
-    app.report_stop(format_args!("{done} of {} done", counted(args.image_paths.len(), "volume", "volumes")));
+    app.report_stop(format_args!(
+        "{done} of {} done",
+        counted(args.image_paths.len(), "volume", "volumes")
+    ));
     Ok(())
 }
 
@@ -75,8 +78,14 @@ pub(crate) fn people(image: &Image, replayed: Replayed) -> String {
     };
     let fast = match fast_commits {
         0 => String::new(),
-        _ => format!(" and {}", counted(fast_commits, "fast commit", "fast commits")),
+        _ => format!(
+            " and {}",
+            counted(fast_commits, "fast commit", "fast commits")
+        ),
     };
     let transactions = counted(transactions, "transaction", "transactions");
-    format!("{image}: {transactions}{fast} replayed, {}\n", counted(blocks, "block", "blocks"))
+    format!(
+        "{image}: {transactions}{fast} replayed, {}\n",
+        counted(blocks, "block", "blocks")
+    )
 }

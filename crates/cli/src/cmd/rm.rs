@@ -100,9 +100,17 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     app.stop_on_signals();
     let task = app.begin_task(Unit::things("file", "files", "removed"), false);
     let image_paths = written_paths(&args.image_paths, app);
-    let targets: Vec<_> = image_paths.iter().filter_map(|image_path| app.target(image_path)).collect();
+    let targets: Vec<_> = image_paths
+        .iter()
+        .filter_map(|image_path| app.target(image_path))
+        .collect();
     if task.is_shown() {
-        task.expect(targets.iter().map(|target| files_at(target, args.recursive)).sum());
+        task.expect(
+            targets
+                .iter()
+                .map(|target| files_at(target, args.recursive))
+                .sum(),
+        );
     }
     for target in &targets {
         if app.is_stopped() {
@@ -110,12 +118,25 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
         }
         let path = target.path();
         let Some(name) = own_name(path).filter(|_| path.file_name().is_some()) else {
-            app.fail_at(ExitStatus::Failed, &target.image_path, "a root or '.' or '..' is not removed");
+            app.fail_at(
+                ExitStatus::Failed,
+                &target.image_path,
+                "a root or '.' or '..' is not removed",
+            );
             continue;
         };
-        Removal { args, target, app, task: &task }.remove(path, name);
+        Removal {
+            args,
+            target,
+            app,
+            task: &task,
+        }
+        .remove(path, name);
     }
-    app.report_stop(format_args!("{} removed", counted(task.done(), "file", "files")));
+    app.report_stop(format_args!(
+        "{} removed",
+        counted(task.done(), "file", "files")
+    ));
     Ok(())
 }
 
@@ -123,7 +144,9 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
 fn files_at(target: &Target, recursive: bool) -> u64 {
     let (session, path) = (target.session(), target.path());
     match session.symlink_metadata(path) {
-        Ok(found) if found.is_dir() && recursive => session.walk(path).filter_map(Result::ok).count() as u64,
+        Ok(found) if found.is_dir() && recursive => {
+            session.walk(path).filter_map(Result::ok).count() as u64
+        }
         found => found.is_ok().into(),
     }
 }
@@ -135,7 +158,10 @@ fn asked_once(args: &Args, app: &App) -> bool {
         return true;
     }
     let how = if args.recursive { " recursively" } else { "" };
-    app.confirm(format_args!("remove {}{how}", counted(number as u64, "argument", "arguments")))
+    app.confirm(format_args!(
+        "remove {}{how}",
+        counted(number as u64, "argument", "arguments")
+    ))
 }
 
 impl Removal<'_> {
@@ -143,14 +169,18 @@ impl Removal<'_> {
         let session = self.target.session();
         let found = match session.symlink_metadata(path) {
             Ok(found) => found,
-            Err(error) if self.args.force && matches!(error.errno(), Errno::ENOENT | Errno::ENOTDIR) => {
+            Err(error)
+                if self.args.force && matches!(error.errno(), Errno::ENOENT | Errno::ENOTDIR) =>
+            {
                 return;
             }
             Err(error) => return self.app.error(&self.target.image_path, &error),
         };
         if found.is_dir() && !self.args.recursive && !self.args.dir {
             let reason = "is a directory; remove it with -r";
-            return self.app.fail_at(ExitStatus::Failed, &self.target.image_path, reason);
+            return self
+                .app
+                .fail_at(ExitStatus::Failed, &self.target.image_path, reason);
         }
         match session.at(path.parent().unwrap_or(Path::new("/"))) {
             Ok(parent) if found.is_dir() && self.args.recursive => self.tree(parent, name),
@@ -198,7 +228,17 @@ impl Removal<'_> {
                 }
                 continue;
             }
-            let Some(Level { parent, name, inside, path, stays, .. }) = levels.pop() else { break };
+            let Some(Level {
+                parent,
+                name,
+                inside,
+                path,
+                stays,
+                ..
+            }) = levels.pop()
+            else {
+                break;
+            };
             drop(inside);
             let removed = !stays && self.directory(&parent, &name, &path);
             if let Some(above) = levels.last_mut() {
@@ -208,7 +248,12 @@ impl Removal<'_> {
     }
 
     /// Lists a directory that is to be emptied. Returns `None` if the user wants to keep it.
-    fn enter(&self, parent: Session, name: OsString, path: PathBuf) -> extern4::Result<Option<Level>> {
+    fn enter(
+        &self,
+        parent: Session,
+        name: OsString,
+        path: PathBuf,
+    ) -> extern4::Result<Option<Level>> {
         let inside = parent.at(&name)?;
         let mut entries = Vec::new();
         for entry in inside.read_dir(".")? {
@@ -221,7 +266,14 @@ impl Removal<'_> {
         }
         // The walk takes entries from the end: reversed, they go in the directory's own order.
         entries.reverse();
-        Ok(Some(Level { parent, name, inside, path, entries, stays: false }))
+        Ok(Some(Level {
+            parent,
+            name,
+            inside,
+            path,
+            entries,
+            stays: false,
+        }))
     }
 
     /// Removes a file that is no directory. Returns whether the user wants that.
@@ -261,7 +313,10 @@ impl Removal<'_> {
     fn tell(&mut self, done: &str, path: &Path) {
         self.task.advance(1);
         if self.args.verbose {
-            self.app.print(format_args!("{done} {}", self.target.volume.image_path(path).quoted()));
+            self.app.print(format_args!(
+                "{done} {}",
+                self.target.volume.image_path(path).quoted()
+            ));
         }
     }
 }

@@ -31,9 +31,15 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     for image_path in written_paths(&args.image_paths, app) {
-        let Some(target) = app.target(&image_path) else { continue };
+        let Some(target) = app.target(&image_path) else {
+            continue;
+        };
         if own_name(target.path()).is_none() {
-            app.fail_at(ExitStatus::Failed, &image_path, "a root or '.' or '..' is not removed");
+            app.fail_at(
+                ExitStatus::Failed,
+                &image_path,
+                "a root or '.' or '..' is not removed",
+            );
             continue;
         }
         let above = if args.parents { usize::MAX } else { 1 };
@@ -51,7 +57,10 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
 fn remove(args: &Args, target: &Target, path: &Path, app: &mut App) -> bool {
     let image_path = target.volume.image_path(path);
     if args.verbose {
-        app.print(format_args!("rmdir: removing directory, {}", image_path.quoted()));
+        app.print(format_args!(
+            "rmdir: removing directory, {}",
+            image_path.quoted()
+        ));
     }
     match target.session().remove_dir(path) {
         Ok(()) => return true,

@@ -46,10 +46,17 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     let file = &args.file;
-    let shown =
-        if file.as_os_str() == "-" { "standard input".to_owned() } else { file.display().to_string() };
+    let shown = if file.as_os_str() == "-" {
+        "standard input".to_owned()
+    } else {
+        file.display().to_string()
+    };
     if args.image.path.as_os_str() != "/" {
-        app.fail_at(ExitStatus::Usage, &args.image, "name the image alone: paths are in the script");
+        app.fail_at(
+            ExitStatus::Usage,
+            &args.image,
+            "name the image alone: paths are in the script",
+        );
         return Ok(());
     }
     let text = match interruptible::read(file, app.stop()) {
@@ -99,12 +106,16 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
 /// Parses a script. Reports each statement that makes no sense.
 fn parse(text: &[u8], shown: &str, app: &mut App) -> Vec<Step> {
     let found = statements(text, &variable);
-    let Some(base) = app.base().cloned() else { return Vec::new() };
+    let Some(base) = app.base().cloned() else {
+        return Vec::new();
+    };
     let mut parser = Parser::new(base);
     let (mut steps, mut last) = (Vec::new(), 0);
     for (line, words) in found {
         last = line;
-        let parsed = words.map_err(|fault| fault.reason().to_owned()).and_then(|words| parser.parse(words));
+        let parsed = words
+            .map_err(|fault| fault.reason().to_owned())
+            .and_then(|words| parser.parse(words));
         let parsed = parsed.and_then(|statement| match statement.plain() {
             Statement::Help(_) => Err("help is not for scripts".to_owned()),
             Statement::History(_) => Err("history is not for scripts".to_owned()),
@@ -112,7 +123,10 @@ fn parse(text: &[u8], shown: &str, app: &mut App) -> Vec<Step> {
             _ => Ok(statement),
         });
         match parsed {
-            Ok(statement) => steps.push(Step { place: format!("{shown}:{line}: "), statement }),
+            Ok(statement) => steps.push(Step {
+                place: format!("{shown}:{line}: "),
+                statement,
+            }),
             Err(message) => app.fail(ExitStatus::Usage, format_args!("{shown}:{line}: {message}")),
         }
     }

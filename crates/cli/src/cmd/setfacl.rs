@@ -131,21 +131,36 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
         }
     };
     // Names first: if one is unknown, nothing is changed anywhere.
-    let image_paths: Vec<ImagePath> = args.image_paths.iter().map(|text| app.image_path(text)).collect();
+    let image_paths: Vec<ImagePath> = args
+        .image_paths
+        .iter()
+        .map(|text| app.image_path(text))
+        .collect();
     let mut edits: Vec<Edit> = Vec::new();
     for image_path in &image_paths {
         if edits.iter().any(|edit| edit.image == image_path.image) {
             continue;
         }
-        let named = given.set.iter().chain(&given.modify).chain(&given.remove).any(Spec::has_name);
-        let Some(names) = (if named { app.names_of(&image_path.image) } else { Some(IdNames::default()) })
-        else {
+        let named = given
+            .set
+            .iter()
+            .chain(&given.modify)
+            .chain(&given.remove)
+            .any(Spec::has_name);
+        let Some(names) = (if named {
+            app.names_of(&image_path.image)
+        } else {
+            Some(IdNames::default())
+        }) else {
             return Ok(());
         };
         match edit(args, &given, &image_path.image, &names) {
             Ok(edit) => edits.push(edit),
             Err(message) => {
-                app.fail(ExitStatus::Failed, format_args!("{message} {}", quoted(&image_path.image)));
+                app.fail(
+                    ExitStatus::Failed,
+                    format_args!("{message} {}", quoted(&image_path.image)),
+                );
                 return Ok(());
             }
         }
@@ -154,17 +169,27 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
         written_paths(&args.image_paths, app);
     }
     for image_path in image_paths {
-        let Some(edit) = edits.iter().find(|edit| edit.image == image_path.image) else { continue };
-        let Some(target) = app.target(&image_path) else { continue };
+        let Some(edit) = edits.iter().find(|edit| edit.image == image_path.image) else {
+            continue;
+        };
+        let Some(target) = app.target(&image_path) else {
+            continue;
+        };
         let mut senseless = Vec::new();
         change_files(&target, args.traversal(), app, |file| {
             if file.metadata.is_symlink() {
                 return Ok(None);
             }
             let done =
-                plan(args, edit, file.session, file.path, file.metadata).and_then(|change| match args.test {
-                    true => Ok(Some(format!("{}: {}", file.shown, change.text(target.volume.names())))),
-                    false => Ok(change.apply(file.session, file.path).map(|()| None)?),
+                plan(args, edit, file.session, file.path, file.metadata).and_then(|change| {
+                    match args.test {
+                        true => Ok(Some(format!(
+                            "{}: {}",
+                            file.shown,
+                            change.text(target.volume.names())
+                        ))),
+                        false => Ok(change.apply(file.session, file.path).map(|()| None)?),
+                    }
                 });
             match done {
                 Ok(line) => Ok(line),
@@ -196,10 +221,14 @@ impl Entries {
     /// Reads the files that the options name. The error names the one that cannot be read.
     fn read(args: &Args, app: &App) -> Result<Self, String> {
         type Parse = fn(&str) -> Result<Spec, String>;
-        let all = |given: &[Spec], file: &Option<PathBuf>, parse: Parse| -> Result<Vec<Spec>, String> {
-            let read = file.as_ref().map(|file| entries_file::read(file, parse, app.stop())).transpose()?;
-            Ok([given, &read.unwrap_or_default()].concat())
-        };
+        let all =
+            |given: &[Spec], file: &Option<PathBuf>, parse: Parse| -> Result<Vec<Spec>, String> {
+                let read = file
+                    .as_ref()
+                    .map(|file| entries_file::read(file, parse, app.stop()))
+                    .transpose()?;
+                Ok([given, &read.unwrap_or_default()].concat())
+            };
         Ok(Self {
             set: all(&args.set, &args.set_file, Spec::with_rights)?,
             modify: all(&args.modify, &args.modify_file, Spec::with_rights)?,
@@ -210,11 +239,19 @@ impl Entries {
 
 fn edit(args: &Args, given: &Entries, image: &Image, names: &IdNames) -> Result<Edit, String> {
     let bind = |specs: &[Spec]| {
-        specs.iter().map(|spec| spec.bind(args.default, names)).collect::<Result<Vec<_>, _>>()
+        specs
+            .iter()
+            .map(|spec| spec.bind(args.default, names))
+            .collect::<Result<Vec<_>, _>>()
     };
     let (set, mut modify) = (bind(&given.set)?, bind(&given.set)?);
     modify.extend(bind(&given.modify)?);
-    Ok(Edit { image: image.clone(), set, modify, remove: bind(&given.remove)? })
+    Ok(Edit {
+        image: image.clone(),
+        set,
+        modify,
+        remove: bind(&given.remove)?,
+    })
 }
 
 /// Returns the ACLs that a file is to have.
@@ -240,30 +277,64 @@ fn plan(
     } else if args.remove_all {
         spec::remove_extended(&mut access);
     }
-    spec::edit(&mut access, &edit.remove, &edit.modify, Which { default: false, executable, mask });
+    spec::edit(
+        &mut access,
+        &edit.remove,
+        &edit.modify,
+        Which {
+            default: false,
+            executable,
+            mask,
+        },
+    );
     let new = sensible(access)?;
-    let change =
-        Change { access: (new != *old.as_ref().unwrap_or(&bits)).then(|| new.clone()), default: None };
-    let touched = edit.modify.iter().chain(&edit.remove).any(|spec| spec.default);
+    let change = Change {
+        access: (new != *old.as_ref().unwrap_or(&bits)).then(|| new.clone()),
+        default: None,
+    };
+    let touched = edit
+        .modify
+        .iter()
+        .chain(&edit.remove)
+        .any(|spec| spec.default);
     if !found.is_dir() {
         return if touched && !args.recursive {
-            Err(SetfaclError::Says("only directories have default ACLs".to_owned()))
+            Err(SetfaclError::Says(
+                "only directories have default ACLs".to_owned(),
+            ))
         } else {
             Ok(change)
         };
     }
     let old = session.acl(path, AclKind::Default)?;
-    let replaced = args.remove_all || args.remove_default || edit.set.iter().any(|spec| spec.default);
+    let replaced =
+        args.remove_all || args.remove_default || edit.set.iter().any(|spec| spec.default);
     let kept = old.as_ref().filter(|_| !replaced);
     let mut default = kept.map(|acl| acl.entries().to_vec()).unwrap_or_default();
     if edit.modify.iter().any(|spec| spec.default) {
         spec::complete(&mut default, &new);
     }
     if touched && !default.is_empty() {
-        spec::edit(&mut default, &edit.remove, &edit.modify, Which { default: true, executable: true, mask });
+        spec::edit(
+            &mut default,
+            &edit.remove,
+            &edit.modify,
+            Which {
+                default: true,
+                executable: true,
+                mask,
+            },
+        );
     }
-    let new = if default.is_empty() { None } else { Some(sensible(default)?) };
-    Ok(Change { default: (new != old).then_some(new), ..change })
+    let new = if default.is_empty() {
+        None
+    } else {
+        Some(sensible(default)?)
+    };
+    Ok(Change {
+        default: (new != old).then_some(new),
+        ..change
+    })
 }
 
 impl Change {
@@ -279,7 +350,10 @@ impl Change {
 
     /// Returns the new ACLs as `--test` prints them, with a star for one that stays as it is.
     fn text(&self, names: &IdNames) -> String {
-        let access = self.access.as_ref().map_or_else(|| "*".to_owned(), |acl| short(acl, "", names));
+        let access = self
+            .access
+            .as_ref()
+            .map_or_else(|| "*".to_owned(), |acl| short(acl, "", names));
         let default = match &self.default {
             None => "*".to_owned(),
             Some(None) => String::new(),
@@ -302,9 +376,16 @@ fn short(acl: &Acl, prefix: &str, names: &IdNames) -> String {
         };
         let rights = [(4, 'r'), (2, 'w'), (1, 'x')];
         let rights = rights.map(|(bit, letter)| if entry.perm & bit != 0 { letter } else { '-' });
-        format!("{prefix}{word}:{name}:{}", rights.iter().collect::<String>())
+        format!(
+            "{prefix}{word}:{name}:{}",
+            rights.iter().collect::<String>()
+        )
     };
-    acl.entries().iter().map(entry).collect::<Vec<_>>().join(",")
+    acl.entries()
+        .iter()
+        .map(entry)
+        .collect::<Vec<_>>()
+        .join(",")
 }
 
 fn sensible(mut entries: Vec<AclEntry>) -> Result<Acl, SetfaclError> {

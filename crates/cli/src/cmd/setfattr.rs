@@ -49,7 +49,9 @@ pub(crate) struct Args {
 struct Value(Vec<u8>);
 
 fn value(text: &str) -> Result<Value, String> {
-    decode(text.as_bytes()).map(Value).ok_or_else(|| "neither hexadecimal nor base64".to_owned())
+    decode(text.as_bytes())
+        .map(Value)
+        .ok_or_else(|| "neither hexadecimal nor base64".to_owned())
 }
 
 pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
@@ -58,9 +60,15 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
         return Ok(());
     }
     for image_path in written_paths(&args.image_paths, app) {
-        let Some(target) = app.target(&image_path) else { continue };
+        let Some(target) = app.target(&image_path) else {
+            continue;
+        };
         if let Err(error) = set(args, target.session(), target.path()) {
-            let name = args.remove.as_deref().or(args.name.as_deref()).unwrap_or_default();
+            let name = args
+                .remove
+                .as_deref()
+                .or(args.name.as_deref())
+                .unwrap_or_default();
             attribute_failed(&image_path, name, Some(&error), app);
         }
     }
@@ -68,12 +76,21 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
 }
 
 fn set(args: &Args, session: &Session, path: &Path) -> extern4::Result<()> {
-    let path = if args.no_dereference { path.into() } else { followed(session, path)? };
+    let path = if args.no_dereference {
+        path.into()
+    } else {
+        followed(session, path)?
+    };
     if let Some(name) = &args.remove {
         return session.lremovexattr(path, name);
     }
     let value = args.value.as_ref().map_or(&[][..], |value| &value.0);
-    session.lsetxattr(path, args.name.as_deref().unwrap_or_default(), value, XattrFlags::empty())
+    session.lsetxattr(
+        path,
+        args.name.as_deref().unwrap_or_default(),
+        value,
+        XattrFlags::empty(),
+    )
 }
 
 /// A file and the attributes to set on it.
@@ -85,7 +102,10 @@ struct Record {
 /// Restores attributes from `file`. It reads all of the file before it changes anything.
 fn restore(file: &Path, args: &Args, app: &mut App) {
     if args.image_paths.len() > 1 {
-        return app.fail(ExitStatus::Usage, "--restore takes one IMAGE:/PATH, which the paths start from");
+        return app.fail(
+            ExitStatus::Usage,
+            "--restore takes one IMAGE:/PATH, which the paths start from",
+        );
     }
     let shown = crate::text::escape(file.as_os_str().as_bytes()).into_owned();
     let text = match interruptible::read(file, app.stop()) {
@@ -95,15 +115,24 @@ fn restore(file: &Path, args: &Args, app: &mut App) {
     let records = match parse(&text) {
         Ok(records) => records,
         Err((line, message)) => {
-            return app.fail(ExitStatus::Failed, format_args!("{shown}:{line}: {message}"));
+            return app.fail(
+                ExitStatus::Failed,
+                format_args!("{shown}:{line}: {message}"),
+            );
         }
     };
     for image_path in written_paths(&args.image_paths, app) {
-        let Some(target) = app.target(&image_path) else { return };
+        let Some(target) = app.target(&image_path) else {
+            return;
+        };
         for record in &records {
             let path = target.path().join(&record.path);
             for (name, value) in &record.attributes {
-                if let Err(error) = target.session().lsetxattr(&path, name, value, XattrFlags::empty()) {
+                if let Err(error) =
+                    target
+                        .session()
+                        .lsetxattr(&path, name, value, XattrFlags::empty())
+                {
                     attribute_failed(&target.volume.image_path(&path), name, Some(&error), app);
                 }
             }
@@ -117,15 +146,29 @@ fn parse(text: &[u8]) -> Result<Vec<Record>, (usize, &'static str)> {
         let wrong = |message| (index + 1, message);
         if let Some(path) = line.strip_prefix(b"# file: ") {
             let path = unescape(path);
-            let start = path.iter().position(|byte| *byte != b'/').unwrap_or(path.len());
+            let start = path
+                .iter()
+                .position(|byte| *byte != b'/')
+                .unwrap_or(path.len());
             let path = PathBuf::from(OsStr::from_bytes(&path[start..]));
-            records.push(Record { path, attributes: Vec::new() });
+            records.push(Record {
+                path,
+                attributes: Vec::new(),
+            });
         } else if !line.is_empty() && !line.starts_with(b"#") {
-            let record = records.last_mut().ok_or_else(|| wrong("there is no '# file:' line before it"))?;
-            let end = line.iter().position(|byte| *byte == b'=').unwrap_or(line.len());
+            let record = records
+                .last_mut()
+                .ok_or_else(|| wrong("there is no '# file:' line before it"))?;
+            let end = line
+                .iter()
+                .position(|byte| *byte == b'=')
+                .unwrap_or(line.len());
             let value = decode(line.get(end + 1..).unwrap_or_default());
-            let value = value.ok_or_else(|| wrong("the value is neither hexadecimal nor base64"))?;
-            record.attributes.push((OsString::from_vec(unescape(&line[..end])), value));
+            let value =
+                value.ok_or_else(|| wrong("the value is neither hexadecimal nor base64"))?;
+            record
+                .attributes
+                .push((OsString::from_vec(unescape(&line[..end])), value));
         }
     }
     Ok(records)
@@ -142,8 +185,15 @@ mod tests {
         let records = parse(text).expect("paragraphs");
         assert_eq!(records.len(), 2);
         assert_eq!(records[0].path.to_str(), Some("a b"));
-        let names: Vec<_> = records[0].attributes.iter().map(|(name, _)| name.to_str()).collect();
-        assert_eq!(names, [Some("user.x"), Some("user.a=b"), Some("user.empty")]);
+        let names: Vec<_> = records[0]
+            .attributes
+            .iter()
+            .map(|(name, _)| name.to_str())
+            .collect();
+        assert_eq!(
+            names,
+            [Some("user.x"), Some("user.a=b"), Some("user.empty")]
+        );
         assert_eq!(records[1].attributes[0].1, [0]);
         assert_eq!(parse(b"user.x=1\n").map(drop).unwrap_err().0, 1);
     }

@@ -66,13 +66,20 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     }
     let shown = app.shown();
     for input in inputs(&args.files, app) {
-        let Some(source) = input.open(app) else { continue };
+        let Some(source) = input.open(app) else {
+            continue;
+        };
         match digest(source) {
             Ok(digest) if args.json => {
-                out.write_all(json_line(&input, |object| object.text("sha256", &digest)).as_bytes())?;
+                out.write_all(
+                    json_line(&input, |object| object.text("sha256", &digest)).as_bytes(),
+                )?;
             }
             Ok(digest) => {
-                let name = Name { text: input.name(shown, "-"), is_complete: shown.is_complete() };
+                let name = Name {
+                    text: input.name(shown, "-"),
+                    is_complete: shown.is_complete(),
+                };
                 out.write_all(&line(args, &digest, &name))?;
             }
             Err(failure) => {
@@ -119,7 +126,11 @@ struct Name {
 impl Name {
     /// Returns whether GNU's tool writes the name with escapes.
     fn is_odd(&self) -> bool {
-        !self.is_complete && self.text.iter().any(|byte| matches!(byte, b'\\' | b'\n' | b'\r'))
+        !self.is_complete
+            && self
+                .text
+                .iter()
+                .any(|byte| matches!(byte, b'\\' | b'\n' | b'\r'))
     }
 }
 
@@ -127,7 +138,11 @@ impl Name {
 fn line(args: &Args, digest: &str, name: &Name) -> Vec<u8> {
     let escaped = !args.zero && name.is_odd();
     let mut line = if escaped { b"\\".to_vec() } else { Vec::new() };
-    let name = if escaped { escape_name(&name.text) } else { name.text.clone() };
+    let name = if escaped {
+        escape_name(&name.text)
+    } else {
+        name.text.clone()
+    };
     if args.tag {
         line.extend_from_slice(&[b"SHA256 (", &name[..], b") = ", digest.as_bytes()].concat());
     } else {
@@ -179,10 +194,16 @@ struct Tally {
 fn check(args: &Args, out: &mut Out, app: &mut App) -> io::Result<()> {
     let lists = match args.files.is_empty() {
         true => vec![Input::Standard],
-        false => args.files.iter().map(|text| Input::or_host(text, app)).collect(),
+        false => args
+            .files
+            .iter()
+            .map(|text| Input::or_host(text, app))
+            .collect(),
     };
     for list in lists {
-        let Some(source) = list.open(app) else { continue };
+        let Some(source) = list.open(app) else {
+            continue;
+        };
         let (mut lines, mut line, mut number) = (source.lines(), Vec::new(), 0_u64);
         let mut tally = Tally::default();
         let read = loop {
@@ -199,7 +220,9 @@ fn check(args: &Args, out: &mut Out, app: &mut App) -> io::Result<()> {
                     tally.malformed += 1;
                     if args.warn {
                         flush(out)?;
-                        app.note(format_args!("{list}: {number}: improperly formatted SHA256 checksum line"));
+                        app.note(format_args!(
+                            "{list}: {number}: improperly formatted SHA256 checksum line"
+                        ));
                     }
                 }
             }
@@ -213,7 +236,9 @@ fn check(args: &Args, out: &mut Out, app: &mut App) -> io::Result<()> {
 
 /// Reads a line of either form.
 fn parse(line: &[u8]) -> Option<(String, Vec<u8>)> {
-    let (escaped, line) = line.strip_prefix(b"\\").map_or((false, line), |line| (true, line));
+    let (escaped, line) = line
+        .strip_prefix(b"\\")
+        .map_or((false, line), |line| (true, line));
     let (digest, name) = match line.strip_prefix(b"SHA256 (") {
         Some(rest) => {
             let end = rest.windows(4).rposition(|part| part == b") = ")?;
@@ -221,13 +246,21 @@ fn parse(line: &[u8]) -> Option<(String, Vec<u8>)> {
         }
         None => {
             let (digest, rest) = line.split_at_checked(64)?;
-            (digest, rest.strip_prefix(b"  ").or_else(|| rest.strip_prefix(b" *"))?)
+            (
+                digest,
+                rest.strip_prefix(b"  ")
+                    .or_else(|| rest.strip_prefix(b" *"))?,
+            )
         }
     };
     let digest = std::str::from_utf8(digest).ok()?.to_ascii_lowercase();
     let is_digest = digest.len() == 64 && digest.bytes().all(|byte| byte.is_ascii_hexdigit());
     // Without the mark of GNU's tool, a backslash comes from --full-paths.
-    let name = if escaped { unescape_name(name)? } else { unescaped(name) };
+    let name = if escaped {
+        unescape_name(name)?
+    } else {
+        unescaped(name)
+    };
     (is_digest && !name.is_empty()).then_some((digest, name))
 }
 
@@ -261,14 +294,22 @@ impl Tally {
         };
         *count += 1;
         if args.json {
-            return out.write_all(json_line(&input, |object| object.text("result", word)).as_bytes());
+            return out
+                .write_all(json_line(&input, |object| object.text("result", word)).as_bytes());
         }
         if args.status || args.quiet && result == "OK" {
             return Ok(());
         }
-        let name = Name { text: input.name(app.shown(), "-"), is_complete: app.shown().is_complete() };
+        let name = Name {
+            text: input.name(app.shown(), "-"),
+            is_complete: app.shown().is_complete(),
+        };
         let is_odd = name.is_odd();
-        let shown = if is_odd { [b"\\", &escape_name(&name.text)[..]].concat() } else { name.text };
+        let shown = if is_odd {
+            [b"\\", &escape_name(&name.text)[..]].concat()
+        } else {
+            name.text
+        };
         out.write_all(&shown)?;
         writeln!(out, ": {result}")
     }
@@ -286,11 +327,26 @@ impl Tally {
             app.found(ExitStatus::Failed);
         }
         let warnings = [
-            (self.malformed, "line is improperly formatted", "lines are improperly formatted"),
-            (self.unread, "listed file could not be read", "listed files could not be read"),
-            (self.mismatched, "computed checksum did NOT match", "computed checksums did NOT match"),
+            (
+                self.malformed,
+                "line is improperly formatted",
+                "lines are improperly formatted",
+            ),
+            (
+                self.unread,
+                "listed file could not be read",
+                "listed files could not be read",
+            ),
+            (
+                self.mismatched,
+                "computed checksum did NOT match",
+                "computed checksums did NOT match",
+            ),
         ];
-        for (count, one, many) in warnings.into_iter().filter(|(count, ..)| *count > 0 && !args.status) {
+        for (count, one, many) in warnings
+            .into_iter()
+            .filter(|(count, ..)| *count > 0 && !args.status)
+        {
             app.note(format_args!("WARNING: {}", counted(count, one, many)));
         }
     }

@@ -58,8 +58,12 @@ struct Shell<'a> {
 
 pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     app.begin_script(args.image_path.clone(), args.read_only);
-    let Some(base) = app.base().cloned() else { return Ok(()) };
-    let Some(target) = app.target(&base) else { return Ok(()) };
+    let Some(base) = app.base().cloned() else {
+        return Ok(());
+    };
+    let Some(target) = app.target(&base) else {
+        return Ok(());
+    };
     if let Err(error) = target.session().at(target.path()) {
         app.error(&base, &error);
         return Ok(());
@@ -67,7 +71,12 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     drop(target);
     let stop = app.stop_on_signals();
     let (parser, interpreter) = (Parser::new(base), Interpreter::default());
-    let mut shell = Shell { app, parser, interpreter, source: None };
+    let mut shell = Shell {
+        app,
+        parser,
+        interpreter,
+        source: None,
+    };
     if let Some(commands) = &args.commands {
         shell.source = Some("-c");
         shell.read(commands.as_bytes())?;
@@ -77,11 +86,16 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
         shell.source = Some("standard input");
         match Interruptible::standard_input(stop) {
             Ok(input) => shell.read(BufReader::new(input))?,
-            Err(error) => shell.app.fail_at(ExitStatus::Failed, "standard input", host_reason(&error)),
+            Err(error) => {
+                shell
+                    .app
+                    .fail_at(ExitStatus::Failed, "standard input", host_reason(&error))
+            }
         }
     }
     if shell.parser.has_begun() {
-        let reason = "a transaction was begun and not committed: nothing between begin and the end was done";
+        let reason =
+            "a transaction was begun and not committed: nothing between begin and the end was done";
         shell.app.fail(ExitStatus::Failed, reason);
     }
     Ok(())
@@ -93,7 +107,10 @@ impl Shell<'_> {
         let mut editor = match Editor::new(self.parser.names()) {
             Ok(editor) => editor,
             Err(error) => {
-                self.app.fail(ExitStatus::Failed, format_args!("the terminal: {}", host_reason(&error)));
+                self.app.fail(
+                    ExitStatus::Failed,
+                    format_args!("the terminal: {}", host_reason(&error)),
+                );
                 return Ok(());
             }
         };
@@ -107,7 +124,10 @@ impl Shell<'_> {
                 Ok(Input::Interrupted) => self.abort(),
                 Ok(Input::End) => break,
                 Err(error) => {
-                    self.app.fail(ExitStatus::Failed, format_args!("the terminal: {}", host_reason(&error)));
+                    self.app.fail(
+                        ExitStatus::Failed,
+                        format_args!("the terminal: {}", host_reason(&error)),
+                    );
                     return Ok(());
                 }
             }
@@ -129,7 +149,8 @@ impl Shell<'_> {
                 Ok(read) => read,
                 Err(_) if self.app.is_stopped() => break,
                 Err(error) => {
-                    self.app.fail_at(ExitStatus::Failed, "standard input", host_reason(&error));
+                    self.app
+                        .fail_at(ExitStatus::Failed, "standard input", host_reason(&error));
                     break;
                 }
             };
@@ -149,9 +170,16 @@ impl Shell<'_> {
     }
 
     fn prompt(&self) -> String {
-        let path = self.app.base().map(|base| base.path.clone()).unwrap_or_default();
+        let path = self
+            .app
+            .base()
+            .map(|base| base.path.clone())
+            .unwrap_or_default();
         let path = escape(path.as_os_str().as_encoded_bytes()).into_owned();
-        format!("extern4:{path}{} ", if self.parser.has_begun() { "*" } else { ">" })
+        format!(
+            "extern4:{path}{} ",
+            if self.parser.has_begun() { "*" } else { ">" }
+        )
     }
 
     /// Runs the statements of a text, up to the first that fails; none if one of them is no
@@ -159,8 +187,13 @@ impl Shell<'_> {
     fn run(&mut self, text: &[u8], first: usize) -> io::Result<()> {
         let found = statements(text, &variable);
         let has_fault = found.iter().any(|(_, words)| words.is_err());
-        for (line, words) in found.into_iter().filter(|(_, words)| !has_fault || words.is_err()) {
-            let place = self.source.map(|source| format!("{source}:{}: ", first + line - 1));
+        for (line, words) in found
+            .into_iter()
+            .filter(|(_, words)| !has_fault || words.is_err())
+        {
+            let place = self
+                .source
+                .map(|source| format!("{source}:{}: ", first + line - 1));
             let place = place.unwrap_or_default();
             self.app.script_line(place.clone());
             // Within a transaction, the parser goes ahead of what happens.
@@ -188,7 +221,8 @@ impl Shell<'_> {
         if self.parser.has_begun() {
             self.parser.forget_begun();
             self.interpreter.abort();
-            self.app.note("the transaction was aborted: nothing of it was done");
+            self.app
+                .note("the transaction was aborted: nothing of it was done");
         }
     }
 }
@@ -196,7 +230,9 @@ impl Shell<'_> {
 /// Returns whether more lines may complete the last statement of a text.
 fn is_unfinished(text: &[u8]) -> bool {
     let found = statements(text, &variable);
-    let is_open = found.last().is_some_and(|(_, words)| matches!(words, Err(Fault::Unfinished(_))));
+    let is_open = found
+        .last()
+        .is_some_and(|(_, words)| matches!(words, Err(Fault::Unfinished(_))));
     let line = text.strip_suffix(b"\n").unwrap_or_default();
     let backslashes = line.iter().rev().take_while(|byte| **byte == b'\\').count();
     is_open || backslashes % 2 == 1

@@ -61,13 +61,28 @@ pub(crate) struct Args {
 impl Args {
     /// Returns the format that the options ask for.
     fn format(&self) -> Option<Format<'_>> {
-        let plain = |text| Format { text, escapes: false };
-        let terse = if self.file_system { TERSE_FILE_SYSTEM } else { TERSE };
-        let people = self.file_system.then_some(Format { text: FILE_SYSTEM, escapes: true });
+        let plain = |text| Format {
+            text,
+            escapes: false,
+        };
+        let terse = if self.file_system {
+            TERSE_FILE_SYSTEM
+        } else {
+            TERSE
+        };
+        let people = self.file_system.then_some(Format {
+            text: FILE_SYSTEM,
+            escapes: true,
+        });
         self.format
             .as_deref()
             .map(plain)
-            .or_else(|| self.printf.as_deref().map(|text| Format { text, escapes: true }))
+            .or_else(|| {
+                self.printf.as_deref().map(|text| Format {
+                    text,
+                    escapes: true,
+                })
+            })
             .or_else(|| self.terse.then(|| plain(terse)))
             .or(people)
     }
@@ -77,7 +92,9 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     let shown = app.shown_for(&args.image_paths);
     let mut out = app.out(shown.is_complete());
     for image_path in &args.image_paths {
-        let Some(target) = app.target(image_path) else { continue };
+        let Some(target) = app.target(image_path) else {
+            continue;
+        };
         let session = target.session();
         let found = if args.dereference || args.file_system {
             session.metadata(target.path())
@@ -113,7 +130,10 @@ fn file_system(args: &Args, target: &Target, shown: Shown) -> extern4::Result<Ve
         return Ok(line.into_bytes());
     }
     let name = shown.path(&target.image_path.image, target.path());
-    let format = args.format().unwrap_or(Format { text: FILE_SYSTEM, escapes: true });
+    let format = args.format().unwrap_or(Format {
+        text: FILE_SYSTEM,
+        escapes: true,
+    });
     Ok(format.fill(|_, letter| format::of_file_system(&name, &found, letter)))
 }
 
@@ -138,8 +158,14 @@ fn render(args: &Args, target: &Target, shown: Shown, metadata: &Metadata) -> Ve
 
 /// Returns the security context (SELinux) of a file.
 fn context(target: &Target) -> Option<Vec<u8>> {
-    let context = target.session().lgetxattr(target.path(), "security.selinux").ok()??;
-    let end = context.iter().position(|byte| *byte == 0).unwrap_or(context.len());
+    let context = target
+        .session()
+        .lgetxattr(target.path(), "security.selinux")
+        .ok()??;
+    let end = context
+        .iter()
+        .position(|byte| *byte == 0)
+        .unwrap_or(context.len());
     Some(escape(&context[..end]).into_owned().into_bytes())
 }
 
@@ -147,7 +173,15 @@ fn link_target(volume: &Opened, path: &Path, metadata: &Metadata) -> Option<Vec<
     if !metadata.is_symlink() {
         return None;
     }
-    Some(volume.session.read_link(path).ok()?.as_os_str().as_bytes().to_vec())
+    Some(
+        volume
+            .session
+            .read_link(path)
+            .ok()?
+            .as_os_str()
+            .as_bytes()
+            .to_vec(),
+    )
 }
 
 fn people(file: &format::File<'_>, target: &Target) -> Vec<u8> {
@@ -161,7 +195,11 @@ fn people(file: &format::File<'_>, target: &Target) -> Vec<u8> {
     }
     let device = match kind {
         FileType::CharDevice | FileType::BlockDevice => {
-            format!("     Device type: {},{}", metadata.rdev().major, metadata.rdev().minor)
+            format!(
+                "     Device type: {},{}",
+                metadata.rdev().major,
+                metadata.rdev().minor
+            )
         }
         _ => String::new(),
     };
@@ -179,7 +217,10 @@ fn people(file: &format::File<'_>, target: &Target) -> Vec<u8> {
         metadata.ino(),
         metadata.nlink(),
         octal_mode(metadata.mode()),
-        ModeText { kind, mode: metadata.mode() },
+        ModeText {
+            kind,
+            mode: metadata.mode()
+        },
         metadata.uid(),
         file.names.user(metadata.uid()),
         metadata.gid(),
@@ -215,7 +256,10 @@ pub(crate) fn members(object: &mut Object<'_>, volume: &Opened, path: &Path, met
     object.raw("flags", metadata.flags().bits());
     object.raw("project", metadata.project());
     object.raw("generation", metadata.generation());
-    if matches!(metadata.file_type(), FileType::CharDevice | FileType::BlockDevice) {
+    if matches!(
+        metadata.file_type(),
+        FileType::CharDevice | FileType::BlockDevice
+    ) {
         object.numbers("rdev", [metadata.rdev().major, metadata.rdev().minor]);
     }
     if let Some(link) = link_target(volume, path, metadata) {
@@ -240,7 +284,11 @@ pub(crate) const fn type_word(kind: FileType) -> &'static str {
 pub(crate) fn seconds(time: Timespec) -> String {
     // Nanoseconds count forward, also before 1970.
     if time.sec < 0 && time.nsec > 0 {
-        return format!("-{}.{:09}", (time.sec + 1).unsigned_abs(), 1_000_000_000 - time.nsec);
+        return format!(
+            "-{}.{:09}",
+            (time.sec + 1).unsigned_abs(),
+            1_000_000_000 - time.nsec
+        );
     }
     format!("{}.{:09}", time.sec, time.nsec)
 }

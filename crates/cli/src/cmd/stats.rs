@@ -45,12 +45,18 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     let text = match args.image_path.as_ref().map(|path| (path, Path::new(path))) {
         None if args.explain => Some(counters::explanation(None)),
         None => {
-            app.fail(ExitStatus::Usage, "a path is missing: IMAGE:/PATH, or a directory in a mount");
+            app.fail(
+                ExitStatus::Usage,
+                "a path is missing: IMAGE:/PATH, or a directory in a mount",
+            );
             None
         }
         Some((_, dir)) if !app.in_script() && is_dir(dir) => of_mount(args, dir, app),
         Some(_) if args.interval.is_some() => {
-            app.fail(ExitStatus::Usage, "--interval reads a mount twice, and this is no directory in one");
+            app.fail(
+                ExitStatus::Usage,
+                "--interval reads a mount twice, and this is no directory in one",
+            );
             None
         }
         Some((image_path, _)) => of_image(args, image_path, app),
@@ -72,16 +78,24 @@ fn of_image(args: &Args, image_path: &OsStr, app: &mut App) -> Option<String> {
         }
     }
     let stats = target.volume.volume.stats();
-    let counters: Vec<_> =
-        counters::of(&stats).into_iter().map(|(name, count)| (name.to_owned(), count)).collect();
-    let rates = args.rates.then(|| Rates::new(&counters, &[], start.elapsed()));
+    let counters: Vec<_> = counters::of(&stats)
+        .into_iter()
+        .map(|(name, count)| (name.to_owned(), count))
+        .collect();
+    let rates = args
+        .rates
+        .then(|| Rates::new(&counters, &[], start.elapsed()));
     Some(match (args.explain, args.json) {
         (true, _) => counters::explanation(Some(&counters)),
         (_, true) => json::line(|object| {
-            counters.iter().for_each(|(name, count)| object.raw(name, count));
+            counters
+                .iter()
+                .for_each(|(name, count)| object.raw(name, count));
             rates.iter().for_each(|rates| rates.write(object));
         }),
-        (false, false) => counters::text(&stats) + &rates.map_or_else(String::new, |rates| rates.text()),
+        (false, false) => {
+            counters::text(&stats) + &rates.map_or_else(String::new, |rates| rates.text())
+        }
     })
 }
 
@@ -93,13 +107,19 @@ struct Rates<'a> {
 
 impl<'a> Rates<'a> {
     fn new(counters: &'a [(String, u64)], earlier: &'a [(String, u64)], period: Duration) -> Self {
-        Self { period, rates: counters::rates(counters, earlier, period.as_secs_f64()).collect() }
+        Self {
+            period,
+            rates: counters::rates(counters, earlier, period.as_secs_f64()).collect(),
+        }
     }
 
     fn text(&self) -> String {
         let line = |(name, rate): &(&str, f64)| format!("{rate:>12.1} {name}\n");
         let lines: String = self.rates.iter().map(line).collect();
-        format!("\nper second, in {:.1} seconds:\n{lines}", self.period.as_secs_f64())
+        format!(
+            "\nper second, in {:.1} seconds:\n{lines}",
+            self.period.as_secs_f64()
+        )
     }
 
     fn write(&self, object: &mut Object<'_>) {
@@ -114,7 +134,10 @@ impl<'a> Rates<'a> {
 /// Asks the process that serves a mount.
 fn of_mount(args: &Args, dir: &Path, app: &mut App) -> Option<String> {
     if !app.is_superuser() {
-        app.fail(ExitStatus::Usage, "--as has no effect here: a mount is asked");
+        app.fail(
+            ExitStatus::Usage,
+            "--as has no effect here: a mount is asked",
+        );
         return None;
     }
     if app.refuses_opening("a mount is asked") {
@@ -123,7 +146,11 @@ fn of_mount(args: &Args, dir: &Path, app: &mut App) -> Option<String> {
     let readings = client::find(dir).and_then(|mount| {
         let earlier = args.interval.map(|_| client::ask(&mount)).transpose()?;
         std::thread::sleep(args.interval.unwrap_or_default());
-        Ok((earlier.unwrap_or_default(), client::ask(&mount)?, holders(mount.device)))
+        Ok((
+            earlier.unwrap_or_default(),
+            client::ask(&mount)?,
+            holders(mount.device),
+        ))
     });
     match readings {
         Ok((earlier, report, who)) => {
@@ -145,11 +172,19 @@ fn of_mount(args: &Args, dir: &Path, app: &mut App) -> Option<String> {
 
 fn mount_text(report: &Report, rates: Option<&Rates<'_>>, holders: &[Holder]) -> String {
     let activity = Activity::since_mount(report);
-    let mut text = counters::lines(report.counters.iter().map(|(name, count)| (&**name, *count)));
+    let mut text = counters::lines(
+        report
+            .counters
+            .iter()
+            .map(|(name, count)| (&**name, *count)),
+    );
     text += &format!("{:>12} transport\n", escape(report.transport.as_bytes()));
     if let Some(now) = &report.journaling {
-        text +=
-            &format!("{:>12} data\n{:>12} commit_seconds\n", escape(now.data.as_bytes()), now.commit_seconds);
+        text += &format!(
+            "{:>12} data\n{:>12} commit_seconds\n",
+            escape(now.data.as_bytes()),
+            now.commit_seconds
+        );
     }
     text += &counters::per_commit(
         report.counter("transactions"),
@@ -169,7 +204,10 @@ fn mount_text(report: &Report, rates: Option<&Rates<'_>>, holders: &[Holder]) ->
 fn mount_json(report: &Report, rates: Option<&Rates<'_>>, holders: &[Holder]) -> String {
     let activity = Activity::since_mount(report);
     json::line(|object| {
-        report.counters.iter().for_each(|(name, count)| object.raw(name, count));
+        report
+            .counters
+            .iter()
+            .for_each(|(name, count)| object.raw(name, count));
         rates.iter().for_each(|rates| rates.write(object));
         object.text("image", &report.image);
         object.raw("daemon", report.daemon);
@@ -177,7 +215,10 @@ fn mount_json(report: &Report, rates: Option<&Rates<'_>>, holders: &[Holder]) ->
         object.raw("read_only", report.read_only);
         object.text("transport", &report.transport);
         object.text_or_null("data", report.journaling.as_ref().map(|now| &*now.data));
-        object.maybe("commit_seconds", report.journaling.as_ref().map(|now| now.commit_seconds));
+        object.maybe(
+            "commit_seconds",
+            report.journaling.as_ref().map(|now| now.commit_seconds),
+        );
         object.text_or_null("metrics", report.metrics.as_deref());
         object.texts("warnings", &report.warnings);
         activity.write(object);

@@ -51,7 +51,9 @@ impl Amount {
             Some(number) => (|from| Self::Behind(from.saturating_sub(1)), number),
             None => (Self::Last, text.strip_prefix('-').unwrap_or(text)),
         };
-        size(number).map(amount).ok_or_else(|| "write it as 20, 4K or +5".to_owned())
+        size(number)
+            .map(amount)
+            .ok_or_else(|| "write it as 20, 4K or +5".to_owned())
     }
 }
 
@@ -61,18 +63,25 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
         app.fail(ExitStatus::Usage, "-NUM and -n or -c exclude each other");
         return Ok(());
     }
-    if matches!((args.bytes, args.lines, old), (Some(Amount::Last(0)), ..) | (None, Some(Amount::Last(0)), _))
-    {
+    if matches!(
+        (args.bytes, args.lines, old),
+        (Some(Amount::Last(0)), ..) | (None, Some(Amount::Last(0)), _)
+    ) {
         // As in GNU's, there is nothing to say then.
         return Ok(());
     }
     let end = args.form.end();
-    let lines = args.lines.or(old.map(Amount::Last)).unwrap_or(Amount::Last(10));
-    args.form.each(&inputs(files, app), app, |source, out| match (args.bytes, lines) {
-        (Some(Amount::Behind(count)), _) => behind_bytes(source, count, out),
-        (Some(Amount::Last(count)), _) => last_bytes(source, count, out),
-        (None, Amount::Behind(count)) => behind_lines(source, count, end, out),
-        (None, Amount::Last(count)) => last_lines(source, count, end, out),
+    let lines = args
+        .lines
+        .or(old.map(Amount::Last))
+        .unwrap_or(Amount::Last(10));
+    args.form.each(&inputs(files, app), app, |source, out| {
+        match (args.bytes, lines) {
+            (Some(Amount::Behind(count)), _) => behind_bytes(source, count, out),
+            (Some(Amount::Last(count)), _) => last_bytes(source, count, out),
+            (None, Amount::Behind(count)) => behind_lines(source, count, end, out),
+            (None, Amount::Last(count)) => last_lines(source, count, end, out),
+        }
     })
 }
 
@@ -126,7 +135,12 @@ fn last_bytes(mut source: Source, count: u64, out: &mut Out) -> Result<(), Trans
     Ok(out.write_all(end)?)
 }
 
-fn behind_lines(mut source: Source, count: u64, end: u8, out: &mut Out) -> Result<(), TransferError> {
+fn behind_lines(
+    mut source: Source,
+    count: u64,
+    end: u8,
+    out: &mut Out,
+) -> Result<(), TransferError> {
     let mut left = count;
     let mut buffer = vec![0; CHUNK_BYTES];
     while left > 0 {
@@ -134,7 +148,11 @@ fn behind_lines(mut source: Source, count: u64, end: u8, out: &mut Out) -> Resul
         if len == 0 {
             return Ok(());
         }
-        for (at, _) in buffer[..len].iter().enumerate().filter(|(_, byte)| **byte == end) {
+        for (at, _) in buffer[..len]
+            .iter()
+            .enumerate()
+            .filter(|(_, byte)| **byte == end)
+        {
             left -= 1;
             if left == 0 {
                 out.write_all(&buffer[at + 1..len])?;
@@ -165,7 +183,12 @@ fn last_lines(mut source: Source, count: u64, end: u8, out: &mut Out) -> Result<
 }
 
 /// Returns the byte at which the last `count` lines of a file start.
-fn start_of_last_lines(source: &mut Source, len: u64, count: u64, end: u8) -> Result<u64, TransferError> {
+fn start_of_last_lines(
+    source: &mut Source,
+    len: u64,
+    count: u64,
+    end: u8,
+) -> Result<u64, TransferError> {
     if count == 0 {
         return Ok(len);
     }

@@ -40,7 +40,13 @@ pub(crate) struct Args {
     #[arg(value_name = "PATH")]
     paths: Vec<OsString>,
     /// The archive, a file of the host; - or nothing for standard input or output
-    #[arg(short, long, value_name = "ARCHIVE", default_value = "-", hide_default_value = true)]
+    #[arg(
+        short,
+        long,
+        value_name = "ARCHIVE",
+        default_value = "-",
+        hide_default_value = true
+    )]
     file: PathBuf,
     /// The directory that the paths of -c start in, or that -x unpacks into
     #[arg(short = 'C', long, value_name = "IMAGE:/PATH")]
@@ -66,7 +72,12 @@ pub(crate) struct Args {
     #[command(flatten)]
     rules: Rules,
     /// Unpack without the first COUNT names of each path
-    #[arg(long, value_name = "COUNT", default_value_t = 0, hide_default_value = true)]
+    #[arg(
+        long,
+        value_name = "COUNT",
+        default_value_t = 0,
+        hide_default_value = true
+    )]
     strip_components: usize,
     /// Replace no file that is there: each is an error
     #[arg(short, long, group = "existing")]
@@ -87,7 +98,12 @@ pub(crate) struct Args {
     #[arg(long)]
     keep_directory_symlink: bool,
     /// Give files the modes of the archive, as always for the superuser
-    #[arg(short = 'p', long, visible_alias = "same-permissions", overrides_with = "no_same_permissions")]
+    #[arg(
+        short = 'p',
+        long,
+        visible_alias = "same-permissions",
+        overrides_with = "no_same_permissions"
+    )]
     preserve_permissions: bool,
     /// Take the bits of the umask 022 from modes, as always for others
     #[arg(long)]
@@ -159,5 +175,8 @@ fn misused(app: &mut App, message: &str) {
 fn member_name(path: &OsStr) -> Vec<u8> {
     use std::os::unix::ffi::OsStrExt as _;
     let parts = path.as_bytes().split(|byte| *byte == b'/');
-    parts.filter(|part| !matches!(*part, b"" | b".")).collect::<Vec<_>>().join(&b'/')
+    parts
+        .filter(|part| !matches!(*part, b"" | b"."))
+        .collect::<Vec<_>>()
+        .join(&b'/')
 }

@@ -109,7 +109,10 @@ fn screen(out: &mut Out, text: &str, looks: u64) -> io::Result<()> {
 /// Returns an update as text, with as many operations as the terminal has room for.
 fn text(report: &Report, activity: &Activity, holders: &[Holder]) -> String {
     let rows = rustix::termios::tcgetwinsize(io::stdout()).map(|size| usize::from(size.ws_row));
-    let most = rows.ok().and_then(|rows| rows.checked_sub(OTHER_LINES)).unwrap_or(usize::MAX);
+    let most = rows
+        .ok()
+        .and_then(|rows| rows.checked_sub(OTHER_LINES))
+        .unwrap_or(usize::MAX);
     format!(
         "{}: {:.1} operations/s; served for {} by process {} through {}\n\n{}\n{}{}",
         escape(report.image.as_bytes()),

@@ -70,7 +70,9 @@ impl Check for Options {
     fn check(&mut self) -> Result<(), String> {
         self.access |= self.time == Some(Word::Access);
         self.modification |= self.time == Some(Word::Modify);
-        self.date.as_deref().map_or(Ok(()), |date| time::parse(date, time::now()).map(drop))
+        self.date
+            .as_deref()
+            .map_or(Ok(()), |date| time::parse(date, time::now()).map(drop))
     }
 }
 
@@ -84,13 +86,21 @@ type Times = (SetTime, SetTime);
 
 pub(crate) fn run(Checked(args): &Args, app: &mut App) -> io::Result<()> {
     let image_paths = written_paths(&args.image_paths, app);
-    let Some(mut times) = times(args, app) else { return Ok(()) };
+    let Some(mut times) = times(args, app) else {
+        return Ok(());
+    };
     if args.access != args.modification {
-        let omitted = if args.access { &mut times.1 } else { &mut times.0 };
+        let omitted = if args.access {
+            &mut times.1
+        } else {
+            &mut times.0
+        };
         *omitted = SetTime::Omit;
     }
     for image_path in &image_paths {
-        let Some(target) = app.target(image_path) else { continue };
+        let Some(target) = app.target(image_path) else {
+            continue;
+        };
         if let Err(error) = touch(target.session(), target.path(), args, times) {
             app.error(image_path, &error);
         }
@@ -114,11 +124,16 @@ fn times(args: &Options, app: &mut App) -> Option<Times> {
         None => args.stamp.map(|stamp| (stamp, stamp)),
     };
     let both = |(access, modification)| (SetTime::At(access), SetTime::At(modification));
-    let Some(date) = &args.date else { return Some(base.map_or((SetTime::Now, SetTime::Now), both)) };
+    let Some(date) = &args.date else {
+        return Some(base.map_or((SetTime::Now, SetTime::Now), both));
+    };
     let (access, modification) = base.unwrap_or_else(|| (time::now(), time::now()));
     let read = |base| time::parse(date, base);
     let times = read(access).and_then(|access| Ok((access, read(modification)?)));
-    times.map(both).map_err(|message| app.fail(crate::exit_status::ExitStatus::Failed, message)).ok()
+    times
+        .map(both)
+        .map_err(|message| app.fail(crate::exit_status::ExitStatus::Failed, message))
+        .ok()
 }
 
 fn touch(
@@ -127,7 +142,11 @@ fn touch(
     args: &Options,
     (access, modification): Times,
 ) -> extern4::Result<()> {
-    let found = if args.no_dereference { session.symlink_metadata(path) } else { session.metadata(path) };
+    let found = if args.no_dereference {
+        session.symlink_metadata(path)
+    } else {
+        session.metadata(path)
+    };
     match found {
         Ok(_) => {}
         Err(error) if error.errno() == Errno::ENOENT => {

@@ -49,12 +49,19 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
         Form::Json | Form::Xml => Writer::Document(Document::new(args, shown)),
         Form::Objects => Writer::Objects,
     };
-    let mut printer = Printer { args, out: app.out(shown.is_complete()), writer, report: Report::default() };
+    let mut printer = Printer {
+        args,
+        out: app.out(shown.is_complete()),
+        writer,
+        report: Report::default(),
+    };
     if let Writer::Document(document) = &mut printer.writer {
         document.begin(&mut printer.out)?;
     }
     for image_path in &args.image_paths {
-        let Some(target) = app.target(image_path) else { continue };
+        let Some(target) = app.target(image_path) else {
+            continue;
+        };
         let mut walk = Walk::new(args, &target.volume);
         // The whole tree has to be read before sums and empty directories are known.
         let mut items = Vec::new();
@@ -96,7 +103,9 @@ impl Printer<'_> {
     fn end(&mut self) -> io::Result<()> {
         let report = (!self.args.noreport).then_some(&self.report);
         match (&mut self.writer, report) {
-            (Writer::Lines(_), Some(report)) => self.out.write_all(report.text(self.args).as_bytes()),
+            (Writer::Lines(_), Some(report)) => {
+                self.out.write_all(report.text(self.args).as_bytes())
+            }
             (Writer::Lines(_), None) => Ok(()),
             (Writer::Document(document), report) => document.end(report, &mut self.out),
             (Writer::Objects, _) => {

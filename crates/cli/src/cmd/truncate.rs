@@ -44,10 +44,16 @@ pub(crate) struct Line {
 impl Check for Line {
     fn check(&mut self) -> Result<(), String> {
         match (&self.reference, self.size) {
-            (Some(_), Some(Size { rule: Rule::Exactly, .. })) => {
-                Err("with --reference, a size is relative: +SIZE, -SIZE, <SIZE, >SIZE, /SIZE or %SIZE"
-                    .to_owned())
-            }
+            (
+                Some(_),
+                Some(Size {
+                    rule: Rule::Exactly,
+                    ..
+                }),
+            ) => Err(
+                "with --reference, a size is relative: +SIZE, -SIZE, <SIZE, >SIZE, /SIZE or %SIZE"
+                    .to_owned(),
+            ),
             _ => Ok(()),
         }
     }
@@ -83,13 +89,21 @@ fn size(text: &str) -> Result<Size, String> {
         ('/', Rule::DownToMultiple),
         ('%', Rule::UpToMultiple),
     ];
-    let found = rules.into_iter().find_map(|(mark, rule)| Some((text.strip_prefix(mark)?, rule)));
+    let found = rules
+        .into_iter()
+        .find_map(|(mark, rule)| Some((text.strip_prefix(mark)?, rule)));
     let (number, rule) = found.unwrap_or((text, Rule::Exactly));
     // A unit alone is one of it.
     let is_unit = number.starts_with(|c: char| c.is_ascii_alphabetic());
-    let read = if is_unit { crate::text::size(&format!("1{number}")) } else { crate::text::size(number) };
+    let read = if is_unit {
+        crate::text::size(&format!("1{number}"))
+    } else {
+        crate::text::size(number)
+    };
     match (rule, read) {
-        (Rule::DownToMultiple | Rule::UpToMultiple, Some(0)) => Err("0 has no multiples".to_owned()),
+        (Rule::DownToMultiple | Rule::UpToMultiple, Some(0)) => {
+            Err("0 has no multiples".to_owned())
+        }
         (_, Some(number)) => Ok(Size { rule, number }),
         (_, None) => Err("write it as 4096, 16M, +1K or %4096".to_owned()),
     }
@@ -121,7 +135,9 @@ pub(crate) fn run(Checked(args): &Args, app: &mut App) -> io::Result<()> {
         None => None,
     };
     for image_path in image_paths {
-        let Some(target) = app.target(&image_path) else { continue };
+        let Some(target) = app.target(&image_path) else {
+            continue;
+        };
         if let Err(error) = truncate(args, old, target.session(), target.path()) {
             app.error(&image_path, &error);
         }
@@ -135,11 +151,15 @@ fn length(reference: &Input, app: &mut App) -> Option<u64> {
         Input::Volume(image_path) => {
             let target = app.target(image_path)?;
             let found = target.session().metadata(target.path());
-            found.map(|found| found.len()).map_err(|error| app.error(image_path, &error)).ok()
+            found
+                .map(|found| found.len())
+                .map_err(|error| app.error(image_path, &error))
+                .ok()
         }
         Input::Host(path) => {
             let found = std::fs::metadata(path).map(|found| found.len());
-            let report = |error| app.fail_at(ExitStatus::Failed, path.display(), host_reason(&error));
+            let report =
+                |error| app.fail_at(ExitStatus::Failed, path.display(), host_reason(&error));
             found.map_err(report).ok()
         }
         Input::Standard => {
@@ -150,14 +170,23 @@ fn length(reference: &Input, app: &mut App) -> Option<u64> {
 }
 
 /// Changes the length of a file, relative to `reference` if that is given.
-fn truncate(args: &Line, reference: Option<u64>, session: &Session, path: &Path) -> extern4::Result<()> {
+fn truncate(
+    args: &Line,
+    reference: Option<u64>,
+    session: &Session,
+    path: &Path,
+) -> extern4::Result<()> {
     let file = match session.open_with(path, File::options().write(true).create(!args.no_create)) {
         Err(error) if args.no_create && error.errno() == Errno::ENOENT => return Ok(()),
         opened => opened?,
     };
     let found = file.metadata();
     let old = reference.unwrap_or(found.len());
-    let unit = if args.io_blocks { u64::from(found.blksize()) } else { 1 };
+    let unit = if args.io_blocks {
+        u64::from(found.blksize())
+    } else {
+        1
+    };
     let new = args.size.map_or(Some(old), |size| size.of(old, unit));
     // A length above the maximum of any file, which the volume refuses.
     file.set_len(new.unwrap_or(i64::MAX as u64))
@@ -169,7 +198,8 @@ mod tests {
 
     #[test]
     fn sizes_are_read() {
-        let check = |text: &str, rule, number| assert_eq!(size(text), Ok(Size { rule, number }), "{text}");
+        let check =
+            |text: &str, rule, number| assert_eq!(size(text), Ok(Size { rule, number }), "{text}");
         check("0", Rule::Exactly, 0);
         check("16M", Rule::Exactly, 16 << 20);
         check("K", Rule::Exactly, 1024);
@@ -185,7 +215,11 @@ mod tests {
     #[test]
     fn lengths_follow_from_sizes() {
         let check = |text: &str, old, unit, new| {
-            assert_eq!(size(text).expect("a size").of(old, unit), new, "{text} {old}");
+            assert_eq!(
+                size(text).expect("a size").of(old, unit),
+                new,
+                "{text} {old}"
+            );
         };
         check("-7", 5, 1, Some(0));
         check("+1", u64::MAX, 1, None);

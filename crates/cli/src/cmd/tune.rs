@@ -53,7 +53,13 @@ pub(crate) struct Args {
     #[arg(short, long, group = "what")]
     errors: Option<Errors>,
     /// Reserve this many blocks for the superuser only
-    #[arg(short, long, value_name = "N", group = "what", conflicts_with = "reserved_percent")]
+    #[arg(
+        short,
+        long,
+        value_name = "N",
+        group = "what",
+        conflicts_with = "reserved_percent"
+    )]
     reserved_blocks: Option<u64>,
     /// Reserve this percentage of the blocks for the superuser only: 50 at most
     #[arg(short = 'm', long, value_name = "P", group = "what", value_parser = percent)]
@@ -143,12 +149,17 @@ pub(super) fn uuid(text: &str) -> Result<Uuid, String> {
         "clear" | "null" => return Ok(Uuid::Exactly([0; 16])),
         _ => {}
     }
-    let dashes = text.len() == 36 && [8, 13, 18, 23].iter().all(|at| text.as_bytes()[*at] == b'-');
+    let dashes = text.len() == 36
+        && [8, 13, 18, 23]
+            .iter()
+            .all(|at| text.as_bytes()[*at] == b'-');
     let digits: String = text.chars().filter(|c| *c != '-').collect();
     let plain = digits.len() == 32 && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
     match u128::from_str_radix(&digits, 16) {
         Ok(number) if dashes && plain => Ok(Uuid::Exactly(number.to_be_bytes())),
-        _ => Err("write it as 6c1f4b52-3a0e-4d0c-9c55-0d2a4f6b7e11, random, time or clear".to_owned()),
+        _ => Err(
+            "write it as 6c1f4b52-3a0e-4d0c-9c55-0d2a4f6b7e11, random, time or clear".to_owned(),
+        ),
     }
 }
 
@@ -160,7 +171,10 @@ fn directory(text: &str) -> Result<String, String> {
 }
 
 fn percent(text: &str) -> Result<f64, String> {
-    let percent = text.parse().ok().filter(|percent| (0.0..=50.0).contains(percent));
+    let percent = text
+        .parse()
+        .ok()
+        .filter(|percent| (0.0..=50.0).contains(percent));
     percent.ok_or_else(|| "between 0 and 50".to_owned())
 }
 
@@ -169,7 +183,9 @@ fn percent(text: &str) -> Result<f64, String> {
 fn prepare(args: &Args, image: &Image, app: &mut App) -> bool {
     let mut options = Volume::options();
     part(&mut options, image);
-    let interrupted = options.device(&image.file).is_ok_and(|(device, _)| was_interrupted(&device));
+    let interrupted = options
+        .device(&image.file)
+        .is_ok_and(|(device, _)| was_interrupted(&device));
     if interrupted && !(rewrite(image, app) && matches!(args.uuid, Some(Uuid::Exactly(_)))) {
         return false;
     }
@@ -189,7 +205,8 @@ fn prepare(args: &Args, image: &Image, app: &mut App) -> bool {
         Ok(summary) if summary.faults == 0 => true,
         Ok(summary) => {
             let faults = summary.faults;
-            let message = format!("{image}: its checksums are not rewritten: check finds {faults} faults");
+            let message =
+                format!("{image}: its checksums are not rewritten: check finds {faults} faults");
             app.fail(ExitStatus::Corrupt, message);
             false
         }
@@ -223,18 +240,31 @@ fn on_device(
             return false;
         }
     };
-    work(&device).inspect_err(|error| app.ext4_error(image, error)).is_ok()
+    work(&device)
+        .inspect_err(|error| app.ext4_error(image, error))
+        .is_ok()
 }
 
 /// Returns the numbers of the user and the group that may take reserved blocks. Reports a name that
 /// the volume does not know.
 fn reserved_for(args: &Args, volume: &Opened, app: &mut App) -> Option<(Option<u32>, Option<u32>)> {
-    let uid = args.reserved_user.as_ref().map(|user| user.uid(volume.names())).transpose();
-    let gid = args.reserved_group.as_ref().map(|group| group.gid(volume.names())).transpose();
+    let uid = args
+        .reserved_user
+        .as_ref()
+        .map(|user| user.uid(volume.names()))
+        .transpose();
+    let gid = args
+        .reserved_group
+        .as_ref()
+        .map(|group| group.gid(volume.names()))
+        .transpose();
     match (uid, gid) {
         (Ok(uid), Ok(gid)) => Some((uid, gid)),
         (Err(message), _) | (_, Err(message)) => {
-            app.fail(ExitStatus::Failed, format_args!("{message} {}", quoted(&volume.image)));
+            app.fail(
+                ExitStatus::Failed,
+                format_args!("{message} {}", quoted(&volume.image)),
+            );
             None
         }
     }
@@ -247,12 +277,20 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
         return Ok(());
     }
     if !app.is_superuser() {
-        app.fail_at(ExitStatus::Failed, image, "only the superuser changes a volume as a whole");
+        app.fail_at(
+            ExitStatus::Failed,
+            image,
+            "only the superuser changes a volume as a whole",
+        );
         return Ok(());
     }
     let mut features = args.features.unwrap_or_default();
-    let structures =
-        Structures::of(args.adds_journal, args.journal_options.as_ref(), args.quotas.as_ref(), &mut features);
+    let structures = Structures::of(
+        args.adds_journal,
+        args.journal_options.as_ref(),
+        args.quotas.as_ref(),
+        &mut features,
+    );
     let structures = match structures {
         Ok(structures) => structures,
         Err(message) => {
@@ -264,11 +302,17 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
         return Ok(());
     }
     app.write_to(image);
-    let Some(volume) = app.volume(image) else { return Ok(()) };
-    let Some(reserved_for) = reserved_for(args, &volume, app) else { return Ok(()) };
+    let Some(volume) = app.volume(image) else {
+        return Ok(());
+    };
+    let Some(reserved_for) = reserved_for(args, &volume, app) else {
+        return Ok(());
+    };
     let ext4 = volume.volume.ext4();
     let blocks = ext4.superblock().blocks_count();
-    let percent = args.reserved_percent.map(|percent| (blocks as f64 * percent / 100.0) as u64);
+    let percent = args
+        .reserved_percent
+        .map(|percent| (blocks as f64 * percent / 100.0) as u64);
     let tune = Tune {
         label: args.label.as_ref().map(|label| label.clone().into_bytes()),
         uuid: args.uuid.map(Uuid::bytes).transpose()?,
@@ -283,7 +327,10 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
         max_mounts: args.max_mounts,
         check_interval: args.check_interval,
         last_checked: args.last_checked,
-        last_mounted: args.last_mounted.as_ref().map(|directory| directory.clone().into_bytes()),
+        last_mounted: args
+            .last_mounted
+            .as_ref()
+            .map(|directory| directory.clone().into_bytes()),
         mount_options: args.mount_options.unwrap_or_default(),
         features: features.with,
         without: features.without,
@@ -309,14 +356,15 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     let unwritable = unwritable(tune.features.difference(superblock.features()));
     if !unwritable.is_empty() {
         let names: Vec<String> = unwritable.iter().map(ToString::to_string).collect();
-        let follows =
-            "from now on extern4 only reads this volume; Linux writes to it, and no tool takes away";
+        let follows = "from now on extern4 only reads this volume; Linux writes to it, and no tool takes away";
         app.note_at(image, format_args!("{follows} {}", names.join(", ")));
     }
     if structures.removes_journal {
         app.close();
         if app.status() != ExitStatus::Success
-            || !on_device(image, app, |device| remove_journal(device, &OpenOptions::default()))
+            || !on_device(image, app, |device| {
+                remove_journal(device, &OpenOptions::default())
+            })
         {
             return Ok(());
         }
@@ -327,12 +375,18 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     }
     if let (Some(new), Some(journal)) = (tune.uuid, app.opening().journal.clone()) {
         app.close();
-        let options = FileOptions { write: true, ..FileOptions::default() };
+        let options = FileOptions {
+            write: true,
+            ..FileOptions::default()
+        };
         let device = FileDevice::open_with(&journal, &options).map_err(extern4_ext4::Error::from);
-        let renamed =
-            device.and_then(|device| rename_journal_user(Arc::new(device), &superblock, &old, &new));
+        let renamed = device
+            .and_then(|device| rename_journal_user(Arc::new(device), &superblock, &old, &new));
         if let Err(error) = renamed {
-            app.ext4_error(format_args!("{image}: its journal {}", journal.display()), &error);
+            app.ext4_error(
+                format_args!("{image}: its journal {}", journal.display()),
+                &error,
+            );
         }
     }
     Ok(())
@@ -346,7 +400,9 @@ mod tests {
     fn arguments_are_read() {
         assert_eq!(uuid("random"), Ok(Uuid::Random));
         assert_eq!(uuid("clear"), Ok(Uuid::Exactly([0; 16])));
-        let Ok(Uuid::Exactly(bytes)) = uuid("6c1f4b52-3a0e-4d0c-9c55-0d2a4f6b7e11") else { panic!("a UUID") };
+        let Ok(Uuid::Exactly(bytes)) = uuid("6c1f4b52-3a0e-4d0c-9c55-0d2a4f6b7e11") else {
+            panic!("a UUID")
+        };
         assert_eq!((bytes[0], bytes[15]), (0x6c, 0x11));
         for bad in [
             "",

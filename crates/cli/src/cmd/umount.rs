@@ -34,7 +34,10 @@ pub(crate) struct Args {
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {
-    let seconds = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    let seconds = text
+        .parse()
+        .ok()
+        .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
     let seconds = seconds.filter(|seconds| *seconds <= MOST_SECONDS);
     seconds.ok_or_else(|| "write it as a number of seconds".to_owned())
 }
@@ -55,7 +58,9 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
             Ok(dirs) if dirs.is_empty() => {
                 app.fail_at(ExitStatus::Failed, name.display(), "not mounted by extern4");
             }
-            Ok(dirs) => dirs.iter().for_each(|dir| unmount(dir, args.patience(), app)),
+            Ok(dirs) => dirs
+                .iter()
+                .for_each(|dir| unmount(dir, args.patience(), app)),
             Err(error) => {
                 app.fail_at(ExitStatus::Failed, name.display(), host_reason(&error));
             }
@@ -74,7 +79,10 @@ fn directories(name: &Path) -> io::Result<Vec<PathBuf>> {
     if image_path.path.as_os_str() != "/" {
         return Ok(Vec::new());
     }
-    let mut dirs: Vec<_> = MountEntry::of(&image_path.image)?.into_iter().map(|entry| entry.dir).collect();
+    let mut dirs: Vec<_> = MountEntry::of(&image_path.image)?
+        .into_iter()
+        .map(|entry| entry.dir)
+        .collect();
     dirs.reverse();
     Ok(dirs)
 }
@@ -101,7 +109,9 @@ fn unmount(dir: &Path, patience: Patience, app: &mut App) {
                 );
             }
         }
-        Ok(Unmounted::Elsewhere) => app.note_at(dir.display(), "the volume is mounted elsewhere, too"),
+        Ok(Unmounted::Elsewhere) => {
+            app.note_at(dir.display(), "the volume is mounted elsewhere, too")
+        }
         Ok(Unmounted::Served(_)) if patience == Patience::Lazy => {}
         Ok(Unmounted::Served(others)) => {
             let why = match others.is_empty() {
@@ -126,5 +136,8 @@ fn have_it(processes: &[u32]) -> String {
         format!("{pid} ({})", escape(name.trim_ascii_end()))
     };
     let names: Vec<String> = processes.iter().map(name).collect();
-    format!("processes have it mounted in namespaces of their own: {}", names.join(", "))
+    format!(
+        "processes have it mounted in namespaces of their own: {}",
+        names.join(", ")
+    )
 }

@@ -52,9 +52,14 @@ impl Activity {
             operations: operations_between(&earlier.operations, &later.operations),
             blocks: Share {
                 part: hits,
-                whole: hits.saturating_add(came("block_misses")).saturating_add(came("block_waits")),
+                whole: hits
+                    .saturating_add(came("block_misses"))
+                    .saturating_add(came("block_waits")),
             },
-            names: Share { part: walks.saturating_sub(came("lookups")), whole: walks },
+            names: Share {
+                part: walks.saturating_sub(came("lookups")),
+                whole: walks,
+            },
             commits: came("transactions"),
             handles: came("handles"),
             flushes: came("flushes"),
@@ -63,27 +68,48 @@ impl Activity {
     }
 
     fn per_second(&self, count: u64) -> f64 {
-        if self.while_seconds > 0.0 { count as f64 / self.while_seconds } else { 0.0 }
+        if self.while_seconds > 0.0 {
+            count as f64 / self.while_seconds
+        } else {
+            0.0
+        }
     }
 
     /// Returns how many operations of all kinds there were a second.
     pub(crate) fn all_per_second(&self) -> f64 {
-        let counts = self.operations.iter().map(|operation| operation.times.count());
+        let counts = self
+            .operations
+            .iter()
+            .map(|operation| operation.times.count());
         self.per_second(counts.fold(0, u64::saturating_add))
     }
 
     /// Returns a table of the `most` most frequent operations, a line each below a line of
     /// headings. The counts are totals, or per second.
     pub(crate) fn operations(&self, per_second: bool, most: usize) -> String {
-        let (count, errors) = if per_second { ("ops/s", "errors/s") } else { ("count", "errors") };
-        let mut text = line("operation", [count, errors, "p50", "p90", "p99", "max"].map(str::to_owned));
+        let (count, errors) = if per_second {
+            ("ops/s", "errors/s")
+        } else {
+            ("count", "errors")
+        };
+        let mut text = line(
+            "operation",
+            [count, errors, "p50", "p90", "p99", "max"].map(str::to_owned),
+        );
         for operation in self.operations.iter().take(most) {
             let number = |number: u64| match per_second {
                 true => format!("{:.1}", self.per_second(number)),
                 false => number.to_string(),
             };
             let [p50, p90, p99, max] = latencies(operation).map(short);
-            let columns = [number(operation.times.count()), number(operation.errors), p50, p90, p99, max];
+            let columns = [
+                number(operation.times.count()),
+                number(operation.errors),
+                p50,
+                p90,
+                p99,
+                max,
+            ];
             text += &line(&escape(operation.name.as_bytes()), columns);
         }
         text
@@ -95,7 +121,9 @@ impl Activity {
             Some(rate) => format!("{:.1} %", rate * 100.0),
             None => "-".to_owned(),
         };
-        let each = self.handles_per_commit().map_or_else(|| "-".to_owned(), |each| format!("{each:.1}"));
+        let each = self
+            .handles_per_commit()
+            .map_or_else(|| "-".to_owned(), |each| format!("{each:.1}"));
         format!(
             "cached   blocks {}, names {}\njournal  {:.1} commits/s, {each} operations a commit, {:.1} flushes/s, {}/s\n",
             percent(&self.blocks),
@@ -110,7 +138,10 @@ impl Activity {
     /// metadata blocks. The second is of path walks; a hit is a walk that asked the file system for
     /// no name.
     pub(crate) fn rates(&self) -> [(&'static str, Option<f64>); 2] {
-        [("block_hit_rate", self.blocks.rate()), ("name_hit_rate", self.names.rate())]
+        [
+            ("block_hit_rate", self.blocks.rate()),
+            ("name_hit_rate", self.names.rate()),
+        ]
     }
 
     /// Returns how many operations a commit made durable, on average.
@@ -121,10 +152,20 @@ impl Activity {
     /// Writes everything but the operations.
     pub(crate) fn write(&self, object: &mut Object<'_>) {
         object.rounded("operations_per_second", self.all_per_second(), DECIMALS);
-        self.rates().into_iter().for_each(|(name, rate)| object.rounded(name, rate, DECIMALS));
-        object.rounded("commits_per_second", self.per_second(self.commits), DECIMALS);
+        self.rates()
+            .into_iter()
+            .for_each(|(name, rate)| object.rounded(name, rate, DECIMALS));
+        object.rounded(
+            "commits_per_second",
+            self.per_second(self.commits),
+            DECIMALS,
+        );
         object.rounded("handles_per_commit", self.handles_per_commit(), DECIMALS);
-        object.rounded("flushes_per_second", self.per_second(self.flushes), DECIMALS);
+        object.rounded(
+            "flushes_per_second",
+            self.per_second(self.flushes),
+            DECIMALS,
+        );
     }
 
     /// Writes the operations.
@@ -133,9 +174,16 @@ impl Activity {
             item.text("name", &operation.name);
             item.raw("count", operation.times.count());
             item.raw("errors", operation.errors);
-            item.rounded("per_second", self.per_second(operation.times.count()), DECIMALS);
+            item.rounded(
+                "per_second",
+                self.per_second(operation.times.count()),
+                DECIMALS,
+            );
             let names = ["p50_ns", "p90_ns", "p99_ns", "max_ns"];
-            names.into_iter().zip(latencies(operation)).for_each(|(name, time)| item.maybe(name, time));
+            names
+                .into_iter()
+                .zip(latencies(operation))
+                .for_each(|(name, time)| item.maybe(name, time));
         });
     }
 }
@@ -164,17 +212,27 @@ fn operations_between(earlier: &[Operation], later: &[Operation]) -> Vec<Operati
 fn latencies(operation: &Operation) -> [Option<u64>; 4] {
     let times = &operation.times;
     let longest = (times.count() > 0).then_some(times.longest());
-    [times.quantile(0.5), times.quantile(0.9), times.quantile(0.99), longest]
+    [
+        times.quantile(0.5),
+        times.quantile(0.9),
+        times.quantile(0.99),
+        longest,
+    ]
 }
 
 fn line(name: &str, columns: [String; 6]) -> String {
-    let columns: String = columns.iter().map(|column| format!(" {column:>10}")).collect();
+    let columns: String = columns
+        .iter()
+        .map(|column| format!(" {column:>10}"))
+        .collect();
     format!("{name:<18}{columns}\n")
 }
 
 /// Returns a duration with three digits.
 fn short(nanoseconds: Option<u64>) -> String {
-    let Some(nanoseconds) = nanoseconds else { return "-".to_owned() };
+    let Some(nanoseconds) = nanoseconds else {
+        return "-".to_owned();
+    };
     let units = [(1_000_000_000, "s"), (1_000_000, "ms"), (1000, "us")];
     let Some((unit, name)) = units.into_iter().find(|(unit, _)| nanoseconds >= *unit) else {
         return format!("{nanoseconds}ns");
@@ -187,17 +245,38 @@ fn short(nanoseconds: Option<u64>) -> String {
 /// Returns a line with the processes that have files open.
 pub(crate) fn open_files(holders: &[Holder], most: usize) -> String {
     let mut text = format!("files    {} open", total(holders));
-    for (at, Holder { pid, command, open_files }) in holders.iter().take(most).enumerate() {
-        let (separator, command) = (if at == 0 { ": " } else { ", " }, escape(command.as_bytes()));
-        write!(text, "{separator}{open_files} by {command} ({pid})").expect("a string takes everything");
+    for (
+        at,
+        Holder {
+            pid,
+            command,
+            open_files,
+        },
+    ) in holders.iter().take(most).enumerate()
+    {
+        let (separator, command) = (
+            if at == 0 { ": " } else { ", " },
+            escape(command.as_bytes()),
+        );
+        write!(text, "{separator}{open_files} by {command} ({pid})")
+            .expect("a string takes everything");
     }
-    text + if holders.len() > most { ", ...\n" } else { "\n" }
+    text + if holders.len() > most {
+        ", ...\n"
+    } else {
+        "\n"
+    }
 }
 
 /// Returns a time as a clock shows it.
 pub(crate) fn clock(time: Duration) -> String {
     let seconds = time.as_secs();
-    format!("{}:{:02}:{:02}", seconds / 3600, seconds / 60 % 60, seconds % 60)
+    format!(
+        "{}:{:02}:{:02}",
+        seconds / 3600,
+        seconds / 60 % 60,
+        seconds % 60
+    )
 }
 
 #[cfg(test)]
@@ -209,24 +288,45 @@ mod tests {
         let times = Histogram::from_counts([(40, reads)], reads * 2000, 2000);
         Report {
             uptime: Duration::from_secs(seconds),
-            operations: vec![Operation { name: "read".to_owned(), errors: reads / 10, times }],
-            counters: counters.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect(),
+            operations: vec![Operation {
+                name: "read".to_owned(),
+                errors: reads / 10,
+                times,
+            }],
+            counters: counters
+                .iter()
+                .map(|(name, count)| ((*name).to_owned(), *count))
+                .collect(),
             ..Report::default()
         }
     }
 
     #[test]
     fn activity_between_two_reports_is_shown_by_the_second() {
-        let earlier = report(10, 100, &[("block_hits", 10), ("block_misses", 10), ("handles", 5)]);
+        let earlier = report(
+            10,
+            100,
+            &[("block_hits", 10), ("block_misses", 10), ("handles", 5)],
+        );
         let later = report(
             12,
             140,
-            &[("block_hits", 13), ("block_misses", 11), ("handles", 25), ("transactions", 2)],
+            &[
+                ("block_hits", 13),
+                ("block_misses", 11),
+                ("handles", 25),
+                ("transactions", 2),
+            ],
         );
         let activity = Activity::between(&earlier, &later);
         assert!((activity.all_per_second() - 20.0).abs() < 1e-9);
         let table = activity.operations(true, 9);
-        let words: Vec<_> = table.lines().nth(1).expect("a line").split_whitespace().collect();
+        let words: Vec<_> = table
+            .lines()
+            .nth(1)
+            .expect("a line")
+            .split_whitespace()
+            .collect();
         assert_eq!(words[..3], ["read", "20.0", "2.0"]);
         assert_eq!(
             activity.rest(),
@@ -236,7 +336,10 @@ mod tests {
         // Nothing happened, in no time.
         let nothing = Activity::between(&later, &later);
         assert_eq!(nothing.operations(true, 9).lines().count(), 1);
-        assert!(nothing.rest().contains("blocks -") && nothing.rest().contains(" - operations a commit"));
+        assert!(
+            nothing.rest().contains("blocks -")
+                && nothing.rest().contains(" - operations a commit")
+        );
         // A counter that was reset is no reason to fail.
         assert!(Activity::between(&later, &earlier).all_per_second() < 1e-9);
     }

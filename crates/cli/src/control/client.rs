@@ -47,7 +47,11 @@ pub(crate) enum Error {
 impl Error {
     /// Returns the exit code for the error.
     pub(crate) fn status(&self) -> ExitStatus {
-        if matches!(self, Self::NoMount) { ExitStatus::Refused } else { ExitStatus::Failed }
+        if matches!(self, Self::NoMount) {
+            ExitStatus::Refused
+        } else {
+            ExitStatus::Failed
+        }
     }
 }
 
@@ -56,14 +60,23 @@ impl fmt::Display for Error {
         match self {
             Self::NoMount => write!(f, "no volume is mounted here by extern4"),
             Self::Foreign(owner) => {
-                write!(f, "user {owner} serves this mount; only that user and root can look into it")
+                write!(
+                    f,
+                    "user {owner} serves this mount; only that user and root can look into it"
+                )
             }
             Self::Gone => {
-                write!(f, "the process that serves this mount has ended, or listens nowhere")
+                write!(
+                    f,
+                    "the process that serves this mount has ended, or listens nowhere"
+                )
             }
             Self::Silent => {
                 let seconds = TIMEOUT.as_secs();
-                write!(f, "the process that serves this mount has not answered within {seconds} s")
+                write!(
+                    f,
+                    "the process that serves this mount has not answered within {seconds} s"
+                )
             }
             Self::Io(error) => write!(f, "{}", host_reason(error)),
             Self::Answer(why) => write!(f, "the answer makes no sense: {}", escape(why.as_bytes())),
@@ -88,7 +101,11 @@ impl From<io::Error> for Error {
 pub(crate) fn find(dir: &Path) -> Result<Mount, Error> {
     let mount = mount_of(dir).map_err(Error::Io)?.ok_or(Error::NoMount)?;
     let user = geteuid().as_raw();
-    if user != 0 && user != mount.owner { Err(Error::Foreign(mount.owner)) } else { Ok(mount) }
+    if user != 0 && user != mount.owner {
+        Err(Error::Foreign(mount.owner))
+    } else {
+        Ok(mount)
+    }
 }
 
 /// Asks for a report.
@@ -119,7 +136,12 @@ pub(super) fn line(stream: &mut UnixStream, deadline: Instant) -> Result<Vec<u8>
             Ok(0) if answer.is_empty() => return Err(Error::Gone),
             Ok(0) => return Err(Error::Answer("it ends before it is complete".to_owned())),
             Ok(len) => &space[..len],
-            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
+                ) =>
+            {
                 continue;
             }
             Err(error) => return Err(error.into()),
@@ -127,7 +149,10 @@ pub(super) fn line(stream: &mut UnixStream, deadline: Instant) -> Result<Vec<u8>
         let end = came.iter().position(|byte| *byte == b'\n');
         answer.extend_from_slice(&came[..end.unwrap_or(came.len())]);
         if answer.len() > MAX_ANSWER_BYTES {
-            return Err(Error::Answer(format!("it is longer than {} MiB", MAX_ANSWER_BYTES >> 20)));
+            return Err(Error::Answer(format!(
+                "it is longer than {} MiB",
+                MAX_ANSWER_BYTES >> 20
+            )));
         }
         if end.is_some() {
             return Ok(answer);

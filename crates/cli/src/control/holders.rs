@@ -38,10 +38,16 @@ fn holder(pid: u32, device: Device) -> Option<Holder> {
     let process = Path::new("/proc").join(pid.to_string());
     let files = std::fs::read_dir(process.join("fd")).ok()?.flatten();
     let there = files.filter(|file| device_of(&file.path()).is_ok_and(|found| found == device));
-    let open_files = u64::try_from(there.count()).ok().filter(|count| *count > 0)?;
+    let open_files = u64::try_from(there.count())
+        .ok()
+        .filter(|count| *count > 0)?;
     let command = std::fs::read(process.join("comm")).ok()?;
     let command = String::from_utf8_lossy(command.trim_ascii_end()).into_owned();
-    Some(Holder { pid, command, open_files })
+    Some(Holder {
+        pid,
+        command,
+        open_files,
+    })
 }
 
 /// Returns how many files these processes have open. A file that several of them share counts once
@@ -70,11 +76,17 @@ mod tests {
         let count = || {
             let device = device_of(Path::new("/proc")).expect("a device");
             let holders = holders(device);
-            let own = holders.iter().find(|holder| holder.pid == std::process::id());
-            assert!(own.is_none_or(|own| total(&holders) >= own.open_files && !own.command.is_empty()));
+            let own = holders
+                .iter()
+                .find(|holder| holder.pid == std::process::id());
+            assert!(
+                own.is_none_or(|own| total(&holders) >= own.open_files && !own.command.is_empty())
+            );
             own.map_or(0, |own| own.open_files)
         };
-        let files: Vec<_> = (0..50).map(|_| File::open("/proc/self/stat").expect("a file")).collect();
+        let files: Vec<_> = (0..50)
+            .map(|_| File::open("/proc/self/stat").expect("a file"))
+            .collect();
         assert!(count() >= 50);
         drop(files);
         assert!(count() < 50);

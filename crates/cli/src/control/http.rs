@@ -25,13 +25,21 @@ pub(super) fn answer(request: &[u8], metrics: impl FnOnce() -> String) -> Vec<u8
         };
         return response(reason, TEXT, "this is no request\n", true);
     }
-    let line = request.split(|byte| *byte == b'\r').next().unwrap_or_default();
+    let line = request
+        .split(|byte| *byte == b'\r')
+        .next()
+        .unwrap_or_default();
     let words: Vec<_> = line.split(|byte| *byte == b' ').collect();
     let [method, target, version] = words[..] else {
         return response("400 Bad Request", TEXT, "this is no request\n", true);
     };
     if !version.starts_with(b"HTTP/1.") {
-        return response("505 HTTP Version Not Supported", TEXT, "HTTP/1.1 is spoken here\n", true);
+        return response(
+            "505 HTTP Version Not Supported",
+            TEXT,
+            "HTTP/1.1 is spoken here\n",
+            true,
+        );
     }
     let path = target.split(|byte| *byte == b'?').next();
     let with_body = method != b"HEAD";
@@ -43,12 +51,20 @@ pub(super) fn answer(request: &[u8], metrics: impl FnOnce() -> String) -> Vec<u8
 }
 
 fn response(status: &str, kind: &str, body: &str, with_body: bool) -> Vec<u8> {
-    let allow = if status.starts_with("405") { "Allow: GET, HEAD\r\n" } else { "" };
+    let allow = if status.starts_with("405") {
+        "Allow: GET, HEAD\r\n"
+    } else {
+        ""
+    };
     let len = body.len();
     let head = format!(
         "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {len}\r\n{allow}Connection: close\r\n\r\n"
     );
-    [head.as_bytes(), if with_body { body.as_bytes() } else { b"" }].concat()
+    [
+        head.as_bytes(),
+        if with_body { body.as_bytes() } else { b"" },
+    ]
+    .concat()
 }
 
 #[cfg(test)]
@@ -58,14 +74,24 @@ mod tests {
     #[test]
     fn requests_of_every_kind_are_answered() {
         let check = |request: &str, status: &str| {
-            let said = String::from_utf8(answer(request.as_bytes(), || "m 1\n".to_owned())).expect("text");
-            assert!(said.starts_with(&format!("HTTP/1.1 {status} ")), "{request:?}: {said}");
+            let said =
+                String::from_utf8(answer(request.as_bytes(), || "m 1\n".to_owned())).expect("text");
+            assert!(
+                said.starts_with(&format!("HTTP/1.1 {status} ")),
+                "{request:?}: {said}"
+            );
             said
         };
         let said = check("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n", "200");
-        assert!(said.ends_with("\r\n\r\nm 1\n") && said.contains("Content-Length: 4\r\n"), "{said}");
+        assert!(
+            said.ends_with("\r\n\r\nm 1\n") && said.contains("Content-Length: 4\r\n"),
+            "{said}"
+        );
         let said = check("HEAD /metrics?x=1 HTTP/1.0\r\n\r\n", "200");
-        assert!(said.ends_with("\r\n\r\n") && said.contains("Content-Length: 4\r\n"), "{said}");
+        assert!(
+            said.ends_with("\r\n\r\n") && said.contains("Content-Length: 4\r\n"),
+            "{said}"
+        );
         check("GET / HTTP/1.1\r\n\r\n", "404");
         check("GET /metricsx HTTP/1.1\r\n\r\n", "404");
         assert!(check("POST /metrics HTTP/1.1\r\n\r\n", "405").contains("Allow: GET"));

@@ -27,7 +27,10 @@ impl Journaling {
         let superblock = volume.ext4().superblock();
         superblock.journal()?;
         let data = data.unwrap_or_else(|| usual_data(superblock.default_mount_options()));
-        Some(Self { data: data_name(data).to_owned(), commit_seconds: Self::seconds(interval) })
+        Some(Self {
+            data: data_name(data).to_owned(),
+            commit_seconds: Self::seconds(interval),
+        })
     }
 
     /// Returns the seconds of an interval, or of the default one.
@@ -39,7 +42,10 @@ impl Journaling {
 /// Returns the mode that a volume asks for. Two bits stand for three modes, as in `EXT4_DEFM_JMODE`
 /// of the kernel.
 fn usual_data(options: DefaultMountOptions) -> DataMode {
-    let (journal, ordered) = (DefaultMountOptions::JOURNAL_DATA, DefaultMountOptions::JOURNAL_DATA_ORDERED);
+    let (journal, ordered) = (
+        DefaultMountOptions::JOURNAL_DATA,
+        DefaultMountOptions::JOURNAL_DATA_ORDERED,
+    );
     match (options.contains(journal), options.contains(ordered)) {
         (true, true) => DataMode::Writeback,
         (true, false) => DataMode::Journal,

@@ -22,10 +22,18 @@ pub(super) fn text(report: &Report) -> String {
         "gauge",
         "The mounted image, the version of this program and the transport of requests. Always 1.",
     );
-    let labels =
-        [("image", &*report.image), ("version", env!("CARGO_PKG_VERSION")), ("transport", &report.transport)];
+    let labels = [
+        ("image", &*report.image),
+        ("version", env!("CARGO_PKG_VERSION")),
+        ("transport", &report.transport),
+    ];
     sample(out, "info", &labels, 1);
-    family(out, "uptime_seconds", "gauge", "Seconds since the volume was mounted.");
+    family(
+        out,
+        "uptime_seconds",
+        "gauge",
+        "Seconds since the volume was mounted.",
+    );
     sample(out, "uptime_seconds", &[], report.uptime.as_secs_f64());
     family(
         out,
@@ -63,7 +71,12 @@ fn operations(report: &Report, out: &mut String) {
         "Requests of the kernel that failed, by kind. Lookups of missing names and attributes do not count.",
     );
     for operation in &report.operations {
-        sample(out, ERRORS, &[("operation", &operation.name)], operation.errors);
+        sample(
+            out,
+            ERRORS,
+            &[("operation", &operation.name)],
+            operation.errors,
+        );
     }
     family(
         out,
@@ -78,28 +91,47 @@ fn operations(report: &Report, out: &mut String) {
             // The buckets of the histogram have bounds one nanosecond below a power of two.
             let limit = Duration::from_nanos((1024 << (2 * power)) - 1);
             let within = times.count_within(limit);
-            sample(out, &bucket, &[of, ("le", &limit.as_secs_f64().to_string())], within);
+            sample(
+                out,
+                &bucket,
+                &[of, ("le", &limit.as_secs_f64().to_string())],
+                within,
+            );
         }
         sample(out, &bucket, &[of, ("le", "+Inf")], times.count());
-        sample(out, &format!("{SECONDS}_sum"), &[of], Duration::from_nanos(times.total()).as_secs_f64());
+        sample(
+            out,
+            &format!("{SECONDS}_sum"),
+            &[of],
+            Duration::from_nanos(times.total()).as_secs_f64(),
+        );
         sample(out, &format!("{SECONDS}_count"), &[of], times.count());
     }
 }
 
 fn family(out: &mut String, name: &str, kind: &str, help: &str) {
-    writeln!(out, "# HELP extern4_{name} {help}\n# TYPE extern4_{name} {kind}")
-        .expect("a string takes everything");
+    writeln!(
+        out,
+        "# HELP extern4_{name} {help}\n# TYPE extern4_{name} {kind}"
+    )
+    .expect("a string takes everything");
 }
 
 fn sample(out: &mut String, name: &str, labels: &[(&str, &str)], value: impl std::fmt::Display) {
     let label = |(label, text): &(&str, &str)| format!("{label}=\"{}\"", quoted(text));
     let labels: Vec<_> = labels.iter().map(label).collect();
-    let labels = if labels.is_empty() { String::new() } else { format!("{{{}}}", labels.join(",")) };
+    let labels = if labels.is_empty() {
+        String::new()
+    } else {
+        format!("{{{}}}", labels.join(","))
+    };
     writeln!(out, "extern4_{name}{labels} {value}").expect("a string takes everything");
 }
 
 fn quoted(text: &str) -> String {
-    text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+    text.replace('\\', "\\\\")
+        .replace('"', "\\\"")
+        .replace('\n', "\\n")
 }
 
 #[cfg(test)]
@@ -109,18 +141,28 @@ mod tests {
 
     #[test]
     fn every_line_is_a_metric_or_says_what_one_is() {
-        let times = Histogram::from_counts([(3, 2), (60, 7), (usize::MAX, 1)], 5_000_000_000, 1 << 40);
+        let times =
+            Histogram::from_counts([(3, 2), (60, 7), (usize::MAX, 1)], 5_000_000_000, 1 << 40);
         let report = Report {
             image: "a\"b\\\n".to_owned(),
             transport: "/dev/fuse".to_owned(),
             counters: vec![("block_hits".to_owned(), 5), ("inodes".to_owned(), 6)],
-            operations: vec![Operation { name: "read".to_owned(), errors: 1, times }],
+            operations: vec![Operation {
+                name: "read".to_owned(),
+                errors: 1,
+                times,
+            }],
             ..Report::default()
         };
         let text = text(&report);
         for line in text.lines() {
-            let is_sample = line.rsplit_once(' ').is_some_and(|(_, value)| value.parse::<f64>().is_ok());
-            assert!(line.starts_with("# ") || line.starts_with("extern4_") && is_sample, "{line}");
+            let is_sample = line
+                .rsplit_once(' ')
+                .is_some_and(|(_, value)| value.parse::<f64>().is_ok());
+            assert!(
+                line.starts_with("# ") || line.starts_with("extern4_") && is_sample,
+                "{line}"
+            );
         }
         for line in [
             "extern4_info{image=\"a\\\"b\\\\\\n\",version=\"0.1.0\",transport=\"/dev/fuse\"} 1",

@@ -33,31 +33,50 @@ pub(crate) struct Mount {
 /// Returns whether `path` is a directory of this machine, also in a mount that only another user
 /// may use.
 pub(crate) fn is_dir(path: &Path) -> bool {
-    open(path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).is_ok()
+    open(
+        path,
+        OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
+        Mode::empty(),
+    )
+    .is_ok()
 }
 
 /// Returns the device number of a file. A statx(2) that asks for nothing else succeeds in every
 /// mount, also one of another user, and at once.
 pub(crate) fn device_of(file: &Path) -> io::Result<Device> {
     let found = statx(CWD, file, AtFlags::STATX_DONT_SYNC, StatxFlags::empty())?;
-    Ok(Device { major: found.stx_dev_major, minor: found.stx_dev_minor })
+    Ok(Device {
+        major: found.stx_dev_major,
+        minor: found.stx_dev_minor,
+    })
 }
 
 /// Returns the mount that a directory is in, or `None` if it is in no mount of this program.
 pub(crate) fn mount_of(dir: &Path) -> io::Result<Option<Mount>> {
     let device = device_of(dir)?;
-    Ok(find(&String::from_utf8_lossy(&std::fs::read("/proc/self/mountinfo")?), device))
+    Ok(find(
+        &String::from_utf8_lossy(&std::fs::read("/proc/self/mountinfo")?),
+        device,
+    ))
 }
 
 /// Finds a device in the mount table. Source: proc_pid_mountinfo(5).
 fn find(table: &str, device: Device) -> Option<Mount> {
     let number = format!("{}:{}", device.major, device.minor);
-    table.lines().filter(|line| line.split(' ').nth(2) == Some(&number)).find_map(|line| {
-        let mut behind = line.split_once(" - ")?.1.split(' ');
-        let (kind, options) = (behind.next()?, behind.nth(1)?);
-        let owner = options.split(',').find_map(|option| option.strip_prefix("user_id="))?;
-        kind.ends_with(TYPE).then_some(Mount { device, owner: owner.parse().ok()? })
-    })
+    table
+        .lines()
+        .filter(|line| line.split(' ').nth(2) == Some(&number))
+        .find_map(|line| {
+            let mut behind = line.split_once(" - ")?.1.split(' ');
+            let (kind, options) = (behind.next()?, behind.nth(1)?);
+            let owner = options
+                .split(',')
+                .find_map(|option| option.strip_prefix("user_id="))?;
+            kind.ends_with(TYPE).then_some(Mount {
+                device,
+                owner: owner.parse().ok()?,
+            })
+        })
 }
 
 #[cfg(test)]
@@ -74,7 +93,10 @@ mod tests {
 ";
         let check = |major, minor, owner: Option<u32>| {
             let device = Device { major, minor };
-            assert_eq!(find(table, device), owner.map(|owner| Mount { device, owner }));
+            assert_eq!(
+                find(table, device),
+                owner.map(|owner| Mount { device, owner })
+            );
         };
         check(0, 51, Some(1000));
         check(7, 1, Some(0));

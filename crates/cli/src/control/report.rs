@@ -57,14 +57,20 @@ impl Report {
             journaling: served.setting.journaling.clone(),
             metrics: served.metrics.map(|address| address.to_string()),
             warnings: served.volume.ext4().warnings(),
-            counters: counters.into_iter().map(|(name, count)| (name.to_owned(), count)).collect(),
+            counters: counters
+                .into_iter()
+                .map(|(name, count)| (name.to_owned(), count))
+                .collect(),
             operations: served.server.operations(),
         }
     }
 
     /// Returns a counter; zero for one that this volume does not have.
     pub(crate) fn counter(&self, name: &str) -> u64 {
-        self.counters.iter().find(|(known, _)| known == name).map_or(0, |(_, count)| *count)
+        self.counters
+            .iter()
+            .find(|(known, _)| known == name)
+            .map_or(0, |(_, count)| *count)
     }
 
     /// Returns the report as a line that [`read`](Self::read) reads again.
@@ -78,7 +84,10 @@ impl Report {
             object.text("transport", &self.transport);
             object.text("options", &self.options);
             object.text_or_null("data", self.journaling.as_ref().map(|now| &*now.data));
-            object.maybe("commit_seconds", self.journaling.as_ref().map(|now| now.commit_seconds));
+            object.maybe(
+                "commit_seconds",
+                self.journaling.as_ref().map(|now| now.commit_seconds),
+            );
             object.text_or_null("metrics", self.metrics.as_deref());
             object.texts("warnings", &self.warnings);
             object.objects("counters", &self.counters, |(name, count), item| {
@@ -91,7 +100,10 @@ impl Report {
                 item.raw("total_ns", operation.times.total());
                 item.raw("max_ns", operation.times.longest());
                 // Each bucket's number, followed by its count.
-                let pairs = operation.times.counts().flat_map(|(bucket, count)| [bucket as u64, count]);
+                let pairs = operation
+                    .times
+                    .counts()
+                    .flat_map(|(bucket, count)| [bucket as u64, count]);
                 item.numbers("buckets", pairs);
             });
         })
@@ -120,15 +132,25 @@ impl Report {
             }),
             metrics: value["metrics"].as_str().map(ToOwned::to_owned),
             warnings: list("warnings").iter().map(text).collect(),
-            counters: list("counters").iter().map(|c| (text(&c["name"]), number(&c["count"]))).collect(),
+            counters: list("counters")
+                .iter()
+                .map(|c| (text(&c["name"]), number(&c["count"])))
+                .collect(),
             operations: list("operations").iter().map(operation).collect(),
         })
     }
 }
 
 fn operation(value: &Value) -> Operation {
-    let numbers: Vec<_> = value["buckets"].as_array().into_iter().flatten().map(number).collect();
-    let pairs = numbers.chunks_exact(2).map(|pair| (usize::try_from(pair[0]).unwrap_or(usize::MAX), pair[1]));
+    let numbers: Vec<_> = value["buckets"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(number)
+        .collect();
+    let pairs = numbers
+        .chunks_exact(2)
+        .map(|pair| (usize::try_from(pair[0]).unwrap_or(usize::MAX), pair[1]));
     Operation {
         name: text(&value["name"]),
         errors: number(&value["errors"]),
@@ -166,25 +188,47 @@ mod tests {
             read_only: true,
             transport: "io_uring".to_owned(),
             options: "ro,commit=5".to_owned(),
-            journaling: Some(Journaling { data: "ordered".to_owned(), commit_seconds: 5 }),
+            journaling: Some(Journaling {
+                data: "ordered".to_owned(),
+                commit_seconds: 5,
+            }),
             metrics: Some("127.0.0.1:1".to_owned()),
             warnings: vec!["inode 12".to_owned()],
             counters: vec![("block_hits".to_owned(), u64::MAX), ("a".to_owned(), 0)],
-            operations: vec![Operation { name: "read".to_owned(), errors: 1, times }],
+            operations: vec![Operation {
+                name: "read".to_owned(),
+                errors: 1,
+                times,
+            }],
         };
         let read = Report::read(&report.json()).expect("a report");
         assert_eq!(read, report);
-        assert_eq!((read.counter("block_hits"), read.counter("transactions")), (u64::MAX, 0));
+        assert_eq!(
+            (read.counter("block_hits"), read.counter("transactions")),
+            (u64::MAX, 0)
+        );
     }
 
     #[test]
     fn an_answer_that_is_no_report_does_no_harm() {
-        for bad in ["", "{", "[]", "7", "null", "{\"version\":2}", &"[".repeat(1 << 16), &error_line("no")] {
+        for bad in [
+            "",
+            "{",
+            "[]",
+            "7",
+            "null",
+            "{\"version\":2}",
+            &"[".repeat(1 << 16),
+            &error_line("no"),
+        ] {
             assert!(Report::read(bad).is_err());
         }
         assert_eq!(Report::read(&error_line("no")).err().as_deref(), Some("no"));
         let odd = r#"{"version":1,"daemon":-1,"operations":[7,{"buckets":[1e9,3,99999,2,1]}],"counters":{}}"#;
         let report = Report::read(odd).expect("members may be missing");
-        assert_eq!((report.operations.len(), report.operations[1].times.count()), (2, 5));
+        assert_eq!(
+            (report.operations.len(), report.operations[1].times.count()),
+            (2, 5)
+        );
     }
 }

@@ -72,11 +72,18 @@ impl Service {
         max_bytes: usize,
         answer: impl Fn(&[u8], BorrowedFd<'_>) -> Vec<u8> + Send + 'static,
     ) -> Self {
-        Self { listener: Box::new(listener), end, max_bytes, answer: Box::new(answer), closed_until: None }
+        Self {
+            listener: Box::new(listener),
+            end,
+            max_bytes,
+            answer: Box::new(answer),
+            closed_until: None,
+        }
     }
 
     fn is_open(&self) -> bool {
-        self.closed_until.is_none_or(|until| until <= Instant::now())
+        self.closed_until
+            .is_none_or(|until| until <= Instant::now())
     }
 
     /// Accepts a client.
@@ -84,7 +91,11 @@ impl Service {
         match self.listener.admit() {
             Ok(stream) => stream,
             // The client has gone again.
-            Err(error) if is_for_now(&error) || error.kind() == io::ErrorKind::ConnectionAborted => None,
+            Err(error)
+                if is_for_now(&error) || error.kind() == io::ErrorKind::ConnectionAborted =>
+            {
+                None
+            }
             Err(_) => {
                 self.closed_until = Some(Instant::now() + PAUSE);
                 None
@@ -118,10 +129,17 @@ impl Responder {
             service.listener.never_wait()?;
         }
         let (stop, stopped) = UnixStream::pair()?;
-        let mut state = State { services, clients: Vec::new() };
-        let thread =
-            thread::Builder::new().name("control".to_owned()).spawn(move || state.serve(&stopped))?;
-        Ok(Self { stop: Some(stop), thread: Some(thread) })
+        let mut state = State {
+            services,
+            clients: Vec::new(),
+        };
+        let thread = thread::Builder::new()
+            .name("control".to_owned())
+            .spawn(move || state.serve(&stopped))?;
+        Ok(Self {
+            stop: Some(stop),
+            thread: Some(thread),
+        })
     }
 }
 
@@ -159,7 +177,8 @@ impl State {
             let now = Instant::now();
             let services = &self.services;
             self.clients.retain_mut(|client| {
-                let goes_on = !ready.next().unwrap_or(false) || client.step(&services[client.service]);
+                let goes_on =
+                    !ready.next().unwrap_or(false) || client.step(&services[client.service]);
                 goes_on && client.until > now
             });
             for (service, knocks) in knocking.into_iter().enumerate() {
@@ -175,15 +194,30 @@ impl State {
     fn wait(&self, stop: &UnixStream) -> io::Result<(bool, Vec<bool>, Vec<bool>)> {
         let mut files = vec![PollFd::new(stop, PollFlags::IN)];
         for service in &self.services {
-            let wanted = if service.is_open() { PollFlags::IN } else { PollFlags::empty() };
+            let wanted = if service.is_open() {
+                PollFlags::IN
+            } else {
+                PollFlags::empty()
+            };
             files.push(PollFd::from_borrowed_fd(service.listener.as_fd(), wanted));
         }
         for client in &self.clients {
-            let wanted = if client.answer.is_some() { PollFlags::OUT } else { PollFlags::IN };
+            let wanted = if client.answer.is_some() {
+                PollFlags::OUT
+            } else {
+                PollFlags::IN
+            };
             files.push(PollFd::from_borrowed_fd(client.stream.as_fd(), wanted));
         }
-        let closed = self.services.iter().filter(|service| !service.is_open()).map(|_| PAUSE);
-        let left = self.clients.iter().map(|client| client.until.saturating_duration_since(Instant::now()));
+        let closed = self
+            .services
+            .iter()
+            .filter(|service| !service.is_open())
+            .map(|_| PAUSE);
+        let left = self
+            .clients
+            .iter()
+            .map(|client| client.until.saturating_duration_since(Instant::now()));
         let timeout = left.chain(closed).min().map(timespec);
         poll(&mut files, timeout.as_ref())?;
         let mut ready = files.iter().map(|file| !file.revents().is_empty());
@@ -193,15 +227,27 @@ impl State {
     }
 
     fn admit(&mut self, service: usize) {
-        let Some(stream) = self.services[service].admit() else { return };
+        let Some(stream) = self.services[service].admit() else {
+            return;
+        };
         let here = |client: &&Client| client.service == service;
         if self.clients.iter().filter(here).count() >= MAX_CLIENTS
-            && let Some(oldest) = self.clients.iter().position(|client| client.service == service)
+            && let Some(oldest) = self
+                .clients
+                .iter()
+                .position(|client| client.service == service)
         {
             self.clients.remove(oldest);
         }
         let until = Instant::now() + TIMEOUT;
-        self.clients.push(Client { service, stream, request: Vec::new(), answer: None, sent: 0, until });
+        self.clients.push(Client {
+            service,
+            stream,
+            request: Vec::new(),
+            answer: None,
+            sent: 0,
+            until,
+        });
     }
 }
 
@@ -260,7 +306,10 @@ impl Client {
 
 /// Returns whether the same call may succeed later.
 fn is_for_now(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
+    matches!(
+        error.kind(),
+        io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
+    )
 }
 
 /// Converts a duration. It is rounded up, so that the deadline has passed after the wait.
@@ -318,7 +367,8 @@ mod tests {
         // A client that shuts down its sending side has asked.
         let mut half = UnixStream::connect(&path).expect("it listens");
         half.write_all(b"half").expect("it is heard");
-        half.shutdown(std::net::Shutdown::Write).expect("a half-closed socket");
+        half.shutdown(std::net::Shutdown::Write)
+            .expect("a half-closed socket");
         let mut text = String::new();
         half.read_to_string(&mut text).expect("it answers");
         assert!(text.starts_with("4\n"));
@@ -353,7 +403,10 @@ mod tests {
         let mut slow = UnixStream::connect(&path).expect("it listens");
         let start = Instant::now();
         while slow.write_all(b"x").is_ok() {
-            assert!(start.elapsed() < Duration::from_secs(120), "it may go on for ever");
+            assert!(
+                start.elapsed() < Duration::from_secs(120),
+                "it may go on for ever"
+            );
             thread::sleep(Duration::from_millis(100));
         }
         assert_eq!(ask(&path, b"hello\n"), "6");
@@ -363,7 +416,9 @@ mod tests {
     fn it_stops_whoever_is_there() {
         let (responder, path, _dir) = responder();
         let mut waiting = UnixStream::connect(&path).expect("it listens");
-        waiting.write_all(b"no answer is taken\n").expect("it is heard");
+        waiting
+            .write_all(b"no answer is taken\n")
+            .expect("it is heard");
         drop(responder);
         assert!(UnixStream::connect(&path).is_err());
     }

@@ -54,7 +54,9 @@ impl Socket {
     pub(super) fn open(device: Device) -> io::Result<(Self, UnixListener)> {
         let user = geteuid().as_raw();
         let dirs = directories(user, user);
-        let mut usable = dirs.iter().filter(|dir| dir.parent().is_some_and(Path::is_dir));
+        let mut usable = dirs
+            .iter()
+            .filter(|dir| dir.parent().is_some_and(Path::is_dir));
         usable
             .find_map(|dir| Self::open_in(dir, device).ok())
             .map_or_else(|| Self::open_in_tmp(Path::new(TMP), user, device), Ok)
@@ -82,7 +84,11 @@ impl Socket {
         let _ = fs::remove_file(&made);
         let listener = UnixListener::bind(&made)?;
         fs::set_permissions(&made, Permissions::from_mode(0o600))?;
-        let file = open(&made, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
+        let file = open(
+            &made,
+            OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC,
+            Mode::empty(),
+        )?;
         fs::rename(&made, &path)?;
         Ok((Self { path, file }, listener))
     }
@@ -126,7 +132,10 @@ fn private_directory(dir: &Path) -> io::Result<File> {
         _ => {}
     }
     if !is_private(dir, geteuid().as_raw()) {
-        return Err(io::Error::other(format!("{} is not for its owner only", dir.display())));
+        return Err(io::Error::other(format!(
+            "{} is not for its owner only",
+            dir.display()
+        )));
     }
     File::open(dir)
 }
@@ -144,11 +153,15 @@ fn is_private(dir: &Path, owner: u32) -> bool {
 /// Returns the directories in `tmp` that are for sockets of `owner`.
 fn private_directories(tmp: &Path, owner: u32) -> Vec<PathBuf> {
     let is_ours = |name: &OsStr| {
-        let number = name.to_str().and_then(|name| name.strip_prefix(PREFIX)?.split('.').next());
+        let number = name
+            .to_str()
+            .and_then(|name| name.strip_prefix(PREFIX)?.split('.').next());
         number.is_some_and(|number| number.parse::<u32>().is_ok())
     };
     let entries = fs::read_dir(tmp).into_iter().flatten().flatten();
-    let ours = entries.filter(|entry| is_ours(&entry.file_name())).map(|entry| entry.path());
+    let ours = entries
+        .filter(|entry| is_ours(&entry.file_name()))
+        .map(|entry| entry.path());
     let mut found: Vec<_> = ours.filter(|dir| is_private(dir, owner)).collect();
     found.sort_unstable();
     found
@@ -157,10 +170,14 @@ fn private_directories(tmp: &Path, owner: u32) -> Vec<PathBuf> {
 /// Returns the directories other than those in [`TMP`] where the sockets of `owner` may be, as far
 /// as `user` can tell.
 fn directories(owner: u32, user: u32) -> Vec<PathBuf> {
-    let own = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|dir| dir.is_absolute());
+    let own = std::env::var_os("XDG_RUNTIME_DIR")
+        .map(PathBuf::from)
+        .filter(|dir| dir.is_absolute());
     // A user who became root, as with su(1), may still have the variable of the user before.
     let is_his = |dir: &PathBuf| fs::metadata(dir).is_ok_and(|found| found.uid() == user);
-    let own = own.filter(|dir| owner == user && is_his(dir)).map(|dir| dir.join("extern4"));
+    let own = own
+        .filter(|dir| owner == user && is_his(dir))
+        .map(|dir| dir.join("extern4"));
     let system = match owner {
         0 => PathBuf::from("/run/extern4"),
         owner => PathBuf::from(format!("/run/user/{owner}/extern4")),
@@ -177,7 +194,10 @@ fn directories(owner: u32, user: u32) -> Vec<PathBuf> {
 pub(super) fn connect(mount: &Mount) -> io::Result<UnixStream> {
     let mut result = Err(io::ErrorKind::NotFound.into());
     let dirs = directories(mount.owner, geteuid().as_raw());
-    for dir in dirs.into_iter().chain(private_directories(Path::new(TMP), mount.owner)) {
+    for dir in dirs
+        .into_iter()
+        .chain(private_directories(Path::new(TMP), mount.owner))
+    {
         match connect_at_once(&dir.join(name(mount.device))) {
             // The socket may be in another directory.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -191,7 +211,10 @@ pub(super) fn connect(mount: &Mount) -> io::Result<UnixStream> {
     let stream = result?;
     // The directory belongs to the other user: the name may be a link to another service's socket.
     if getsockopt(&stream, sockopt::PeerCredentials)?.uid() != mount.owner {
-        return Err(io::Error::other(format!("its socket is not one of user {}", mount.owner)));
+        return Err(io::Error::other(format!(
+            "its socket is not one of user {}",
+            mount.owner
+        )));
     }
     Ok(stream)
 }
@@ -232,7 +255,10 @@ impl Listener for UnixListener {
 mod tests {
     use super::*;
 
-    const DEVICE: Device = Device { major: 0, minor: 51 };
+    const DEVICE: Device = Device {
+        major: 0,
+        minor: 51,
+    };
 
     #[test]
     fn only_the_owner_and_root_may_ask() {
@@ -244,7 +270,10 @@ mod tests {
 
     #[test]
     fn sockets_are_looked_for_where_their_owner_has_them() {
-        assert_eq!(directories(0, 0).first().map(PathBuf::as_path), Some(Path::new("/run/extern4")));
+        assert_eq!(
+            directories(0, 0).first().map(PathBuf::as_path),
+            Some(Path::new("/run/extern4"))
+        );
         assert_eq!(directories(0, 1000), [Path::new("/run/extern4")]);
         let user = [Path::new("/run/user/1000/extern4")];
         assert_eq!(directories(1000, 0), user);
@@ -278,7 +307,10 @@ mod tests {
         // The number in its name says nothing: it is the directory of its owner.
         make("extern4-4000000000", 0o700);
         assert_eq!(private_directories(tmp.path(), user).len(), 2);
-        assert_eq!(private_directories(tmp.path(), user + 1), Vec::<PathBuf>::new());
+        assert_eq!(
+            private_directories(tmp.path(), user + 1),
+            Vec::<PathBuf>::new()
+        );
     }
 
     #[test]
@@ -287,8 +319,14 @@ mod tests {
         let dir = parent.path().join("extern4");
         let path = dir.join("0:51");
         let (first, listener) = Socket::open_in(&dir, DEVICE).expect("a socket");
-        assert_eq!(fs::metadata(&dir).expect("a directory").mode() & 0o7777, 0o700);
-        assert_eq!(fs::metadata(&path).expect("a socket").mode() & 0o7777, 0o600);
+        assert_eq!(
+            fs::metadata(&dir).expect("a directory").mode() & 0o7777,
+            0o700
+        );
+        assert_eq!(
+            fs::metadata(&path).expect("a socket").mode() & 0o7777,
+            0o600
+        );
         drop(listener);
         assert!(UnixStream::connect(&path).is_err());
         let (second, _listener) = Socket::open_in(&dir, DEVICE).expect("a socket");
@@ -317,7 +355,10 @@ mod tests {
         let parent = tempfile::tempdir().expect("a directory");
         let open = |dir: &Path| Socket::open_in(dir, DEVICE).map(drop);
         let dir = parent.path().join("open");
-        DirBuilder::new().mode(0o700).create(&dir).expect("a directory");
+        DirBuilder::new()
+            .mode(0o700)
+            .create(&dir)
+            .expect("a directory");
         fs::set_permissions(&dir, Permissions::from_mode(0o755)).expect("a mode");
         assert!(open(&dir).is_err());
         fs::set_permissions(&dir, Permissions::from_mode(0o700)).expect("a mode");

@@ -51,8 +51,15 @@ impl Waiting {
 
     /// Tells all waiting clients how the mount has ended, with the reason if data were lost.
     pub(crate) fn tell(&self, lost: Option<&str>) {
-        let text = lost.map_or(ENDED.to_owned(), |why| format!("{LOST}{}", why.replace('\n', " ")));
-        for stream in self.0.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+        let text = lost.map_or(ENDED.to_owned(), |why| {
+            format!("{LOST}{}", why.replace('\n', " "))
+        });
+        for stream in self
+            .0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .drain(..)
+        {
             // A client that has gone does not receive it.
             let _ = UnixStream::from(stream).write_all(format!("{text}\n").as_bytes());
         }
@@ -77,7 +84,11 @@ impl Listener {
         if line == ENDED.as_bytes() {
             return None;
         }
-        let why = line.strip_prefix(LOST.as_bytes()).map(|why| String::from_utf8_lossy(why).into_owned());
-        Some(why.unwrap_or_else(|| "the process that served it ended before all was written".to_owned()))
+        let why = line
+            .strip_prefix(LOST.as_bytes())
+            .map(|why| String::from_utf8_lossy(why).into_owned());
+        Some(why.unwrap_or_else(|| {
+            "the process that served it ended before all was written".to_owned()
+        }))
     }
 }

@@ -41,7 +41,9 @@ pub(super) fn begin(volume: &Volume, request: &[u8], from: BorrowedFd<'_>) -> Op
     let volume = volume.clone();
     let begun = from.try_clone_to_owned().and_then(|stream| {
         let answer = move || tell(stream, &answer(&volume));
-        thread::Builder::new().name("remount".to_owned()).spawn(answer)
+        thread::Builder::new()
+            .name("remount".to_owned())
+            .spawn(answer)
     });
     // An empty answer: the thread's own answer follows.
     Some(begun.map_or_else(|error| format!("{REFUSED}{error}\n"), |_| String::new()))
@@ -60,7 +62,9 @@ fn answer(volume: &Volume) -> String {
 fn tell(stream: OwnedFd, text: &str) {
     let mut stream = UnixStream::from(stream);
     // A client that has gone does not receive it.
-    let _ = stream.set_nonblocking(false).and_then(|()| stream.write_all(format!("{text}\n").as_bytes()));
+    let _ = stream
+        .set_nonblocking(false)
+        .and_then(|()| stream.write_all(format!("{text}\n").as_bytes()));
 }
 
 /// Asks for the volume to be opened for writing. Returns the reason of a refusal, or `None` if the

@@ -32,12 +32,21 @@ impl CommandLine {
     /// Runs the subcommand. `parser` is made if it is needed. The error is one of writing the
     /// output.
     pub(super) fn run(&self, parser: &mut Option<Parser>, app: &mut App) -> io::Result<()> {
-        let Some(base) = app.base().cloned() else { return Ok(()) };
+        let Some(base) = app.base().cloned() else {
+            return Ok(());
+        };
         let is_name = |word: &Word| matches!(word.meaning, Meaning::Name | Meaning::Directory);
-        if base == self.base && self.words.iter().all(|word| is_name(word) || !self.is_place(word)) {
+        if base == self.base
+            && self
+                .words
+                .iter()
+                .all(|word| is_name(word) || !self.is_place(word))
+        {
             return self.command.run(app);
         }
-        let Some(words) = self.expanded(&base, app) else { return Ok(()) };
+        let Some(words) = self.expanded(&base, app) else {
+            return Ok(());
+        };
         let parser = parser.get_or_insert_with(|| Parser::new(base.clone()));
         parser.stand_at(base);
         match parser.parsed(words) {
@@ -80,14 +89,20 @@ pub(super) fn files(word: &Word, base: &ImagePath, app: &mut App) -> Option<Vec<
         Meaning::Name | Meaning::Directory => Some(Vec::new()),
         Meaning::Pattern(pattern) => {
             let opened = app.volume(&base.image)?;
-            let mut failed = |path: &Path, error: &extern4::Error| app.error(opened.image_path(path), error);
-            Some(globs::matches(&opened.session, &absolute(&base.path, pattern), &mut failed))
+            let mut failed =
+                |path: &Path, error: &extern4::Error| app.error(opened.image_path(path), error);
+            Some(globs::matches(
+                &opened.session,
+                &absolute(&base.path, pattern),
+                &mut failed,
+            ))
         }
         Meaning::Inode(number) => {
             let opened = app.volume(&base.image)?;
             let path = path_of(&opened, *number);
             if path.is_none() {
-                let reason = format!("no file has this inode number; 'inode -n {number}' shows the inode");
+                let reason =
+                    format!("no file has this inode number; 'inode -n {number}' shows the inode");
                 app.fail_at(ExitStatus::Failed, word.text.display(), reason);
             }
             path.map(|path| vec![path])
@@ -98,7 +113,8 @@ pub(super) fn files(word: &Word, base: &ImagePath, app: &mut App) -> Option<Vec<
 /// Returns the path of the file with an inode number, or one of its paths.
 fn path_of(opened: &Opened, number: u64) -> Option<PathBuf> {
     let mut walk = opened.session.walk("/").flatten();
-    walk.find(|entry| entry.ino() == number).map(extern4::DirEntry::into_path)
+    walk.find(|entry| entry.ino() == number)
+        .map(extern4::DirEntry::into_path)
 }
 
 /// Returns the absolute pattern that `pattern` is in a directory.

@@ -53,7 +53,10 @@ impl Draft {
             true => Meaning::Pattern(OsString::from_vec(self.pattern)),
             false => Meaning::Name,
         };
-        Word { text: OsString::from_vec(self.text), meaning }
+        Word {
+            text: OsString::from_vec(self.text),
+            meaning,
+        }
     }
 }
 
@@ -88,7 +91,9 @@ impl CommandDraft {
         };
         if word.meaning != Meaning::Name {
             let (text, operator) = (word.text.display(), operator.text());
-            return Err(Fault::Wrong(format!("{text}: a '{operator}' takes the name of one file; quote it")));
+            return Err(Fault::Wrong(format!(
+                "{text}: a '{operator}' takes the name of one file; quote it"
+            )));
         }
         match operator {
             Operator::Input if self.redirections.input.is_some() => {
@@ -106,14 +111,17 @@ impl CommandDraft {
     pub(super) fn output(&mut self, output: Output) -> Result<(), Fault> {
         match self.redirections.output.replace(output) {
             None => Ok(()),
-            Some(_) => Err(Fault::Wrong("the output of a command goes to one place".to_owned())),
+            Some(_) => Err(Fault::Wrong(
+                "the output of a command goes to one place".to_owned(),
+            )),
         }
     }
 
     /// Begins a redirection.
     pub(super) fn operator(&mut self, operator: Operator) -> Result<(), Fault> {
         let text = operator.text();
-        let is_number = |word: &&Draft| !word.text.is_empty() && word.text.iter().all(u8::is_ascii_digit);
+        let is_number =
+            |word: &&Draft| !word.text.is_empty() && word.text.iter().all(u8::is_ascii_digit);
         let number = self.word.as_ref().filter(is_number);
         if let Some(number) = number.map(|word| String::from_utf8_lossy(&word.text).into_owned()) {
             return Err(Fault::Wrong(format!(
@@ -135,7 +143,9 @@ impl CommandDraft {
         }
         match self.words.is_empty() {
             true if self.redirections == Redirections::default() => Ok(None),
-            true => Err(Fault::Wrong("a redirection needs a command before it".to_owned())),
+            true => Err(Fault::Wrong(
+                "a redirection needs a command before it".to_owned(),
+            )),
             false => Ok(Some(Words::Command(self.words, self.redirections))),
         }
     }

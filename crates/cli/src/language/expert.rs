@@ -12,12 +12,18 @@ use super::words::{Meaning, Word};
 
 /// The words that have no equivalent, and why.
 const NONE: &[(&[&str], &str)] = &[
-    (&["logdump"], "no command lists the blocks of a journal; 'info' shows its size and state"),
+    (
+        &["logdump"],
+        "no command lists the blocks of a journal; 'info' shows its size and state",
+    ),
     (
         &["htree_dump", "htree", "dx_dump"],
         "no command shows the inner blocks of a directory; 'inode' shows where they are",
     ),
-    (&["lsdel", "list_deleted_inodes", "undel", "undelete"], "deleted files are not brought back"),
+    (
+        &["lsdel", "list_deleted_inodes", "undel", "undelete"],
+        "deleted files are not brought back",
+    ),
     (
         &[
             "clri",
@@ -47,14 +53,24 @@ const NONE: &[(&[&str], &str)] = &[
         "single structures are not changed; extern4 changes a volume by whole operations",
     ),
     (
-        &["open", "close", "initialize", "init_filesys", "feature", "features"],
+        &[
+            "open",
+            "close",
+            "initialize",
+            "init_filesys",
+            "feature",
+            "features",
+        ],
         "the shell has its volume open; 'tune' and 'mkfs' are commands of the host",
     ),
 ];
 
 /// The usage of each translated word.
 const USAGES: &[(&[&str], &str)] = &[
-    (&["imap", "ex", "extents", "dump_extents", "blocks"], "FILE or <INODE>"),
+    (
+        &["imap", "ex", "extents", "dump_extents", "blocks"],
+        "FILE or <INODE>",
+    ),
     (&["icheck", "testb", "block_dump", "bd"], "BLOCK..."),
     (&["ncheck"], "INODE..."),
     (&["dump"], "[-p] FILE HOST-FILE"),
@@ -69,7 +85,10 @@ const USAGES: &[(&[&str], &str)] = &[
 
 /// Returns the words of debugfs that the language knows.
 pub(crate) fn names() -> impl Iterator<Item = &'static str> {
-    USAGES.iter().flat_map(|(names, _)| names.iter().copied()).chain(["show_super_stats"])
+    USAGES
+        .iter()
+        .flat_map(|(names, _)| names.iter().copied())
+        .chain(["show_super_stats"])
 }
 
 /// Returns the help of a translated word, or the reason why there is no translation.
@@ -78,12 +97,16 @@ pub(super) fn help(name: &str) -> Option<Result<String, String>> {
         return Some(Err(format!("{name}: {reason}")));
     }
     let (_, usage) = USAGES.iter().find(|(names, _)| names.contains(&name))?;
-    Some(Ok(format!("{name}, as debugfs has it\n\nUsage: {name} {usage}\n")))
+    Some(Ok(format!(
+        "{name}, as debugfs has it\n\nUsage: {name} {usage}\n"
+    )))
 }
 
 /// Returns a command of debugfs as a command of the language; other commands as they are.
 pub(super) fn translated(words: Vec<Word>) -> Result<Vec<Word>, String> {
-    let Some(name) = words[0].text.to_str().map(ToOwned::to_owned) else { return Ok(words) };
+    let Some(name) = words[0].text.to_str().map(ToOwned::to_owned) else {
+        return Ok(words);
+    };
     if let Some((_, reason)) = NONE.iter().find(|(names, _)| names.contains(&&*name)) {
         return Err(format!("{name}: {reason}"));
     }
@@ -93,7 +116,15 @@ pub(super) fn translated(words: Vec<Word>) -> Result<Vec<Word>, String> {
     }
     Ok(match (&*name, &words[1..]) {
         ("show_super_stats", _) => vec!["info".into()],
-        ("stat" | "inode", [Word { meaning: Meaning::Inode(number), .. }]) => inode(*number),
+        (
+            "stat" | "inode",
+            [
+                Word {
+                    meaning: Meaning::Inode(number),
+                    ..
+                },
+            ],
+        ) => inode(*number),
         _ => words,
     })
 }
@@ -101,7 +132,12 @@ pub(super) fn translated(words: Vec<Word>) -> Result<Vec<Word>, String> {
 /// Returns the translation of a word of [`USAGES`]; `None` for other arguments than it takes.
 fn line(name: &str, args: &[Word]) -> Option<Vec<Word>> {
     let words = |front: &[&str], rest: &[&Word]| {
-        front.iter().copied().map(Word::from).chain(rest.iter().map(|word| (*word).clone())).collect()
+        front
+            .iter()
+            .copied()
+            .map(Word::from)
+            .chain(rest.iter().map(|word| (*word).clone()))
+            .collect()
     };
     let all: Vec<&Word> = args.iter().collect();
     let is_numbers = !args.is_empty() && args.iter().all(|word| is_number(&word.text));
@@ -115,7 +151,14 @@ fn line(name: &str, args: &[Word]) -> Option<Vec<Word>> {
         ("ncheck", _) if is_numbers => {
             let mut find = words(&["find", "/"], &[]);
             for (at, number) in args.iter().enumerate() {
-                find.extend(words(if at == 0 { &["-inum"] } else { &["-o", "-inum"] }, &[number]));
+                find.extend(words(
+                    if at == 0 {
+                        &["-inum"]
+                    } else {
+                        &["-o", "-inum"]
+                    },
+                    &[number],
+                ));
             }
             find
         }
@@ -124,13 +167,18 @@ fn line(name: &str, args: &[Word]) -> Option<Vec<Word>> {
         ("rdump", [files @ .., to]) if !files.is_empty() => {
             let (files, to) = (files.iter(), host(to));
             // As in debugfs, no device is made.
-            words(&["cp", "-rp", "--no-specials"], &files.chain([&to]).collect::<Vec<_>>())
+            words(
+                &["cp", "-rp", "--no-specials"],
+                &files.chain([&to]).collect::<Vec<_>>(),
+            )
         }
         ("write", [file, to]) => words(&["cp"], &[&host(file), to]),
         ("symlink", [name, target]) => words(&["ln", "-s"], &[target, name]),
         ("ea_list", [file]) => words(&["getfattr", "-d"], &[file]),
         ("ea_get", [file, name]) => words(&["getfattr", "-n"], &[name, file]),
-        ("ea_set", [file, name, value]) => words(&["setfattr", "-n"], &[name, &"-v".into(), value, file]),
+        ("ea_set", [file, name, value]) => {
+            words(&["setfattr", "-n"], &[name, &"-v".into(), value, file])
+        }
         ("ea_rm", [file, name]) => words(&["setfattr", "-x"], &[name, file]),
         _ => return None,
     })
@@ -148,7 +196,8 @@ fn host(path: &Word) -> Word {
 }
 
 fn is_number(word: &OsStr) -> bool {
-    word.to_str().is_some_and(|word| word.parse::<u64>().is_ok())
+    word.to_str()
+        .is_some_and(|word| word.parse::<u64>().is_ok())
 }
 
 #[cfg(test)]
@@ -157,9 +206,15 @@ mod tests {
 
     fn translated(line: &str) -> Result<String, String> {
         let (_, words) = statements(line.as_bytes(), &|_| None).remove(0);
-        let Ok(Words::Command(words, _)) = words else { panic!("{line}: {words:?}") };
+        let Ok(Words::Command(words, _)) = words else {
+            panic!("{line}: {words:?}")
+        };
         super::translated(words).map(|words| {
-            words.iter().map(|word| word.text.to_str().expect("plain text")).collect::<Vec<_>>().join(" ")
+            words
+                .iter()
+                .map(|word| word.text.to_str().expect("plain text"))
+                .collect::<Vec<_>>()
+                .join(" ")
         })
     }
 
@@ -196,7 +251,9 @@ mod tests {
             ("icheck", "icheck BLOCK..."),
             ("icheck a", "icheck BLOCK..."),
         ] {
-            let Err(reason) = translated(line) else { panic!("{line} is refused") };
+            let Err(reason) = translated(line) else {
+                panic!("{line} is refused")
+            };
             assert!(reason.contains(says), "{line}: {reason}");
         }
     }

@@ -58,7 +58,9 @@ impl Interpreter {
                 return self.commit(steps, &step.place, app);
             }
             (Statement::Exit, _) => self.has_exited = true,
-            (Statement::Help(_) | Statement::History(_), _) | (_, None) => return self.perform(&step, app),
+            (Statement::Help(_) | Statement::History(_), _) | (_, None) => {
+                return self.perform(&step, app);
+            }
             (_, Some(held_back)) => held_back.push(step),
         }
         Ok(())
@@ -118,10 +120,15 @@ impl Interpreter {
             },
             Statement::Host(line) => match Command::new("sh").arg("-c").arg(line).status() {
                 Ok(status) if status.success() => {}
-                Ok(status) => app.fail(ExitStatus::Failed, format_args!("the host's command: {status}")),
+                Ok(status) => app.fail(
+                    ExitStatus::Failed,
+                    format_args!("the host's command: {status}"),
+                ),
                 Err(error) => app.fail_at(ExitStatus::Failed, "sh", host_reason(&error)),
             },
-            Statement::Help(text) | Statement::History(text) => write!(io::stdout().lock(), "{text}")?,
+            Statement::Help(text) | Statement::History(text) => {
+                write!(io::stdout().lock(), "{text}")?
+            }
             Statement::Redirected(..)
             | Statement::Begin
             | Statement::Commit
@@ -134,7 +141,9 @@ impl Interpreter {
 
 /// Goes to a directory of the volume.
 fn cd(to: Option<&Word>, app: &mut App) -> io::Result<()> {
-    let Some(base) = app.base().cloned() else { return Ok(()) };
+    let Some(base) = app.base().cloned() else {
+        return Ok(());
+    };
     let to = match to {
         Some(word) if word.text == "-" => match app.directory_before() {
             Some(before) => {
@@ -142,7 +151,10 @@ fn cd(to: Option<&Word>, app: &mut App) -> io::Result<()> {
                 before
             }
             None => {
-                app.fail(ExitStatus::Failed, "cd: there is no directory to go back to");
+                app.fail(
+                    ExitStatus::Failed,
+                    "cd: there is no directory to go back to",
+                );
                 return Ok(());
             }
         },
@@ -151,13 +163,19 @@ fn cd(to: Option<&Word>, app: &mut App) -> io::Result<()> {
             Some([]) => base.directory(&word.text),
             Some([only]) => base.directory(only.as_os_str()),
             Some(_) => {
-                app.fail_at(ExitStatus::Failed, word.text.display(), "more than one file matches");
+                app.fail_at(
+                    ExitStatus::Failed,
+                    word.text.display(),
+                    "more than one file matches",
+                );
                 return Ok(());
             }
         },
         None => base.directory(OsStr::new("/")),
     };
-    let found = app.target(&to).map(|target| target.session().at(target.path()).map(drop));
+    let found = app
+        .target(&to)
+        .map(|target| target.session().at(target.path()).map(drop));
     match found {
         Some(Ok(())) => app.stand_at(to),
         Some(Err(error)) => app.error(&to, &error),

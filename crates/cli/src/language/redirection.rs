@@ -33,7 +33,11 @@ enum Sink {
     /// A file of the host.
     Host(PathBuf),
     /// A file of a volume, and the output that it gets at the end.
-    Volume { to: ImagePath, spool: File, appends: bool },
+    Volume {
+        to: ImagePath,
+        spool: File,
+        appends: bool,
+    },
     /// A program of the host.
     Program(Child),
 }
@@ -66,7 +70,9 @@ pub(super) fn run(
 ) -> io::Result<()> {
     let input = match &redirections.input {
         Some(word) => {
-            let Some(file) = input(&word.text, app) else { return Ok(()) };
+            let Some(file) = input(&word.text, app) else {
+                return Ok(());
+            };
             Some(file)
         }
         None => None,
@@ -74,7 +80,9 @@ pub(super) fn run(
     let Some(output) = &redirections.output else {
         return with_input(input, app, statement);
     };
-    let Some((sink, end)) = sink(output, app) else { return Ok(()) };
+    let Some((sink, end)) = sink(output, app) else {
+        return Ok(());
+    };
     let written = with_output(&end, || {
         let done = with_input(input, app, statement);
         done.and_then(|()| app.take_unwritten())
@@ -93,23 +101,25 @@ fn input(text: &OsStr, app: &mut App) -> Option<File> {
     }
     let from = app.image_path(text);
     let target = app.target(&from)?;
-    let copied = tempfile::tempfile().map_err(CopyError::from).and_then(|mut spool| {
-        let file = target.session().open(target.path())?;
-        let (mut buffer, mut at) = (vec![0; CHUNK_BYTES], 0);
-        loop {
-            let len = file.read_at(&mut buffer, at)?;
-            if len == 0 {
-                break;
+    let copied = tempfile::tempfile()
+        .map_err(CopyError::from)
+        .and_then(|mut spool| {
+            let file = target.session().open(target.path())?;
+            let (mut buffer, mut at) = (vec![0; CHUNK_BYTES], 0);
+            loop {
+                let len = file.read_at(&mut buffer, at)?;
+                if len == 0 {
+                    break;
+                }
+                if app.is_stopped() {
+                    return Err(CopyError::Stopped);
+                }
+                spool.write_all(&buffer[..len])?;
+                at += len as u64;
             }
-            if app.is_stopped() {
-                return Err(CopyError::Stopped);
-            }
-            spool.write_all(&buffer[..len])?;
-            at += len as u64;
-        }
-        spool.rewind()?;
-        Ok(spool)
-    });
+            spool.rewind()?;
+            Ok(spool)
+        });
     report(copied, &from, app)
 }
 
@@ -122,7 +132,9 @@ fn sink(output: &Output, app: &mut App) -> Option<(Sink, OwnedFd)> {
     };
     let mut command = Command::new("sh");
     let spawned = command.arg("-c").arg(program).stdin(Stdio::piped()).spawn();
-    let mut child = spawned.map_err(|error| fail(Path::new("sh"), &error, app)).ok()?;
+    let mut child = spawned
+        .map_err(|error| fail(Path::new("sh"), &error, app))
+        .ok()?;
     let pipe = child.stdin.take()?;
     Some((Sink::Program(child), pipe.into()))
 }
@@ -130,13 +142,23 @@ fn sink(output: &Output, app: &mut App) -> Option<(Sink, OwnedFd)> {
 fn file(word: &Word, appends: bool, app: &mut App) -> Option<(Sink, OwnedFd)> {
     if let Some(path) = host_path(&word.text) {
         let mut options = File::options();
-        options.create(true).append(appends).write(true).truncate(!appends);
-        let file = options.open(path).map_err(|error| fail(path, &error, app)).ok()?;
+        options
+            .create(true)
+            .append(appends)
+            .write(true)
+            .truncate(!appends);
+        let file = options
+            .open(path)
+            .map_err(|error| fail(path, &error, app))
+            .ok()?;
         return Some((Sink::Host(path.to_owned()), file.into()));
     }
     let to = app.written_path(&word.text);
-    let spooled = tempfile::tempfile().and_then(|spool| Ok((OwnedFd::from(spool.try_clone()?), spool)));
-    let (end, spool) = spooled.map_err(|error| fail(&std::env::temp_dir(), &error, app)).ok()?;
+    let spooled =
+        tempfile::tempfile().and_then(|spool| Ok((OwnedFd::from(spool.try_clone()?), spool)));
+    let (end, spool) = spooled
+        .map_err(|error| fail(&std::env::temp_dir(), &error, app))
+        .ok()?;
     Some((Sink::Volume { to, spool, appends }, end))
 }
 
@@ -160,7 +182,9 @@ fn with_output(end: &OwnedFd, work: impl FnOnce() -> io::Result<()>) -> io::Resu
     if done.is_err() {
         // The rest that could not be written must not go to the next output.
         let null = File::options().write(true).open("/dev/null");
-        let _ = null.and_then(|null| Ok(dup2_stdout(null.as_fd())?)).and_then(|()| io::stdout().flush());
+        let _ = null
+            .and_then(|null| Ok(dup2_stdout(null.as_fd())?))
+            .and_then(|()| io::stdout().flush());
     }
     dup2_stdout(&own)?;
     done
@@ -173,13 +197,18 @@ fn finish(sink: Sink, written: io::Result<()>, app: &mut App) {
         (Sink::Program(mut child), written) => {
             match written {
                 // The program has read as much as it wants.
-                Err(error) if error.kind() != io::ErrorKind::BrokenPipe => fail(Path::new("|"), &error, app),
+                Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+                    fail(Path::new("|"), &error, app)
+                }
                 _ => {}
             }
             match child.wait() {
                 Ok(status) if status.success() => {}
                 Ok(status) => {
-                    app.fail(ExitStatus::Failed, format_args!("the host's command behind '|': {status}"));
+                    app.fail(
+                        ExitStatus::Failed,
+                        format_args!("the host's command behind '|': {status}"),
+                    );
                 }
                 Err(error) => fail(Path::new("sh"), &error, app),
             }
@@ -189,7 +218,9 @@ fn finish(sink: Sink, written: io::Result<()>, app: &mut App) {
         (Sink::Host(_), Ok(())) => {}
         (Sink::Volume { .. }, Ok(())) if !has_succeeded => {}
         (Sink::Volume { to, spool, appends }, Ok(())) => {
-            let Some(target) = app.target(&to) else { return };
+            let Some(target) = app.target(&to) else {
+                return;
+            };
             let stored = store(target.session(), target.path(), spool, appends);
             report(stored, &to, app);
         }
@@ -236,5 +267,9 @@ fn report<T>(copied: Result<T, CopyError>, image_path: &ImagePath, app: &mut App
 
 /// Reports a failure about a file of the host.
 fn fail(path: &Path, error: &io::Error, app: &mut App) {
-    app.fail_at(ExitStatus::Failed, escape(path.as_os_str().as_bytes()), host_reason(error));
+    app.fail_at(
+        ExitStatus::Failed,
+        escape(path.as_os_str().as_bytes()),
+        host_reason(error),
+    );
 }

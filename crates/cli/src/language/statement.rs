@@ -70,13 +70,21 @@ impl Statement {
 
     /// Returns the statement without its redirections.
     pub(crate) fn plain(&self) -> &Self {
-        if let Self::Redirected(inner, _) = self { inner } else { self }
+        if let Self::Redirected(inner, _) = self {
+            inner
+        } else {
+            self
+        }
     }
 }
 
 /// A parsed line of the language.
 #[derive(clap::Parser)]
-#[command(name = "extern4", no_binary_name = true, disable_help_subcommand = true)]
+#[command(
+    name = "extern4",
+    no_binary_name = true,
+    disable_help_subcommand = true
+)]
 struct Line {
     #[command(subcommand)]
     command: Command,
@@ -84,7 +92,11 @@ struct Line {
 
 /// The statements that are no subcommands, with their arguments and meanings.
 const OWN: &[(&str, &str, &str)] = &[
-    ("cd", "[DIRECTORY]", "Go to a directory of the volume; cd - goes back"),
+    (
+        "cd",
+        "[DIRECTORY]",
+        "Go to a directory of the volume; cd - goes back",
+    ),
     ("pwd", "", "Show the directory of the volume"),
     ("lcd", "[DIRECTORY]", "Go to a directory of the host"),
     ("lpwd", "", "Show the directory of the host"),
@@ -92,16 +104,29 @@ const OWN: &[(&str, &str, &str)] = &[
     ("begin", "", "Begin a transaction: hold back what follows"),
     ("commit", "", "Do all that was held back in one transaction"),
     ("abort", "", "Forget what was held back"),
-    ("help", "[COMMAND]", "Show this list, or the help of a command"),
+    (
+        "help",
+        "[COMMAND]",
+        "Show this list, or the help of a command",
+    ),
     ("history", "", "Show the lines that were typed"),
     ("exit", "", "End the shell"),
 ];
 
 /// The redirections behind a command, and their meanings.
 const BEHIND: &[(&str, &str)] = &[
-    ("> FILE, >> FILE", "Write the output to a file of the volume, or to host:FILE"),
-    ("< FILE", "Read a file of the volume, or host:FILE, as standard input"),
-    ("| COMMAND", "Pipe the output to a command of the host, up to the end of the line"),
+    (
+        "> FILE, >> FILE",
+        "Write the output to a file of the volume, or to host:FILE",
+    ),
+    (
+        "< FILE",
+        "Read a file of the volume, or host:FILE, as standard input",
+    ),
+    (
+        "| COMMAND",
+        "Pipe the output to a command of the host, up to the end of the line",
+    ),
 ];
 
 /// The statements that only change where later ones stand. They read and write nothing.
@@ -110,13 +135,21 @@ const SILENT: [&str; 8] = ["cd", "lcd", "begin", "commit", "abort", "exit", "qui
 /// The subcommands that do not work on the open volume, and why each is refused.
 const REFUSED: &[(&[&str], &str)] = &[
     (&["script", "shell"], "one script does not run another"),
-    (&["mount", "umount", "recover", "tune", "bench"], "the volume is open here; end this first"),
-    (&["mkfs", "build", "top", "completions", "man", "help"], "it is not about this volume; use !extern4"),
+    (
+        &["mount", "umount", "recover", "tune", "bench"],
+        "the volume is open here; end this first",
+    ),
+    (
+        &["mkfs", "build", "top", "completions", "man", "help"],
+        "it is not about this volume; use !extern4",
+    ),
     (&["diff"], "it compares with other trees; use !extern4"),
 ];
 
 /// The subcommands whose paths default to the current directory.
-const DEFAULTED: &[&str] = &["ls", "tree", "du", "df", "info", "check", "stat", "stats", "inode", "getfacl"];
+const DEFAULTED: &[&str] = &[
+    "ls", "tree", "du", "df", "info", "check", "stat", "stats", "inode", "getfacl",
+];
 
 /// Parses statements.
 pub(crate) struct Parser {
@@ -136,7 +169,12 @@ impl Parser {
         let base = Arc::new(Mutex::new(base));
         let mut grammar = Line::command().mut_subcommands(|command| with_base(command, &base));
         grammar.build();
-        Self { grammar, base, has_begun: false, history: Vec::new() }
+        Self {
+            grammar,
+            base,
+            has_begun: false,
+            history: Vec::new(),
+        }
     }
 
     fn base(&self) -> MutexGuard<'_, ImagePath> {
@@ -176,14 +214,20 @@ impl Parser {
         let name = words[0].text.to_string_lossy().into_owned();
         let asks_help = words.get(1).is_some_and(|word| word.text == "--help");
         if name == "put" && redirections.input.is_none() && !asks_help {
-            return Err("put: standard input is not its own here; write put FILE < host:FILE".to_owned());
+            return Err(
+                "put: standard input is not its own here; write put FILE < host:FILE".to_owned(),
+            );
         }
         let is_plain = redirections == Redirections::default();
         if SILENT.contains(&&*name) && !is_plain {
             return Err(format!("{name}: it reads and writes nothing"));
         }
         let statement = self.plain(&name, words)?;
-        Ok(if is_plain { statement } else { Statement::Redirected(Box::new(statement), redirections) })
+        Ok(if is_plain {
+            statement
+        } else {
+            Statement::Redirected(Box::new(statement), redirections)
+        })
     }
 
     /// Returns the statement of words without redirections.
@@ -204,16 +248,23 @@ impl Parser {
             ("quota", [what, ..]) if self.has_begun && what.text == "check" => {
                 Err("quota check: not between begin and commit".to_owned())
             }
-            ("lcd" | "check", _) if self.has_begun => Err(format!("{name}: not between begin and commit")),
+            ("lcd" | "check", _) if self.has_begun => {
+                Err(format!("{name}: not between begin and commit"))
+            }
             ("lcd", []) => {
                 let home = std::env::var_os("HOME").filter(|home| !home.is_empty());
-                home.map(|home| Statement::Lcd(home.into())).ok_or_else(|| "lcd: $HOME is not set".to_owned())
+                home.map(|home| Statement::Lcd(home.into()))
+                    .ok_or_else(|| "lcd: $HOME is not set".to_owned())
             }
             ("lcd", [to]) => Ok(Statement::Lcd(to.text.clone().into())),
             ("pwd", []) => Ok(Statement::Pwd),
             ("lpwd", []) => Ok(Statement::Lpwd),
-            ("begin", []) if self.has_begun => Err("begin: a transaction has begun already".to_owned()),
-            ("commit" | "abort", []) if !self.has_begun => Err(format!("{name}: no transaction has begun")),
+            ("begin", []) if self.has_begun => {
+                Err("begin: a transaction has begun already".to_owned())
+            }
+            ("commit" | "abort", []) if !self.has_begun => {
+                Err(format!("{name}: no transaction has begun"))
+            }
             ("begin" | "commit" | "abort", []) => {
                 self.has_begun = name == "begin";
                 Ok(match name {
@@ -227,8 +278,8 @@ impl Parser {
             ("help" | "?", [about]) => self.help_about(about),
             ("exit" | "quit" | "q", []) => Ok(Statement::Exit),
             (
-                "cd" | "lcd" | "pwd" | "lpwd" | "begin" | "commit" | "abort" | "history" | "help" | "?"
-                | "exit" | "quit" | "q",
+                "cd" | "lcd" | "pwd" | "lpwd" | "begin" | "commit" | "abort" | "history" | "help"
+                | "?" | "exit" | "quit" | "q",
                 _,
             ) => Err(format!("{name}: too many arguments")),
             _ => self.command(words),
@@ -238,7 +289,9 @@ impl Parser {
     /// Returns the lines of the history, with their numbers.
     fn past(&self) -> String {
         let lines = self.history.iter().zip(1..);
-        lines.map(|(line, number)| format!("{number:>5}  {}\n", escape(line.as_bytes()))).collect()
+        lines
+            .map(|(line, number)| format!("{number:>5}  {}\n", escape(line.as_bytes())))
+            .collect()
     }
 
     /// Returns the help of one statement.
@@ -251,7 +304,10 @@ impl Parser {
         };
         if let Some((name, args, meaning)) = OWN.iter().find(|(own, ..)| *own == name) {
             let usage = format!("{name} {args}");
-            return Ok(Statement::Help(format!("{meaning}\n\nUsage: {}\n", usage.trim_end())));
+            return Ok(Statement::Help(format!(
+                "{meaning}\n\nUsage: {}\n",
+                usage.trim_end()
+            )));
         }
         match expert::help(name) {
             Some(help) => help.map(Statement::Help),
@@ -271,13 +327,20 @@ impl Parser {
             // The volume is known.
             ("block", _) => words.insert(1, ".".into()),
             ("quota", _) => {
-                let is_subcommand =
-                    words.get(1).is_some_and(|word| quota::SUBCOMMANDS.iter().any(|name| word.text == *name));
+                let is_subcommand = words
+                    .get(1)
+                    .is_some_and(|word| quota::SUBCOMMANDS.iter().any(|name| word.text == *name));
                 words.insert(1 + usize::from(is_subcommand), ".".into());
             }
             ("find", _) if words.get(1).is_none_or(|word| is_expression(&word.text)) => {
                 let text = self.base().path.clone().into_os_string();
-                words.insert(1, Word { text, meaning: Meaning::Directory });
+                words.insert(
+                    1,
+                    Word {
+                        text,
+                        meaning: Meaning::Directory,
+                    },
+                );
             }
             _ => {}
         }
@@ -299,11 +362,23 @@ impl Parser {
                     args.check()?;
                 }
                 let is_inode = |word: &&Word| matches!(word.meaning, Meaning::Inode(_));
-                if let Some(word) = words.iter().filter(is_inode).find(|word| !places.contains(&word.text)) {
-                    return Err(format!("{}: an inode cannot stand here", word.text.display()));
+                if let Some(word) = words
+                    .iter()
+                    .filter(is_inode)
+                    .find(|word| !places.contains(&word.text))
+                {
+                    return Err(format!(
+                        "{}: an inode cannot stand here",
+                        word.text.display()
+                    ));
                 }
                 let base = self.base().clone();
-                Ok(Statement::Command(Box::new(CommandLine { command, words, places, base })))
+                Ok(Statement::Command(Box::new(CommandLine {
+                    command,
+                    words,
+                    places,
+                    base,
+                })))
             }
             Err(error) if error.kind() == ErrorKind::DisplayHelp => {
                 Ok(Statement::Help(error.render().to_string()))
@@ -316,22 +391,35 @@ impl Parser {
     pub(crate) fn names(&self) -> Vec<String> {
         let own = OWN.iter().map(|(name, ..)| (*name).to_owned());
         let commands = self.commands().map(|command| command.get_name().to_owned());
-        let mut names: Vec<String> = own.chain(commands).chain(expert::names().map(str::to_owned)).collect();
+        let mut names: Vec<String> = own
+            .chain(commands)
+            .chain(expert::names().map(str::to_owned))
+            .collect();
         names.sort_unstable();
         names
     }
 
     fn commands(&self) -> impl Iterator<Item = &clap::Command> {
         let is_refused = |name: &str| REFUSED.iter().any(|(names, _)| names.contains(&name));
-        self.grammar.get_subcommands().filter(move |command| !is_refused(command.get_name()))
+        self.grammar
+            .get_subcommands()
+            .filter(move |command| !is_refused(command.get_name()))
     }
 
     fn help(&self) -> String {
         let line = |name: &str, about: &str| format!("  {name:<18}{about}\n");
         let commands = self.commands().map(|command| {
-            line(command.get_name(), &command.get_about().map(ToString::to_string).unwrap_or_default())
+            line(
+                command.get_name(),
+                &command
+                    .get_about()
+                    .map(ToString::to_string)
+                    .unwrap_or_default(),
+            )
         });
-        let own = OWN.iter().map(|(name, args, about)| line(&format!("{name} {args}"), about));
+        let own = OWN
+            .iter()
+            .map(|(name, args, about)| line(&format!("{name} {args}"), about));
         let behind = BEHIND.iter().map(|(text, about)| line(text, about));
         let words = expert::names().collect::<Vec<_>>().join(" ");
         format!(
@@ -358,10 +446,22 @@ fn with_base(command: clap::Command, base: &Arc<Mutex<ImagePath>>) -> clap::Comm
         let joined = move |text: OsString| {
             let base = base.lock().unwrap_or_else(PoisonError::into_inner);
             // The directory itself is shown without a dot.
-            if text == "." { base.clone() } else { base.join(&text) }
+            if text == "." {
+                base.clone()
+            } else {
+                base.join(&text)
+            }
         };
-        let arg = if is_path { arg.value_parser(OsStringValueParser::new().map(joined)) } else { arg };
-        if is_defaulted && arg.is_positional() { arg.required(false).default_value(".") } else { arg }
+        let arg = if is_path {
+            arg.value_parser(OsStringValueParser::new().map(joined))
+        } else {
+            arg
+        };
+        if is_defaulted && arg.is_positional() {
+            arg.required(false).default_value(".")
+        } else {
+            arg
+        }
     })
 }
 
@@ -369,7 +469,11 @@ fn with_base(command: clap::Command, base: &Arc<Mutex<ImagePath>>) -> clap::Comm
 /// command line.
 fn reason(error: &clap::Error) -> String {
     let text = error.render().to_string();
-    let text = text.split("\n\n").next().unwrap_or_default().trim_start_matches("error: ");
+    let text = text
+        .split("\n\n")
+        .next()
+        .unwrap_or_default()
+        .trim_start_matches("error: ");
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
@@ -435,7 +539,11 @@ mod tests {
             "lcd /",
             "exit",
         ] {
-            assert!(parse(&mut parser, good).is_ok(), "{good}: {:?}", parse(&mut parser, good).err());
+            assert!(
+                parse(&mut parser, good).is_ok(),
+                "{good}: {:?}",
+                parse(&mut parser, good).err()
+            );
         }
         for bad in [
             "mkdir",
@@ -462,7 +570,9 @@ mod tests {
             "quota set",
             "--as 0:0 ls",
         ] {
-            let Err(message) = parse(&mut parser, bad) else { panic!("{bad}") };
+            let Err(message) = parse(&mut parser, bad) else {
+                panic!("{bad}")
+            };
             assert!(!message.contains('\n') && !message.is_empty(), "{message}");
         }
     }
@@ -477,14 +587,29 @@ mod tests {
             ("cd /x//y/./z/", "/x/y/z"),
             ("cd", "/"),
         ] {
-            assert!(matches!(parse(&mut parser, line), Ok(Statement::Cd(_))), "{line}");
+            assert!(
+                matches!(parse(&mut parser, line), Ok(Statement::Cd(_))),
+                "{line}"
+            );
             assert_eq!(parser.base().path.to_str(), Some(expected), "{line}");
         }
-        assert_eq!(parser.base().join(OsStr::new("a/../b")).path.to_str(), Some("/a/../b"));
+        assert_eq!(
+            parser.base().join(OsStr::new("a/../b")).path.to_str(),
+            Some("/a/../b")
+        );
         parse(&mut parser, "cd x").map(drop).expect("a directory");
-        assert_eq!(parser.base().join(OsStr::new("a")).path.to_str(), Some("/x/a"));
-        assert_eq!(parser.base().join(OsStr::new("/a")).path.to_str(), Some("/a"));
-        assert_eq!(parser.base().join(OsStr::new("")).path.to_str(), Some("/x/."));
+        assert_eq!(
+            parser.base().join(OsStr::new("a")).path.to_str(),
+            Some("/x/a")
+        );
+        assert_eq!(
+            parser.base().join(OsStr::new("/a")).path.to_str(),
+            Some("/a")
+        );
+        assert_eq!(
+            parser.base().join(OsStr::new("")).path.to_str(),
+            Some("/x/.")
+        );
     }
 
     #[test]

@@ -37,7 +37,10 @@ pub(crate) enum Meaning {
 impl<T: Into<OsString>> From<T> for Word {
     /// Returns a word that is a name.
     fn from(text: T) -> Self {
-        Self { text: text.into(), meaning: Meaning::Name }
+        Self {
+            text: text.into(),
+            meaning: Meaning::Name,
+        }
     }
 }
 
@@ -99,7 +102,11 @@ const QUOTE: Fault = Fault::Unfinished("a quote is not closed");
 /// joins two lines at the end of one. `$NAME` and `${NAME}` stand for a variable, which stays one
 /// word. Text that is quoted or comes from a variable is no pattern and no operator.
 pub(crate) fn statements(text: &[u8], lookup: Lookup<'_>) -> Vec<Numbered> {
-    let mut lexer = Lexer { rest: text, line: 1, lookup };
+    let mut lexer = Lexer {
+        rest: text,
+        line: 1,
+        lookup,
+    };
     let mut found = Vec::new();
     while !lexer.rest.is_empty() {
         let mut line = None;
@@ -132,7 +139,11 @@ impl<'t> Lexer<'t> {
 
     /// Takes everything up to the end of the line.
     fn line_rest(&mut self) -> &'t [u8] {
-        let end = self.rest.iter().position(|byte| *byte == b'\n').unwrap_or(self.rest.len());
+        let end = self
+            .rest
+            .iter()
+            .position(|byte| *byte == b'\n')
+            .unwrap_or(self.rest.len());
         let (line, rest) = self.rest.split_at(end);
         self.rest = rest;
         line
@@ -151,7 +162,9 @@ impl<'t> Lexer<'t> {
                 b'\\' if self.rest.first() == Some(&b'\n') => drop(self.next()),
                 b'!' if draft.is_empty() && draft.operator.is_none() => {
                     line.get_or_insert(here);
-                    return Ok(Some(Words::Host(OsString::from_vec(self.line_rest().to_vec()))));
+                    return Ok(Some(Words::Host(OsString::from_vec(
+                        self.line_rest().to_vec(),
+                    ))));
                 }
                 b'|' => {
                     line.get_or_insert(here);
@@ -185,10 +198,13 @@ impl<'t> Lexer<'t> {
         }
         let program = self.line_rest();
         if program.trim_ascii().is_empty() {
-            return Err(Fault::Wrong("there is no command of the host behind '|'".to_owned()));
+            return Err(Fault::Wrong(
+                "there is no command of the host behind '|'".to_owned(),
+            ));
         }
         if names_host(program) {
-            let reason = "behind '|' the line is for a shell of the host: name its files without 'host:'";
+            let reason =
+                "behind '|' the line is for a shell of the host: name its files without 'host:'";
             return Err(Fault::Wrong(reason.to_owned()));
         }
         draft.output(Output::Program(OsString::from_vec(program.to_vec())))
@@ -201,7 +217,9 @@ impl<'t> Lexer<'t> {
             && let Some(number) = self.inode()
         {
             if draft.word.is_some() {
-                return Err(Fault::Wrong(format!("<{number}>: an inode is a word by itself")));
+                return Err(Fault::Wrong(format!(
+                    "<{number}>: an inode is a word by itself"
+                )));
             }
             let (text, meaning) = (format!("<{number}>").into(), Meaning::Inode(number));
             return draft.push(Word { text, meaning });
@@ -209,7 +227,9 @@ impl<'t> Lexer<'t> {
         match (byte, is_double) {
             (b'&', true) => Err(joins("&&")),
             (b'&', false) => Err(joins("&")),
-            (b'<', true) => Err(Fault::Wrong("'<<' has no meaning here: '<' takes a file".to_owned())),
+            (b'<', true) => Err(Fault::Wrong(
+                "'<<' has no meaning here: '<' takes a file".to_owned(),
+            )),
             (b'<', false) => draft.operator(Operator::Input),
             (_, true) => {
                 self.next();
@@ -225,7 +245,11 @@ impl<'t> Lexer<'t> {
         let (number, behind) = self.rest.split_at(len);
         let number = std::str::from_utf8(number).ok()?.parse().ok()?;
         let rest = behind.strip_prefix(b">")?;
-        matches!(rest.first(), None | Some(b' ' | b'\t' | b'\r' | b'\n' | b';' | b'|')).then(|| {
+        matches!(
+            rest.first(),
+            None | Some(b' ' | b'\t' | b'\r' | b'\n' | b';' | b'|')
+        )
+        .then(|| {
             self.rest = rest;
             number
         })
@@ -291,15 +315,25 @@ impl<'t> Lexer<'t> {
         let is_braced = self.rest.first() == Some(&b'{');
         let rest = &self.rest[usize::from(is_braced)..];
         let is_name = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
-        let len = rest.iter().position(|byte| !is_name(byte)).unwrap_or(rest.len());
+        let len = rest
+            .iter()
+            .position(|byte| !is_name(byte))
+            .unwrap_or(rest.len());
         let (name, behind) = rest.split_at(len);
         let only = "only $NAME and ${NAME} stand for a variable; write \\$ for the sign";
         let wrong = |reason: String| Err(Fault::Wrong(reason));
-        if is_braced && behind.first() != Some(&b'}') || name.first().is_some_and(u8::is_ascii_digit) {
+        if is_braced && behind.first() != Some(&b'}')
+            || name.first().is_some_and(u8::is_ascii_digit)
+        {
             return wrong(only.to_owned());
         }
         match name {
-            [] if is_braced || matches!(behind.first(), Some(b'(' | b'$' | b'?' | b'@' | b'*' | b'!')) => {
+            [] if is_braced
+                || matches!(
+                    behind.first(),
+                    Some(b'(' | b'$' | b'?' | b'@' | b'*' | b'!')
+                ) =>
+            {
                 wrong(only.to_owned())
             }
             [] => Ok(b"$".to_vec()),
@@ -345,14 +379,19 @@ mod tests {
     }
 
     fn plain(words: &[&str]) -> Words {
-        Words::Command(words.iter().copied().map(Word::from).collect(), Redirections::default())
+        Words::Command(
+            words.iter().copied().map(Word::from).collect(),
+            Redirections::default(),
+        )
     }
 
     /// Checks the statements of a text: their lines and words.
     #[track_caller]
     fn check(text: &str, expected: &[(usize, &[&str])]) {
-        let expected: Vec<Numbered> =
-            expected.iter().map(|(line, words)| (*line, Ok(plain(words)))).collect();
+        let expected: Vec<Numbered> = expected
+            .iter()
+            .map(|(line, words)| (*line, Ok(plain(words))))
+            .collect();
         assert_eq!(statements(text), expected, "{text}");
     }
 
@@ -361,7 +400,10 @@ mod tests {
         check("", &[]);
         check("  a  b\tc ", &[(1, &["a", "b", "c"])]);
         check("a 'b c' \"d e\"f", &[(1, &["a", "b c", "d ef"])]);
-        check("a\\ b '\\' \"\\\"\\\\\\n\"", &[(1, &["a b", "\\", "\"\\\\n"])]);
+        check(
+            "a\\ b '\\' \"\\\"\\\\\\n\"",
+            &[(1, &["a b", "\\", "\"\\\\n"])],
+        );
         check("'' x", &[(1, &["", "x"])]);
         check("a#b #c", &[(1, &["a#b"])]);
         check("# all; of it", &[]);
@@ -369,41 +411,68 @@ mod tests {
 
     #[test]
     fn statements_end_at_lines_and_semicolons() {
-        check("a;b ; c\n\n;;d", &[(1, &["a"]), (1, &["b"]), (1, &["c"]), (3, &["d"])]);
+        check(
+            "a;b ; c\n\n;;d",
+            &[(1, &["a"]), (1, &["b"]), (1, &["c"]), (3, &["d"])],
+        );
         check("a ';' \\; \";\"", &[(1, &["a", ";", ";", ";"])]);
         check("a \\\n b\nc", &[(1, &["a", "b"]), (3, &["c"])]);
-        check("a\\\nb \"c\\\nd\" 'e\\\nf'", &[(1, &["ab", "cd", "e\\\nf"])]);
+        check(
+            "a\\\nb \"c\\\nd\" 'e\\\nf'",
+            &[(1, &["ab", "cd", "e\\\nf"])],
+        );
         check("a # \\\nb", &[(1, &["a"]), (2, &["b"])]);
         check("\\\n\\\na", &[(3, &["a"])]);
     }
 
     #[test]
     fn variables_are_replaced_by_one_word() {
-        check("$A x${A}y '$A' \\$A \"${A}\\$A\"", &[(1, &["one two", "xone twoy", "$A", "$A", "one two$A"])]);
+        check(
+            "$A x${A}y '$A' \\$A \"${A}\\$A\"",
+            &[(1, &["one two", "xone twoy", "$A", "$A", "one two$A"])],
+        );
         check("'$A'\\*", &[(1, &["$A*"])]);
         check("$EMPTY a \"$EMPTY\" $EMPTY", &[(1, &["a", ""])]);
         check("a$ $ $.b", &[(1, &["a$", "$", "$.b"])]);
         let unset = statements("a $B\nc");
-        assert!(matches!(&unset[0], (1, Err(Fault::Wrong(reason))) if reason.contains("$B is not set")));
+        assert!(
+            matches!(&unset[0], (1, Err(Fault::Wrong(reason))) if reason.contains("$B is not set"))
+        );
         assert_eq!(unset[1].0, 2, "the next line is read");
         for bad in ["$1", "${A", "${}", "$(ls)", "\"$?\"", "$$"] {
-            assert!(matches!(statements(bad)[..], [(1, Err(Fault::Wrong(_)))]), "{bad}");
+            assert!(
+                matches!(statements(bad)[..], [(1, Err(Fault::Wrong(_)))]),
+                "{bad}"
+            );
         }
     }
 
     #[test]
     fn unquoted_characters_make_patterns() {
         let found = statements("ls *.c 'a*'? \\*x $A* \"[\" [a]\\]");
-        let Ok(Words::Command(words, _)) = &found[0].1 else { panic!("{found:?}") };
+        let Ok(Words::Command(words, _)) = &found[0].1 else {
+            panic!("{found:?}")
+        };
         let pattern = |word: &Word| match &word.meaning {
             Meaning::Pattern(pattern) => pattern.to_str().map(ToOwned::to_owned),
             _ => None,
         };
         let patterns: Vec<_> = words.iter().map(pattern).collect();
         let patterns: Vec<_> = patterns.iter().map(Option::as_deref).collect();
-        let expected = [None, Some("*.c"), Some("a\\*?"), None, Some("one two*"), None, Some("[a]\\]")];
+        let expected = [
+            None,
+            Some("*.c"),
+            Some("a\\*?"),
+            None,
+            Some("one two*"),
+            None,
+            Some("[a]\\]"),
+        ];
         assert_eq!(patterns, expected);
-        let texts: Vec<_> = words.iter().map(|word| word.text.to_str().expect("text")).collect();
+        let texts: Vec<_> = words
+            .iter()
+            .map(|word| word.text.to_str().expect("text"))
+            .collect();
         assert_eq!(texts, ["ls", "*.c", "a*?", "*x", "one two*", "[", "[a]]"]);
     }
 
@@ -427,15 +496,37 @@ mod tests {
             ("a >> host:b", &["a"], None, end("host:b")),
             ("a - <b >c", &["a", "-"], Some("b"), file("c")),
             ("a < \\\nb", &["a"], Some("b"), None),
-            ("a | b 'c; d' > e; f && g", &["a"], None, program(" b 'c; d' > e; f && g")),
-            ("a | grep '> host:b'", &["a"], None, program(" grep '> host:b'")),
+            (
+                "a | b 'c; d' > e; f && g",
+                &["a"],
+                None,
+                program(" b 'c; d' > e; f && g"),
+            ),
+            (
+                "a | grep '> host:b'",
+                &["a"],
+                None,
+                program(" grep '> host:b'"),
+            ),
             ("a <b|c", &["a"], Some("b"), program("c")),
-            ("a '>' \\| \"<\" '&&' x\\&y", &["a", ">", "|", "<", "&&", "x&y"], None, None),
+            (
+                "a '>' \\| \"<\" '&&' x\\&y",
+                &["a", ">", "|", "<", "&&", "x&y"],
+                None,
+                None,
+            ),
             ("a $A > $A", &["a", "one two"], None, file("one two")),
         ] {
             let words = words.iter().copied().map(Word::from).collect();
-            let redirections = Redirections { input: input.map(Word::from), output };
-            assert_eq!(statements(text), [(1, Ok(Words::Command(words, redirections)))], "{text}");
+            let redirections = Redirections {
+                input: input.map(Word::from),
+                output,
+            };
+            assert_eq!(
+                statements(text),
+                [(1, Ok(Words::Command(words, redirections)))],
+                "{text}"
+            );
         }
         for (wrong, says) in [
             ("a && b", "'&&' has no meaning here"),
@@ -460,7 +551,9 @@ mod tests {
             ("> a", "a command before it"),
         ] {
             let found = statements(wrong);
-            let [(1, Err(Fault::Wrong(reason))), ..] = &found[..] else { panic!("{wrong}: {found:?}") };
+            let [(1, Err(Fault::Wrong(reason))), ..] = &found[..] else {
+                panic!("{wrong}: {found:?}")
+            };
             assert!(reason.contains(says), "{wrong}: {reason}");
         }
     }
@@ -468,21 +561,38 @@ mod tests {
     #[test]
     fn a_number_in_angle_brackets_is_an_inode() {
         let found = statements("cat <12> x <2>|wc");
-        let Ok(Words::Command(words, redirections)) = &found[0].1 else { panic!("{found:?}") };
-        let inode = |text: &str, number| Word { text: text.into(), meaning: Meaning::Inode(number) };
-        assert_eq!(*words, ["cat".into(), inode("<12>", 12), "x".into(), inode("<2>", 2)]);
+        let Ok(Words::Command(words, redirections)) = &found[0].1 else {
+            panic!("{found:?}")
+        };
+        let inode = |text: &str, number| Word {
+            text: text.into(),
+            meaning: Meaning::Inode(number),
+        };
+        assert_eq!(
+            *words,
+            ["cat".into(), inode("<12>", 12), "x".into(), inode("<2>", 2)]
+        );
         assert_eq!(redirections.output, Some(Output::Program("wc".into())));
         for wrong in ["cat - <12>x", "cat a<12>"] {
-            assert!(matches!(statements(wrong)[..], [(1, Err(Fault::Wrong(_)))]), "{wrong}");
+            assert!(
+                matches!(statements(wrong)[..], [(1, Err(Fault::Wrong(_)))]),
+                "{wrong}"
+            );
         }
         assert_eq!(statements("cat '<12>'"), [(1, Ok(plain(&["cat", "<12>"])))]);
-        assert!(matches!(statements("chmod --reference=<12> /x")[..], [(1, Err(Fault::Wrong(_)))]));
+        assert!(matches!(
+            statements("chmod --reference=<12> /x")[..],
+            [(1, Err(Fault::Wrong(_)))]
+        ));
     }
 
     #[test]
     fn unfinished_texts_are_told_from_wrong_ones() {
         for unfinished in ["'a", "\"a", "a\\", "\"a\\", "a 'b\nc"] {
-            assert!(matches!(statements(unfinished)[..], [(1, Err(Fault::Unfinished(_)))]), "{unfinished}");
+            assert!(
+                matches!(statements(unfinished)[..], [(1, Err(Fault::Unfinished(_)))]),
+                "{unfinished}"
+            );
         }
     }
 }

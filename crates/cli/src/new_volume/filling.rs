@@ -41,14 +41,19 @@ impl Filling {
         fill: impl FnOnce(&Self, &mut App) -> Result<T, NewVolumeError>,
     ) -> Result<T, NewVolumeError> {
         let (stop, task) = (app.stop_on_signals(), app.begin_task(READING, quiet));
-        let filled = fill(&Self { stop, task, out: image.file.clone() }, app);
+        let filled = fill(
+            &Self {
+                stop,
+                task,
+                out: image.file.clone(),
+            },
+            app,
+        );
         match filled {
             // The sources, or the watch, ended the work with an error of their own.
-            Err(NewVolumeError::Usage(_) | NewVolumeError::Failed(_) | NewVolumeError::Target(_))
-                if app.is_stopped() =>
-            {
-                Err(NewVolumeError::Stopped)
-            }
+            Err(
+                NewVolumeError::Usage(_) | NewVolumeError::Failed(_) | NewVolumeError::Target(_),
+            ) if app.is_stopped() => Err(NewVolumeError::Stopped),
             filled => filled,
         }
     }
@@ -78,16 +83,24 @@ impl Filling {
         app: &mut App,
     ) -> Result<Option<ImageConfig>, NewVolumeError> {
         let opened = argument.open(options, &self.out, app);
-        let OpenSource { source, prefix, config } =
-            opened.map_err(|failure| argument.explain(failure, app))?;
+        let OpenSource {
+            source,
+            prefix,
+            config,
+        } = opened.map_err(|failure| argument.explain(failure, app))?;
         let added = builder.add(source, &prefix).map_err(NewVolumeError::from);
-        added.map(|()| config).map_err(|failure| argument.explain(failure, app))
+        added
+            .map(|()| config)
+            .map_err(|failure| argument.explain(failure, app))
     }
 
     /// Plans the volume, and tells of all that is left out.
     pub(crate) fn plan(&self, builder: Builder, app: &App) -> Result<Planned, NewVolumeError> {
         let volume = builder.plan()?;
-        volume.warnings().iter().for_each(|warning| app.note(warning));
+        volume
+            .warnings()
+            .iter()
+            .for_each(|warning| app.note(warning));
         Ok(volume)
     }
 }
@@ -105,11 +118,18 @@ fn show(counts: &Counts, progress: Progress) {
 
 /// Returns how many threads fill a volume: one for each CPU unless `wanted` says otherwise.
 pub(crate) fn threads(wanted: Option<NonZero<usize>>) -> usize {
-    wanted.or_else(|| std::thread::available_parallelism().ok()).map_or(1, NonZero::get)
+    wanted
+        .or_else(|| std::thread::available_parallelism().ok())
+        .map_or(1, NonZero::get)
 }
 
 /// Writes the members about a volume. Its UUID is known when it is written.
-pub(crate) fn json_numbers(object: &mut Object<'_>, image: &Image, plan: &Plan, uuid: Option<[u8; 16]>) {
+pub(crate) fn json_numbers(
+    object: &mut Object<'_>,
+    image: &Image,
+    plan: &Plan,
+    uuid: Option<[u8; 16]>,
+) {
     let superblock = plan.superblock();
     let block_size = u64::from(superblock.block_size());
     object.text("image", &image.to_string());
@@ -137,8 +157,11 @@ pub(crate) fn json_contents(object: &mut Object<'_>, summary: &Summary) {
 
 /// Writes how the container of an image runs.
 pub(crate) fn json_container(object: &mut Object<'_>, config: &ImageConfig) {
-    let texts =
-        [("user", &config.user), ("working_dir", &config.working_dir), ("stop_signal", &config.stop_signal)];
+    let texts = [
+        ("user", &config.user),
+        ("working_dir", &config.working_dir),
+        ("stop_signal", &config.stop_signal),
+    ];
     let lists = [
         ("env", &config.env),
         ("entrypoint", &config.entrypoint),
@@ -147,9 +170,16 @@ pub(crate) fn json_container(object: &mut Object<'_>, config: &ImageConfig) {
         ("volumes", &config.volumes),
     ];
     object.object("container", |object| {
-        object.text_or_null("platform", config.platform.as_ref().map(ToString::to_string).as_deref());
-        texts.iter().for_each(|(key, text)| object.text_or_null(key, text.as_deref()));
-        lists.iter().for_each(|(key, list)| object.texts(key, *list));
+        object.text_or_null(
+            "platform",
+            config.platform.as_ref().map(ToString::to_string).as_deref(),
+        );
+        texts
+            .iter()
+            .for_each(|(key, text)| object.text_or_null(key, text.as_deref()));
+        lists
+            .iter()
+            .for_each(|(key, list)| object.texts(key, *list));
         object.objects("labels", &config.labels, |(name, value), label| {
             label.text("name", name);
             label.text("value", value);
@@ -159,8 +189,9 @@ pub(crate) fn json_container(object: &mut Object<'_>, config: &ImageConfig) {
 
 /// Describes the files of a volume.
 pub(crate) fn contents_line(summary: &Summary) -> String {
-    let count =
-        |count: u64, one: &str, many: &str| format!("{count} {}", if count == 1 { one } else { many });
+    let count = |count: u64, one: &str, many: &str| {
+        format!("{count} {}", if count == 1 { one } else { many })
+    };
     format!(
         "{}, {}, {}, {} bytes of contents in {}",
         count(summary.files, "file", "files"),

@@ -47,7 +47,9 @@ pub(crate) fn parse(text: &str) -> Result<Size, String> {
         _ => return Err(format!("'{unit}' is no unit: s, K, M, G and T are")),
     };
     let bytes = decimal(number, times).ok_or_else(wrong)?;
-    u64::try_from(bytes).map(Size::Bytes).map_err(|_| "it is more than a volume can have".to_owned())
+    u64::try_from(bytes)
+        .map(Size::Bytes)
+        .map_err(|_| "it is more than a volume can have".to_owned())
 }
 
 /// Returns a decimal number such as `1.5`, times a unit, rounded down. `None` if it is no number of
@@ -55,7 +57,8 @@ pub(crate) fn parse(text: &str) -> Result<Size, String> {
 pub(crate) fn decimal(text: &str, unit: u64) -> Option<u128> {
     let (whole, part) = text.split_once('.').unwrap_or((text, ""));
     let is_number = !whole.is_empty() && (!part.is_empty() || !text.contains('.'));
-    let digits = |text: &str| text.len() <= MOST_DIGITS && text.bytes().all(|byte| byte.is_ascii_digit());
+    let digits =
+        |text: &str| text.len() <= MOST_DIGITS && text.bytes().all(|byte| byte.is_ascii_digit());
     if !is_number || !digits(whole) || !digits(part) {
         return None;
     }
@@ -66,7 +69,11 @@ pub(crate) fn decimal(text: &str, unit: u64) -> Option<u128> {
 
 /// Reads a size, or `auto`.
 pub(crate) fn parse_or_auto(text: &str) -> Result<VolumeSize, String> {
-    if text == "auto" { Ok(VolumeSize::Auto) } else { parse(text).map(VolumeSize::Of) }
+    if text == "auto" {
+        Ok(VolumeSize::Auto)
+    } else {
+        parse(text).map(VolumeSize::Of)
+    }
 }
 
 #[cfg(test)]
@@ -82,9 +89,18 @@ mod tests {
         assert_eq!(parse("100"), Ok(Size::Number(100)));
         assert_eq!(Size::Number(100).bytes(None), 100 << 10);
         assert_eq!(Size::Number(100).bytes(Some(4096)), 100 << 12);
-        for text in
-            ["", "M", "1X", "-1", "1.5", ".5M", "1.M", "1.2.3M", "99999999999999999999", "99999999999T"]
-        {
+        for text in [
+            "",
+            "M",
+            "1X",
+            "-1",
+            "1.5",
+            ".5M",
+            "1.M",
+            "1.2.3M",
+            "99999999999999999999",
+            "99999999999T",
+        ] {
             assert!(parse(text).is_err(), "{text}");
         }
     }

@@ -76,16 +76,25 @@ impl Argument {
     /// `SOURCE` or `SOURCE:/PATH`; a file that has such a name is meant as a whole.
     fn parse(text: &OsStr) -> Result<Self, String> {
         let bytes = text.as_bytes();
-        let colon = bytes.windows(2).rposition(|pair| pair == b":/").filter(|at| *at > 0);
+        let colon = bytes
+            .windows(2)
+            .rposition(|pair| pair == b":/")
+            .filter(|at| *at > 0);
         let (source, place) = match colon {
             Some(at) if !Path::new(text).exists() && bytes[..at] != *b"oci" => {
                 (&bytes[..at], &bytes[at + 1..])
             }
             _ => (bytes, &b""[..]),
         };
-        let parts: Vec<&[u8]> = place.split(|byte| *byte == b'/').filter(|part| !part.is_empty()).collect();
+        let parts: Vec<&[u8]> = place
+            .split(|byte| *byte == b'/')
+            .filter(|part| !part.is_empty())
+            .collect();
         if parts.iter().any(|part| matches!(*part, b"." | b"..")) {
-            return Err(format!("'{}' has '.' or '..' in it", String::from_utf8_lossy(place)));
+            return Err(format!(
+                "'{}' has '.' or '..' in it",
+                String::from_utf8_lossy(place)
+            ));
         }
         let kind = match source {
             b"-" => Kind::Input,
@@ -94,7 +103,11 @@ impl Argument {
                 None => host(source),
             },
         };
-        Ok(Self { kind, place: parts.join(&b'/'), is_directory: place.ends_with(b"/") })
+        Ok(Self {
+            kind,
+            place: parts.join(&b'/'),
+            is_directory: place.ends_with(b"/"),
+        })
     }
 
     /// Returns whether it is an image of a container.
@@ -115,7 +128,9 @@ impl Argument {
             NewVolumeError::Failed(reason) => {
                 let disk = || {
                     let names = partitions(&image.file)?;
-                    Some(format!("this is a disk with partitions; name one of them: {names}"))
+                    Some(format!(
+                        "this is a disk with partitions; name one of them: {names}"
+                    ))
                 };
                 let hint = image_hint::missing(&image).or_else(disk);
                 return NewVolumeError::Failed(match hint {
@@ -125,7 +140,11 @@ impl Argument {
             }
             failure => return failure,
         };
-        let path = error.path().unwrap_or(Path::new("/")).as_os_str().to_owned();
+        let path = error
+            .path()
+            .unwrap_or(Path::new("/"))
+            .as_os_str()
+            .to_owned();
         app.error(ImagePath::inside(image, &path), &error);
         NewVolumeError::Reported
     }
@@ -140,10 +159,21 @@ impl Argument {
         app: &mut App,
     ) -> Result<OpenSource, NewVolumeError> {
         let is_stream = out.as_os_str() == "-";
-        let beside = out.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let spool = &*if is_stream { Cow::Owned(std::env::temp_dir()) } else { Cow::Borrowed(beside) };
+        let beside = out
+            .parent()
+            .filter(|parent| !parent.as_os_str().is_empty())
+            .unwrap_or(Path::new("."));
+        let spool = &*if is_stream {
+            Cow::Owned(std::env::temp_dir())
+        } else {
+            Cow::Borrowed(beside)
+        };
         // A shell can send the stream to a file in the source.
-        let out = if is_stream { Path::new("/dev/stdout") } else { out };
+        let out = if is_stream {
+            Path::new("/dev/stdout")
+        } else {
+            out
+        };
         let source: Box<dyn Source> = match &self.kind {
             Kind::Host(path) if path.is_dir() => Box::new(
                 DirectorySource::new(path)?
@@ -151,23 +181,42 @@ impl Argument {
                     .without_xattrs(options.without_xattrs)
                     .leave_out(out),
             ),
-            Kind::Host(path) if is_volume(path) => volume(&Image::of(path.clone(), Part::Whole), app)?,
+            Kind::Host(path) if is_volume(path) => {
+                volume(&Image::of(path.clone(), Part::Whole), app)?
+            }
             Kind::Host(path) => match self.file_place(path) {
                 Some((prefix, name)) => {
                     let source = Box::new(FileSource::new(path, &name, options.without_xattrs)?);
-                    return Ok(OpenSource { source, prefix, config: None });
+                    return Ok(OpenSource {
+                        source,
+                        prefix,
+                        config: None,
+                    });
                 }
                 None => Box::new(archive(path, path, spool, app.stop())?),
             },
             Kind::Part(image) => volume(image, app)?,
-            Kind::Input => Box::new(archive(Path::new("-"), Path::new("standard input"), spool, app.stop())?),
+            Kind::Input => Box::new(archive(
+                Path::new("-"),
+                Path::new("standard input"),
+                spool,
+                app.stop(),
+            )?),
             Kind::Image(text) => {
                 let image = oci_image::open(text, options.platform, spool, app.stop())?;
                 let (config, prefix) = (image.config().cloned(), self.place.clone());
-                return Ok(OpenSource { source: Box::new(image), prefix, config });
+                return Ok(OpenSource {
+                    source: Box::new(image),
+                    prefix,
+                    config,
+                });
             }
         };
-        Ok(OpenSource { source, prefix: self.place.clone(), config: None })
+        Ok(OpenSource {
+            source,
+            prefix: self.place.clone(),
+            config: None,
+        })
     }
 
     /// Returns the directory and the name that a file gets in the volume, if the source is a file
@@ -175,11 +224,14 @@ impl Argument {
     fn file_place(&self, path: &Path) -> Option<(Vec<u8>, Vec<u8>)> {
         let stem = path.file_stem().map(Path::new);
         let has_suffix = [Some(path), stem].into_iter().flatten().any(|name| {
-            name.extension().is_some_and(|end| ARCHIVE_SUFFIXES.iter().any(|suffix| end == *suffix))
+            name.extension()
+                .is_some_and(|end| ARCHIVE_SUFFIXES.iter().any(|suffix| end == *suffix))
         });
         let is_plain = !has_suffix
             && std::fs::metadata(path).is_ok_and(|found| found.is_file())
-            && File::open(path).and_then(|file| TarSource::is_archive(&file)).is_ok_and(|is| !is)
+            && File::open(path)
+                .and_then(|file| TarSource::is_archive(&file))
+                .is_ok_and(|is| !is)
             && partitions(path).is_none();
         if !is_plain {
             return None;
@@ -225,13 +277,25 @@ mod tests {
     #[test]
     fn sources_are_told_apart() {
         let image = |text: &str| Kind::Image(text.into());
-        assert_eq!(parse("root.tar"), (Kind::Host("root.tar".into()), String::new()));
+        assert_eq!(
+            parse("root.tar"),
+            (Kind::Host("root.tar".into()), String::new())
+        );
         assert_eq!(parse("etc:/etc/"), (Kind::Host("etc".into()), "etc".into()));
         assert_eq!(parse("-:/a//b"), (Kind::Input, "a/b".into()));
         assert_eq!(parse("oci:alpine"), (image("alpine"), String::new()));
-        assert_eq!(parse("oci:/x/alpine:3.20"), (image("/x/alpine:3.20"), String::new()));
-        assert_eq!(parse("oci:alpine:3:/sub"), (image("alpine:3"), "sub".into()));
-        assert_eq!(parse("oci:a.tar:docker.io/b:1:/sub"), (image("a.tar:docker.io/b:1"), "sub".into()));
+        assert_eq!(
+            parse("oci:/x/alpine:3.20"),
+            (image("/x/alpine:3.20"), String::new())
+        );
+        assert_eq!(
+            parse("oci:alpine:3:/sub"),
+            (image("alpine:3"), "sub".into())
+        );
+        assert_eq!(
+            parse("oci:a.tar:docker.io/b:1:/sub"),
+            (image("a.tar:docker.io/b:1"), "sub".into())
+        );
         assert_eq!(parse("oci:-:/sub"), (image("-"), "sub".into()));
         assert!(Argument::parse("a:/../b".as_ref()).is_err());
     }

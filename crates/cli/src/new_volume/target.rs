@@ -36,8 +36,14 @@ impl Room {
 
     fn on(device: &dyn BlockDevice, image: &Image, force: bool) -> Result<Self, NewVolumeError> {
         let all = device.size_bytes();
-        let endless = Self { all, free: all, border: None };
-        let Part::Offset(start) = image.part else { return Ok(endless) };
+        let endless = Self {
+            all,
+            free: all,
+            border: None,
+        };
+        let Part::Offset(start) = image.part else {
+            return Ok(endless);
+        };
         let table = match Volume::partitions(&image.file) {
             // Nothing says where the partitions are.
             Err(_) if force => None,
@@ -48,11 +54,17 @@ impl Room {
             return Ok(endless);
         };
         let border = match border {
-            Border::Start(number) => format!("overwrite partition {number}, which begins at byte {at}"),
+            Border::Start(number) => {
+                format!("overwrite partition {number}, which begins at byte {at}")
+            }
             Border::End(number) => format!("go past the end of partition {number} at byte {at}"),
             Border::Table => format!("overwrite the partition table at byte {at}"),
         };
-        Ok(Self { all, free: (at - start).min(all), border: Some(border).filter(|_| at - start < all) })
+        Ok(Self {
+            all,
+            free: (at - start).min(all),
+            border: Some(border).filter(|_| at - start < all),
+        })
     }
 
     /// Returns how many bytes a volume without a size gets. A byte of the partition table is no
@@ -69,12 +81,13 @@ impl Room {
     /// partitions and their table.
     pub(crate) fn check(&self, wanted: u64, force: bool) -> Result<(), NewVolumeError> {
         match &self.border {
-            _ if wanted > self.all => {
-                Err(NewVolumeError::Target(format!("{wanted} bytes are more than its {}", self.all)))
-            }
-            Some(border) if wanted > self.free && !force => {
-                Err(NewVolumeError::Target(format!("the volume would {border}; --force allows that")))
-            }
+            _ if wanted > self.all => Err(NewVolumeError::Target(format!(
+                "{wanted} bytes are more than its {}",
+                self.all
+            ))),
+            Some(border) if wanted > self.free && !force => Err(NewVolumeError::Target(format!(
+                "the volume would {border}; --force allows that"
+            ))),
             _ => Ok(()),
         }
     }
@@ -93,10 +106,14 @@ pub(crate) fn device(
     let room = Room::on(&device, image, force)?;
     if !force {
         let mut head = vec![0; room.bytes()?.min(HEAD_BYTES) as usize];
-        device.read_at(&mut head, 0).map_err(NewVolumeError::target)?;
+        device
+            .read_at(&mut head, 0)
+            .map_err(NewVolumeError::target)?;
         let kind = if is_device { "device" } else { "file" };
         let holds = |holds: &str| {
-            Err(NewVolumeError::Target(format!("the {kind} holds {holds}; --force overwrites it")))
+            Err(NewVolumeError::Target(format!(
+                "the {kind} holds {holds}; --force overwrites it"
+            )))
         };
         if head.iter().any(|byte| *byte != 0) {
             return holds(contents(&head));

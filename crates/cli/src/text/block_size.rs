@@ -20,7 +20,10 @@ pub(crate) enum BlockSize {
 impl BlockSize {
     /// The unit of this many bytes.
     pub(crate) fn of(bytes: u64) -> Self {
-        Self::Unit { bytes, suffix: String::new() }
+        Self::Unit {
+            bytes,
+            suffix: String::new(),
+        }
     }
 
     /// Reads a number of bytes with a unit. A unit alone is shown behind numbers.
@@ -31,10 +34,20 @@ impl BlockSize {
             _ => {}
         }
         let is_unit = !text.starts_with(|c: char| c.is_ascii_digit());
-        let bytes = if is_unit { size(&format!("1{text}")) } else { size(text) };
+        let bytes = if is_unit {
+            size(&format!("1{text}"))
+        } else {
+            size(text)
+        };
         let bytes = bytes.filter(|bytes| *bytes > 0 && !text.is_empty());
-        let suffix = if is_unit { text.to_owned() } else { String::new() };
-        bytes.map(|bytes| Self::Unit { bytes, suffix }).ok_or_else(|| "write it as 1024, 1M or M".to_owned())
+        let suffix = if is_unit {
+            text.to_owned()
+        } else {
+            String::new()
+        };
+        bytes
+            .map(|bytes| Self::Unit { bytes, suffix })
+            .ok_or_else(|| "write it as 1024, 1M or M".to_owned())
     }
 
     /// Returns a number of bytes in this unit, rounded up.
@@ -62,7 +75,11 @@ impl BlockSize {
             for (base, mark) in [(1024_u64, ""), (1000, "B")] {
                 let factor = base.pow(power);
                 if bytes.is_multiple_of(factor) {
-                    let unit = if base == 1000 { unit.replace('K', "k") } else { unit.to_owned() };
+                    let unit = if base == 1000 {
+                        unit.replace('K', "k")
+                    } else {
+                        unit.to_owned()
+                    };
                     return Some(format!("{}{unit}{mark}", bytes / factor));
                 }
             }
@@ -79,7 +96,11 @@ mod tests {
     fn units_are_shown_as_gnu_does() {
         let check = |text: &str, bytes, shown: &str, name: &str| {
             let unit = BlockSize::parse(text).expect(text);
-            assert_eq!((&*unit.show(bytes), unit.name().as_deref()), (shown, Some(name)), "{text}");
+            assert_eq!(
+                (&*unit.show(bytes), unit.name().as_deref()),
+                (shown, Some(name)),
+                "{text}"
+            );
         };
         check("1M", 5 << 20, "5", "1M");
         check("M", (5 << 20) + 1, "6M", "1M");

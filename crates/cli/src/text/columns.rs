@@ -17,18 +17,30 @@ fn layout(widths: &[usize], line: usize, direction: Direction) -> (usize, Vec<us
         let rows = widths.len().div_ceil(columns);
         let mut column_widths = vec![0; columns];
         for (at, width) in widths.iter().enumerate() {
-            let column = if direction == Direction::Down { at / rows } else { at % columns };
+            let column = if direction == Direction::Down {
+                at / rows
+            } else {
+                at % columns
+            };
             column_widths[column] = column_widths[column].max(*width);
         }
-        let used = if direction == Direction::Down { widths.len().div_ceil(rows) } else { columns };
+        let used = if direction == Direction::Down {
+            widths.len().div_ceil(rows)
+        } else {
+            columns
+        };
         // As in GNU `ls`, no column counts as narrower than three.
         let last = column_widths[columns - 1];
-        let total = column_widths.iter().sum::<usize>() + 2 * (columns - 1) + 3_usize.saturating_sub(last);
+        let total =
+            column_widths.iter().sum::<usize>() + 2 * (columns - 1) + 3_usize.saturating_sub(last);
         if used == columns && total < line {
             return (rows, column_widths);
         }
     }
-    (widths.len(), vec![widths.iter().copied().max().unwrap_or(0)])
+    (
+        widths.len(),
+        vec![widths.iter().copied().max().unwrap_or(0)],
+    )
 }
 
 /// Appends what leads from column `from` to column `to` of a line: a tab where a tab stop lies on
@@ -37,7 +49,11 @@ fn pad(mut from: usize, to: usize, tab: usize, out: &mut Vec<u8>) {
     while from < to {
         let by_tab = tab > 0 && to / tab > (from + 1) / tab;
         out.push(if by_tab { b'\t' } else { b' ' });
-        from = if by_tab { (from / tab + 1) * tab } else { from + 1 };
+        from = if by_tab {
+            (from / tab + 1) * tab
+        } else {
+            from + 1
+        };
     }
 }
 
@@ -90,7 +106,9 @@ pub(crate) fn columns(cells: &[(Vec<u8>, usize)], line: usize, tab: usize) -> Ve
     for row in 0..rows {
         let mut start = 0;
         for (column, column_width) in column_widths.iter().enumerate() {
-            let Some((text, width)) = cells.get(column * rows + row) else { break };
+            let Some((text, width)) = cells.get(column * rows + row) else {
+                break;
+            };
             out.extend_from_slice(text);
             let next = start + column_width + 2;
             if (column + 1) * rows + row < cells.len() {
@@ -108,8 +126,14 @@ mod tests {
     use super::{columns, pad};
 
     fn check(names: &[&str], line: usize, shown: &str) {
-        let cells: Vec<_> = names.iter().map(|name| (name.as_bytes().to_vec(), name.len())).collect();
-        assert_eq!(String::from_utf8(columns(&cells, line, 0)).expect("text"), shown);
+        let cells: Vec<_> = names
+            .iter()
+            .map(|name| (name.as_bytes().to_vec(), name.len()))
+            .collect();
+        assert_eq!(
+            String::from_utf8(columns(&cells, line, 0)).expect("text"),
+            shown
+        );
     }
 
     #[test]
@@ -117,7 +141,11 @@ mod tests {
         let check = |from, to, tab, shown: &str| {
             let mut out = Vec::new();
             pad(from, to, tab, &mut out);
-            assert_eq!(String::from_utf8(out).expect("text"), shown, "{from} {to} {tab}");
+            assert_eq!(
+                String::from_utf8(out).expect("text"),
+                shown,
+                "{from} {to} {tab}"
+            );
         };
         check(5, 8, 8, "\t");
         check(7, 9, 8, "  ");

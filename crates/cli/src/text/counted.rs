@@ -14,7 +14,9 @@ mod tests {
 
     #[test]
     fn one_is_singular() {
-        let check = |count: usize, shown: &str| assert_eq!(counted(count, "directory", "directories"), shown);
+        let check = |count: usize, shown: &str| {
+            assert_eq!(counted(count, "directory", "directories"), shown)
+        };
         check(0, "0 directories");
         check(1, "1 directory");
         check(2, "2 directories");

@@ -61,7 +61,10 @@ fn number(rest: &mut Chars<'_>) -> Option<usize> {
     while let Some(digit) = rest.next_if(char::is_ascii_digit) {
         digits.push(digit);
     }
-    digits.parse().ok().map(|number: usize| number.min(MAX_WIDTH))
+    digits
+        .parse()
+        .ok()
+        .map(|number: usize| number.min(MAX_WIDTH))
 }
 
 /// Reads an escape behind its backslash; `None` for `\c`, which ends the output.
@@ -88,7 +91,9 @@ pub(crate) fn escape_sequence(rest: &mut Chars<'_>) -> Option<Vec<u8>> {
 fn digits(rest: &mut Chars<'_>, start: u32, most: usize, radix: u32) -> u8 {
     let mut value = start;
     for _ in 0..most {
-        let Some(digit) = rest.next_if(|c| c.is_digit(radix)) else { break };
+        let Some(digit) = rest.next_if(|c| c.is_digit(radix)) else {
+            break;
+        };
         value = value * radix + digit.to_digit(radix).unwrap_or(0);
     }
     value.to_le_bytes()[0]
@@ -116,8 +121,18 @@ mod tests {
 
     #[test]
     fn escapes_are_read() {
-        for (text, bytes) in [("n", &b"\n"[..]), ("101x", b"A"), ("x41", b"A"), ("q", b"\\q"), ("", b"\\")] {
-            assert_eq!(escape_sequence(&mut text.chars().peekable()).as_deref(), Some(bytes), "{text}");
+        for (text, bytes) in [
+            ("n", &b"\n"[..]),
+            ("101x", b"A"),
+            ("x41", b"A"),
+            ("q", b"\\q"),
+            ("", b"\\"),
+        ] {
+            assert_eq!(
+                escape_sequence(&mut text.chars().peekable()).as_deref(),
+                Some(bytes),
+                "{text}"
+            );
         }
         assert_eq!(escape_sequence(&mut "c".chars().peekable()), None);
     }

@@ -26,7 +26,11 @@ impl ModeText {
         }
         for (bit, at, letter) in [(0o4000, 3, b's'), (0o2000, 6, b's'), (0o1000, 9, b't')] {
             if self.mode & bit != 0 {
-                text[at] = if text[at] == b'x' { letter } else { letter.to_ascii_uppercase() };
+                text[at] = if text[at] == b'x' {
+                    letter
+                } else {
+                    letter.to_ascii_uppercase()
+                };
             }
         }
         text
@@ -35,7 +39,9 @@ impl ModeText {
 
 impl fmt::Display for ModeText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.letters().iter().try_for_each(|letter| fmt::Write::write_char(f, char::from(*letter)))
+        self.letters()
+            .iter()
+            .try_for_each(|letter| fmt::Write::write_char(f, char::from(*letter)))
     }
 }
 
@@ -78,7 +84,8 @@ mod tests {
 
     #[test]
     fn modes_are_as_ls_writes_them() {
-        let check = |kind, mode, shown: &str| assert_eq!(ModeText { kind, mode }.to_string(), shown);
+        let check =
+            |kind, mode, shown: &str| assert_eq!(ModeText { kind, mode }.to_string(), shown);
         check(FileType::Regular, 0o100644, "-rw-r--r--");
         check(FileType::Directory, 0o041777, "drwxrwxrwt");
         check(FileType::Directory, 0o041776, "drwxrwxrwT");

@@ -29,10 +29,15 @@ pub(crate) fn escape(bytes: &[u8]) -> Cow<'_, str> {
             if is_printable(c) {
                 text.push(c);
             } else {
-                c.encode_utf8(&mut [0; 4]).bytes().for_each(|byte| push_escape(&mut text, byte));
+                c.encode_utf8(&mut [0; 4])
+                    .bytes()
+                    .for_each(|byte| push_escape(&mut text, byte));
             }
         }
-        chunk.invalid().iter().for_each(|byte| push_escape(&mut text, *byte));
+        chunk
+            .invalid()
+            .iter()
+            .for_each(|byte| push_escape(&mut text, *byte));
     }
     Cow::Owned(text)
 }
@@ -70,7 +75,11 @@ pub(crate) fn quoted(name: impl Display) -> String {
 /// Returns the name as a shell reads it back, always in quotes, as GNU's tools print what they did.
 pub(crate) fn always_quoted(name: &[u8]) -> String {
     let text = shell_quote(name);
-    if text.starts_with(['\'', '"']) { text.into_owned() } else { format!("'{text}'") }
+    if text.starts_with(['\'', '"']) {
+        text.into_owned()
+    } else {
+        format!("'{text}'")
+    }
 }
 
 /// Returns the name as a shell reads it back, quoted only where it has to be: `'a b'`,
@@ -80,20 +89,33 @@ pub(crate) fn shell_quote(name: &[u8]) -> Cow<'_, str> {
     if plain && !needs_quotes(name) {
         return String::from_utf8_lossy(name);
     }
-    if plain && name.contains(&b'\'') && !name.iter().any(|byte| matches!(byte, b'"' | b'$' | b'`' | b'\\')) {
+    if plain
+        && name.contains(&b'\'')
+        && !name
+            .iter()
+            .any(|byte| matches!(byte, b'"' | b'$' | b'`' | b'\\'))
+    {
         return Cow::Owned(format!("\"{}\"", String::from_utf8_lossy(name)));
     }
-    let mut quoted = Quoted { text: String::with_capacity(name.len() + 16), state: QuoteState::Outside };
+    let mut quoted = Quoted {
+        text: String::with_capacity(name.len() + 16),
+        state: QuoteState::Outside,
+    };
     quoted.literal("");
     for chunk in name.utf8_chunks() {
         for c in chunk.valid().chars() {
             if is_printable(c) {
                 quoted.literal(c.encode_utf8(&mut [0; 4]));
             } else {
-                c.encode_utf8(&mut [0; 4]).bytes().for_each(|byte| quoted.escaped(byte));
+                c.encode_utf8(&mut [0; 4])
+                    .bytes()
+                    .for_each(|byte| quoted.escaped(byte));
             }
         }
-        chunk.invalid().iter().for_each(|byte| quoted.escaped(*byte));
+        chunk
+            .invalid()
+            .iter()
+            .for_each(|byte| quoted.escaped(*byte));
     }
     Cow::Owned(quoted.finish())
 }
@@ -145,7 +167,11 @@ enum QuoteState {
 impl Quoted {
     fn literal(&mut self, text: &str) {
         if self.state != QuoteState::Single {
-            self.text.push_str(if self.state == QuoteState::Dollar { "''" } else { "'" });
+            self.text.push_str(if self.state == QuoteState::Dollar {
+                "''"
+            } else {
+                "'"
+            });
             self.state = QuoteState::Single;
         }
         self.text.push_str(if text == "'" { "'\\''" } else { text });
@@ -153,7 +179,11 @@ impl Quoted {
 
     fn escaped(&mut self, byte: u8) {
         if self.state != QuoteState::Dollar {
-            self.text.push_str(if self.state == QuoteState::Single { "'$'" } else { "$'" });
+            self.text.push_str(if self.state == QuoteState::Single {
+                "'$'"
+            } else {
+                "$'"
+            });
             self.state = QuoteState::Dollar;
         }
         push_escape(&mut self.text, byte);
@@ -194,9 +224,11 @@ mod tests {
 
     #[test]
     fn places_are_quoted_as_gnu_does() {
-        for (name, shown) in
-            [("disk.img:/a b", "'disk.img:/a b'"), ("it's", "\"it's\""), ("it's $1", r"'it'\''s $1'")]
-        {
+        for (name, shown) in [
+            ("disk.img:/a b", "'disk.img:/a b'"),
+            ("it's", "\"it's\""),
+            ("it's $1", r"'it'\''s $1'"),
+        ] {
             assert_eq!(quoted(name), shown);
         }
     }

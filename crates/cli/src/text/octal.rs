@@ -26,7 +26,11 @@ pub(crate) fn push_octal(
             let utf8 = c.encode_utf8(&mut utf8).as_bytes();
             let escaped = matches!(c, '\n' | '\r') || special.contains(&utf8[0]);
             if c == '\\' {
-                out.extend_from_slice(if backslash == Backslash::Doubled { b"\\\\" } else { b"\\134" });
+                out.extend_from_slice(if backslash == Backslash::Doubled {
+                    b"\\\\"
+                } else {
+                    b"\\134"
+                });
             } else if escaped || terminal && !super::name::is_printable(c) {
                 utf8.iter().for_each(|byte| push(out, *byte));
             } else {
@@ -50,12 +54,18 @@ pub(crate) fn unescape(text: &[u8]) -> Vec<u8> {
     let mut name = Vec::with_capacity(text.len());
     let mut rest = text;
     while let Some((&byte, after)) = rest.split_first() {
-        let octal = after.get(..3).filter(|digits| digits.iter().all(|digit| (b'0'..=b'7').contains(digit)));
+        let octal = after
+            .get(..3)
+            .filter(|digits| digits.iter().all(|digit| (b'0'..=b'7').contains(digit)));
         rest = match (byte, octal, after) {
             (b'\\', Some(digits), _) => {
                 // Three digits can hold more than a byte; like the tools, this keeps the low eight
                 // bits.
-                name.push(digits.iter().fold(0_u8, |value, digit| value.wrapping_mul(8) | (digit - b'0')));
+                name.push(
+                    digits
+                        .iter()
+                        .fold(0_u8, |value, digit| value.wrapping_mul(8) | (digit - b'0')),
+                );
                 &after[3..]
             }
             (b'\\', None, [next @ (b'\\' | b'"'), rest @ ..]) => {

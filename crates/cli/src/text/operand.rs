@@ -25,9 +25,16 @@ pub(crate) enum Byte {
 /// Returns the first byte of a name, and the rest.
 fn first(name: &[u8]) -> Option<(Byte, &[u8])> {
     Some(match name {
-        [b'\\', a @ b'0'..=b'3', b @ b'0'..=b'7', c @ b'0'..=b'7', rest @ ..] => {
-            (Byte::Escaped((a - b'0') << 6 | (b - b'0') << 3 | (c - b'0')), rest)
-        }
+        [
+            b'\\',
+            a @ b'0'..=b'3',
+            b @ b'0'..=b'7',
+            c @ b'0'..=b'7',
+            rest @ ..,
+        ] => (
+            Byte::Escaped((a - b'0') << 6 | (b - b'0') << 3 | (c - b'0')),
+            rest,
+        ),
         [b'\\', byte, rest @ ..] if byte.is_ascii_punctuation() || *byte == b' ' => {
             (Byte::Escaped(*byte), rest)
         }
@@ -55,11 +62,17 @@ pub(crate) fn bytes(path: &[u8]) -> impl Iterator<Item = Byte> {
 /// Returns whether a path holds a pattern: one of its names may match others.
 pub(crate) fn is_pattern(path: &[u8]) -> bool {
     path.split(|byte| *byte == b'/').any(|name| {
-        let plain =
-            bytes(name).filter_map(|byte| if let Byte::Plain(byte) = byte { Some(byte) } else { None });
+        let plain = bytes(name).filter_map(|byte| {
+            if let Byte::Plain(byte) = byte {
+                Some(byte)
+            } else {
+                None
+            }
+        });
         let plain: Vec<u8> = plain.collect();
         let opens = plain.iter().position(|byte| *byte == b'[');
-        opens.is_some_and(|at| plain[at..].contains(&b']')) || plain.iter().any(|byte| b"*?".contains(byte))
+        opens.is_some_and(|at| plain[at..].contains(&b']'))
+            || plain.iter().any(|byte| b"*?".contains(byte))
     })
 }
 
@@ -99,7 +112,11 @@ fn octal(text: &[u8], is_plain: impl Fn(char) -> bool) -> Vec<u8> {
         for c in chunk.valid().chars() {
             let mut utf8 = [0; 4];
             let utf8 = c.encode_utf8(&mut utf8).as_bytes();
-            if is_plain(c) { done.extend_from_slice(utf8) } else { done.extend(utf8.iter().flat_map(escape)) }
+            if is_plain(c) {
+                done.extend_from_slice(utf8)
+            } else {
+                done.extend(utf8.iter().flat_map(escape))
+            }
         }
         // A plain byte of a character that is cut off would be taken for a part of the next one.
         done.extend(chunk.invalid().iter().flat_map(escape));
@@ -113,7 +130,8 @@ mod tests {
 
     #[test]
     fn escapes_are_read() {
-        let check = |text: &str, name: &[u8]| assert_eq!(unescaped(text.as_bytes()), name, "{text}");
+        let check =
+            |text: &str, name: &[u8]| assert_eq!(unescaped(text.as_bytes()), name, "{text}");
         check("/a\\*\\?\\[b\\]\\\\", b"/a*?[b]\\");
         check("/dev-disk\\x2duuid.device", b"/dev-disk\\x2duuid.device");
         check("/a\\040b\\377\\n\\08", b"/a b\xff\\n\\08");
@@ -158,6 +176,9 @@ mod tests {
         }
         assert_eq!(operand(b"/usr/bin/["), &b"/usr/bin/["[..]);
         assert_eq!(operand(b"/a *"), &b"/a \\052"[..]);
-        assert_eq!(complete(b"v.img:/a \xc3\xbc\xff$x"), b"v.img:/a\\040\xc3\xbc\\377\\044x");
+        assert_eq!(
+            complete(b"v.img:/a \xc3\xbc\xff$x"),
+            b"v.img:/a\\040\xc3\xbc\\377\\044x"
+        );
     }
 }

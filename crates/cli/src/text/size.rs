@@ -4,14 +4,20 @@
 
 /// Returns the number that a text means: digits and perhaps a unit.
 pub(crate) fn size(text: &str) -> Option<u64> {
-    let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let end = text
+        .find(|c: char| !c.is_ascii_digit())
+        .unwrap_or(text.len());
     let (digits, unit) = text.split_at(end);
     let number: u64 = digits.parse().ok()?;
     number.checked_mul(factor(unit)?)
 }
 
 fn factor(unit: &str) -> Option<u64> {
-    let power = |letter: char| "KMGTPE".find(letter.to_ascii_uppercase()).map(|at| at as u32 + 1);
+    let power = |letter: char| {
+        "KMGTPE"
+            .find(letter.to_ascii_uppercase())
+            .map(|at| at as u32 + 1)
+    };
     let mut letters = unit.chars();
     match (letters.next(), letters.as_str()) {
         (None, _) => Some(1),

@@ -27,13 +27,22 @@ impl ListTime {
     /// Returns a writer with patterns of strftime(3) for times that are not recent, and that are.
     pub(crate) fn with_patterns(old: &str, recent: &str) -> Self {
         let (zone, now) = (TimeZone::system(), Timestamp::now().as_second());
-        Self { zone, now, old: old.to_owned(), recent: recent.to_owned() }
+        Self {
+            zone,
+            now,
+            old: old.to_owned(),
+            recent: recent.to_owned(),
+        }
     }
 
     /// Returns the time, with the time of day if it is recent, else with the year.
     pub(crate) fn format(&self, time: Timespec) -> String {
         let recent = time.sec > self.now - RECENT_SECONDS && time.sec <= self.now;
-        format(&self.zone, time, if recent { &self.recent } else { &self.old })
+        format(
+            &self.zone,
+            time,
+            if recent { &self.recent } else { &self.old },
+        )
     }
 }
 
@@ -44,7 +53,14 @@ pub(crate) fn full_time(time: Timespec) -> String {
 
 /// Returns the time to the second, for people: `2024-02-29 12:00:00 +0100`.
 pub(crate) fn iso_time(seconds: i64) -> String {
-    format(&TimeZone::system(), Timespec { sec: seconds, nsec: 0 }, "%Y-%m-%d %H:%M:%S %z")
+    format(
+        &TimeZone::system(),
+        Timespec {
+            sec: seconds,
+            nsec: 0,
+        },
+        "%Y-%m-%d %H:%M:%S %z",
+    )
 }
 
 /// Returns the time as RFC 3339 writes it, in UTC and with nanoseconds:
@@ -63,9 +79,9 @@ pub(crate) fn format_time(time: Timespec, pattern: &str) -> String {
 fn format(zone: &TimeZone, time: Timespec, pattern: &str) -> String {
     match zoned(zone, time) {
         // The library would round seconds before 1970 up.
-        Some(zoned) if time.sec < 0 && pattern.contains("%s") && !pattern.contains("%%") => {
-            zoned.strftime(&pattern.replace("%s", &time.sec.to_string())).to_string()
-        }
+        Some(zoned) if time.sec < 0 && pattern.contains("%s") && !pattern.contains("%%") => zoned
+            .strftime(&pattern.replace("%s", &time.sec.to_string()))
+            .to_string(),
         Some(zoned) => zoned.strftime(pattern).to_string(),
         None => format!("@{}.{:09}", time.sec, time.nsec),
     }
@@ -74,7 +90,11 @@ fn format(zone: &TimeZone, time: Timespec, pattern: &str) -> String {
 fn zoned(zone: &TimeZone, time: Timespec) -> Option<Zoned> {
     let whole = Timestamp::from_second(time.sec).ok()?;
     let nanoseconds = whole.as_nanosecond() + i128::from(time.nsec);
-    Some(Timestamp::from_nanosecond(nanoseconds).ok()?.to_zoned(zone.clone()))
+    Some(
+        Timestamp::from_nanosecond(nanoseconds)
+            .ok()?
+            .to_zoned(zone.clone()),
+    )
 }
 
 #[cfg(test)]
@@ -92,10 +112,17 @@ mod tests {
         };
         check(0, 0, "1970-01-01 00:00:00.000000000 +0000");
         check(-1, 500_000_000, "1969-12-31 23:59:59.500000000 +0000");
-        check(15_032_385_535, 999_999_999, "2446-05-10 22:38:55.999999999 +0000");
+        check(
+            15_032_385_535,
+            999_999_999,
+            "2446-05-10 22:38:55.999999999 +0000",
+        );
         check(-2_147_483_648, 0, "1901-12-13 20:45:52.000000000 +0000");
         check(i64::MAX, 1, "@9223372036854775807.000000001");
-        assert_eq!(format(&TimeZone::UTC, Timespec { sec: -2, nsec: 5 }, "%s %F"), "-2 1969-12-31");
+        assert_eq!(
+            format(&TimeZone::UTC, Timespec { sec: -2, nsec: 5 }, "%s %F"),
+            "-2 1969-12-31"
+        );
     }
 
     #[test]
@@ -105,7 +132,11 @@ mod tests {
         };
         check(0, 0, Some("1970-01-01T00:00:00.000000000Z"));
         check(-1, 500_000_000, Some("1969-12-31T23:59:59.500000000Z"));
-        check(15_032_385_535, 999_999_999, Some("2446-05-10T22:38:55.999999999Z"));
+        check(
+            15_032_385_535,
+            999_999_999,
+            Some("2446-05-10T22:38:55.999999999Z"),
+        );
         check(-62_167_219_200, 0, Some("0000-01-01T00:00:00.000000000Z"));
         check(-62_167_219_201, 0, None);
         check(253_402_300_800, 0, None);
@@ -114,7 +145,11 @@ mod tests {
 
     #[test]
     fn recent_times_have_a_time_of_day() {
-        let list = ListTime { zone: TimeZone::UTC, now: 1_700_000_000, ..ListTime::new() };
+        let list = ListTime {
+            zone: TimeZone::UTC,
+            now: 1_700_000_000,
+            ..ListTime::new()
+        };
         let check = |sec, shown: &str| assert_eq!(list.format(Timespec { sec, nsec: 0 }), shown);
         check(1_700_000_000, "Nov 14 22:13");
         check(1_700_000_001, "Nov 14  2023");

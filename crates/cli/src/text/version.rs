@@ -29,7 +29,9 @@ fn without_suffixes(name: &[u8]) -> &[u8] {
         let suffix = &name[dot + 1..end];
         let is_letter = |byte: &u8| byte.is_ascii_alphabetic() || *byte == b'~';
         if !suffix.first().is_some_and(is_letter)
-            || !suffix.iter().all(|byte| is_letter(byte) || byte.is_ascii_digit())
+            || !suffix
+                .iter()
+                .all(|byte| is_letter(byte) || byte.is_ascii_digit())
         {
             break;
         }
@@ -56,11 +58,20 @@ fn compare(mut one: &[u8], mut other: &[u8]) -> Ordering {
 /// Splits a name into the text before its first number, that number without its leading zeroes, and
 /// the rest.
 fn parts(name: &[u8]) -> (&[u8], &[u8], &[u8]) {
-    let start = name.iter().position(u8::is_ascii_digit).unwrap_or(name.len());
-    let digits = name[start..].iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(name.len() - start);
+    let start = name
+        .iter()
+        .position(u8::is_ascii_digit)
+        .unwrap_or(name.len());
+    let digits = name[start..]
+        .iter()
+        .position(|byte| !byte.is_ascii_digit())
+        .unwrap_or(name.len() - start);
     let (text, rest) = name.split_at(start);
     let (number, rest) = rest.split_at(digits);
-    let zeroes = number.iter().position(|byte| *byte != b'0').unwrap_or(number.len());
+    let zeroes = number
+        .iter()
+        .position(|byte| *byte != b'0')
+        .unwrap_or(number.len());
     (text, &number[zeroes..], rest)
 }
 
@@ -75,7 +86,10 @@ fn compare_texts(one: &[u8], other: &[u8]) -> Ordering {
     };
     let len = one.len().max(other.len());
     let differing = (0..len).map(|at| rank(one.get(at)).cmp(&rank(other.get(at))));
-    differing.into_iter().find(|ordering| *ordering != Ordering::Equal).unwrap_or(Ordering::Equal)
+    differing
+        .into_iter()
+        .find(|ordering| *ordering != Ordering::Equal)
+        .unwrap_or(Ordering::Equal)
 }
 
 #[cfg(test)]

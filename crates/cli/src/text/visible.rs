@@ -20,9 +20,14 @@ mod tests {
 
     #[test]
     fn all_bytes_are_visible() {
-        for (byte, shown) in
-            [(0, "^@"), (b'a', "a"), (0x7f, "^?"), (0x80, "M-^@"), (0xe9, "M-i"), (0xff, "M-^?")]
-        {
+        for (byte, shown) in [
+            (0, "^@"),
+            (b'a', "a"),
+            (0x7f, "^?"),
+            (0x80, "M-^@"),
+            (0xe9, "M-i"),
+            (0xff, "M-^?"),
+        ] {
             let mut out = Vec::new();
             push_visible(byte, &mut out);
             assert_eq!(out, shown.as_bytes());

@@ -16,14 +16,19 @@ use crate::run::{extern4, failed, ok, partitioned};
 fn mounted(dir: &Path) -> (String, String) {
     let table = fs::read_to_string("/proc/self/mounts").expect("the mount table");
     let dir = dir.to_str().expect("a plain name");
-    let line = table.lines().find(|line| line.split(' ').nth(1) == Some(dir)).expect("it is mounted");
+    let line = table
+        .lines()
+        .find(|line| line.split(' ').nth(1) == Some(dir))
+        .expect("it is mounted");
     let word = |at| line.split(' ').nth(at).expect("a word").to_owned();
     (word(2), word(0))
 }
 
 /// Returns the loop devices of a file, as the kernel lists them.
 fn loop_devices(image: &Path) -> Vec<fs::DirEntry> {
-    let devices = fs::read_dir("/sys/block").expect("block devices").map(|entry| entry.expect("an entry"));
+    let devices = fs::read_dir("/sys/block")
+        .expect("block devices")
+        .map(|entry| entry.expect("an entry"));
     let stands_for_it = |entry: &fs::DirEntry| {
         fs::read(entry.path().join("loop/backing_file"))
             .is_ok_and(|file| file.trim_ascii_end() == image.as_os_str().as_bytes())
@@ -48,11 +53,17 @@ fn all_of_a_volume_is_synced() {
         // This syncs the file system, not the file.
         rustix::fs::syncfs(File::open(&dir).expect("a directory")).expect("it is synced");
         fs::write(dir.join("later"), "lost").expect("a file");
-        child.kill().and_then(|()| child.wait()).expect("it is killed");
+        child
+            .kill()
+            .and_then(|()| child.wait())
+            .expect("it is killed");
         // It is still mounted, but no process serves it.
         assert_eq!(loop_devices(&image.path).len(), 1);
         ok(extern4(&image, ["recover", "disk.img"]));
-        assert_eq!(ok(extern4(&image, ["ls", "disk.img:/"])), b"file\nlost+found\n");
+        assert_eq!(
+            ok(extern4(&image, ["ls", "disk.img:/"])),
+            b"file\nlost+found\n"
+        );
         assert_eq!(ok(extern4(&image, ["cat", "disk.img:/file"])), b"synced");
         patiently(&["umount"], &dir);
         sound(&image);
@@ -74,7 +85,10 @@ fn umount_waits_for_the_volume() {
         for round in 0..10 {
             let served = Served::new(&image, &["-o", transport]);
             let (kind, source) = mounted(&served.dir);
-            assert!(kind == "fuseblk.extern4" && source.starts_with("/dev/loop"), "{kind} {source}");
+            assert!(
+                kind == "fuseblk.extern4" && source.starts_with("/dev/loop"),
+                "{kind} {source}"
+            );
             let open = File::create(served.path("removed")).expect("a file");
             fs::remove_file(served.path("removed")).expect("its name goes");
             drop(open);
@@ -104,7 +118,11 @@ fn a_write_protected_device_is_mounted_for_reading() {
     let before = fs::read(&image.path).expect("an image");
     let device = LoopDevice::attach_read_only(&image.path);
     let node = device.path.to_str().expect("a name");
-    for (options, told) in [(&[][..], true), (&["-o", "rw"], true), (&["-o", "ro"], false)] {
+    for (options, told) in [
+        (&[][..], true),
+        (&["-o", "rw"], true),
+        (&["-o", "ro"], false),
+    ] {
         let said = extern4(&image, [&["mount"], options, &[node, "mnt"]].concat());
         assert!(said.status.success(), "{said:?}");
         let text = String::from_utf8_lossy(&said.stderr);
@@ -130,7 +148,10 @@ fn partitions_are_mounted_as_block_devices() {
     ok(extern4(&image, ["mount", "disk.img#2", "mnt"]));
     let devices = loop_devices(&image.path);
     let said = |name: &str| fs::read_to_string(devices[0].path().join(name)).expect("a number");
-    assert_eq!((said("loop/offset").trim(), said("size").trim()), ("1048576", "131072"));
+    assert_eq!(
+        (said("loop/offset").trim(), said("size").trim()),
+        ("1048576", "131072")
+    );
     fs::write(dir.join("file"), "text").expect("a file");
     patiently(&["umount"], &dir);
     assert_eq!(ok(extern4(&image, ["cat", "disk.img#2:/file"])), b"text");
@@ -147,20 +168,34 @@ fn loop_devices_are_made_where_they_may_be() {
         let served = Served::new(&image, &["-o", plain]);
         assert_eq!(
             mounted(&served.dir),
-            ("fuse.extern4".to_owned(), image.path.to_string_lossy().into_owned())
+            (
+                "fuse.extern4".to_owned(),
+                image.path.to_string_lossy().into_owned()
+            )
         );
         served.umount();
     }
     if can_run(&[Need::Mount]) {
         let served = Served::new(&image, &["-o", "fuseblk,ro"]);
         assert_eq!(mounted(&dir).0, "fuseblk.extern4");
-        assert_eq!(fs::write(dir.join("file"), "").unwrap_err().raw_os_error(), Some(30));
+        assert_eq!(
+            fs::write(dir.join("file"), "").unwrap_err().raw_os_error(),
+            Some(30)
+        );
         served.umount();
     }
     if users_can_mount() {
         copy_command(image.scratch());
-        tools::run("chmod", ["-R".as_ref(), "777".as_ref(), image.scratch().as_os_str()]);
-        let run = as_user(1000, image.scratch(), "./extern4 mount -o fuseblk disk.img mnt").output();
+        tools::run(
+            "chmod",
+            ["-R".as_ref(), "777".as_ref(), image.scratch().as_os_str()],
+        );
+        let run = as_user(
+            1000,
+            image.scratch(),
+            "./extern4 mount -o fuseblk disk.img mnt",
+        )
+        .output();
         let said = failed(&run.expect("setpriv"), 1);
         assert!(said.contains("loop device"), "{said}");
     }

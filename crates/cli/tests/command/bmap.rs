@@ -27,7 +27,9 @@ const FIBMAP: &str = r#"
 fn fibmap(dir: &Path, name: &str, count: usize) -> Vec<u64> {
     let said = tool(dir, "perl", ["-e", FIBMAP, name, &count.to_string()]);
     let said = String::from_utf8(said).expect("numbers");
-    said.split_whitespace().map(|number| number.parse().expect("a number")).collect()
+    said.split_whitespace()
+        .map(|number| number.parse().expect("a number"))
+        .collect()
 }
 
 /// Makes files with holes, with unwritten extents, inside an inode, and whole ones.
@@ -39,7 +41,9 @@ fn make(dir: &Path) {
 }
 
 fn positions(dir: &Path) -> Vec<Vec<u64>> {
-    ["whole", "holes", "room", "short"].map(|name| fibmap(dir, name, 30)).to_vec()
+    ["whole", "holes", "room", "short"]
+        .map(|name| fibmap(dir, name, 30))
+        .to_vec()
 }
 
 #[test]
@@ -75,7 +79,10 @@ fn contents_that_go_through_the_journal_have_no_place() {
     let image = EMPTY.build();
     let served = Served::new(&image, &["-o", "data=journal"]);
     fs::write(served.path("file"), vec![b'x'; 32768]).expect("a file");
-    assert_eq!(fibmap(&served.dir, "file", 8), [4096, 0, 0, 0, 0, 0, 0, 0, 0]);
+    assert_eq!(
+        fibmap(&served.dir, "file", 8),
+        [4096, 0, 0, 0, 0, 0, 0, 0, 0]
+    );
     served.umount();
     sound(&image);
 }
@@ -106,7 +113,12 @@ const SWAP: &str = r#"
 fn make_swap(image: &Image, served: &Served) -> String {
     let script = "head -c 16M /dev/zero > swap; chmod 600 swap; mkswap swap > /dev/null; sync swap";
     tool(&served.dir, "sh", ["-ec", script]);
-    image.scratch().join("mnt/swap").to_str().expect("a plain name").to_owned()
+    image
+        .scratch()
+        .join("mnt/swap")
+        .to_str()
+        .expect("a plain name")
+        .to_owned()
 }
 
 #[test]
@@ -130,19 +142,34 @@ fn a_file_of_a_mount_is_swapped_to_where_that_is_safe() {
             let served = Served::new(&image, &["-o", transport, "-o", options]);
             let path = make_swap(&image, &served);
             fs::write(served.path("file"), vec![b'x'; 1 << 20]).expect("a file");
-            let perl = std::process::Command::new("perl").args(["-e", SWAP, &path]).output().expect("perl");
+            let perl = std::process::Command::new("perl")
+                .args(["-e", SWAP, &path])
+                .output()
+                .expect("perl");
             let said = String::from_utf8_lossy(&perl.stderr);
-            assert_eq!(perl.status.success(), works, "{transport} {options}: {said}");
+            assert_eq!(
+                perl.status.success(),
+                works,
+                "{transport} {options}: {said}"
+            );
             if works {
                 let told = String::from_utf8_lossy(&perl.stdout);
                 let words: Vec<_> = told.split_whitespace().collect();
-                assert!(words[0].parse::<u64>().is_ok_and(|kib| kib > 1024), "it was not used: {told}");
+                assert!(
+                    words[0].parse::<u64>().is_ok_and(|kib| kib > 1024),
+                    "it was not used: {told}"
+                );
                 // EPERM and ETXTBSY.
                 assert_eq!(words[1..], ["1", "26"], "{told}");
             } else {
                 assert!(said.contains("swapon: Invalid argument"), "{said}");
             }
-            assert!(fs::read(served.path("file")).expect("it is read").iter().all(|byte| *byte == b'x'));
+            assert!(
+                fs::read(served.path("file"))
+                    .expect("it is read")
+                    .iter()
+                    .all(|byte| *byte == b'x')
+            );
             served.umount();
             sound(&image);
         }

@@ -30,42 +30,82 @@ fn saved(at: &Path, archive: &str, names: &[&str], architecture: &str) {
             r#"{{"Config":"config{number}.json","RepoTags":["{name}"],"Layers":["{layer}"]}}"#
         ));
     }
-    fs::write(at.join("manifest.json"), format!("[{}]", manifest.join(","))).expect("a file");
-    let script =
-        format!("tar -cf {archive} manifest.json config*.json layer*.tar; rm config*.json layer*.tar");
+    fs::write(
+        at.join("manifest.json"),
+        format!("[{}]", manifest.join(",")),
+    )
+    .expect("a file");
+    let script = format!(
+        "tar -cf {archive} manifest.json config*.json layer*.tar; rm config*.json layer*.tar"
+    );
     tool(at, "sh", ["-c", &script]);
 }
 
 /// Runs the command with a file as its standard input.
 fn with_input(at: &Path, input: &str, args: &[&str]) -> Output {
     let input = fs::File::open(at.join(input)).expect("a file");
-    command().current_dir(at).args(args).stdin(Stdio::from(input)).output().expect("the command")
+    command()
+        .current_dir(at)
+        .args(args)
+        .stdin(Stdio::from(input))
+        .output()
+        .expect("the command")
 }
 
 #[test]
 fn images_are_chosen_by_the_names_that_tools_write() {
     let dir = temporary("extern4-sources-");
     let at = dir.path();
-    let names = ["docker.io/library/one:latest", "docker.io/library/two:latest"];
+    let names = [
+        "docker.io/library/one:latest",
+        "docker.io/library/two:latest",
+    ];
     saved(at, "save.tar", &names, "amd64");
     let has = |image: &str| String::from_utf8(ok(extern4_in(at, ["ls", image]))).expect("UTF-8");
     for name in [names[1], "two:latest", "two"] {
         let source = format!("oci:save.tar:{name}");
-        ok(extern4_in(at, ["build", "-qF", "--platform", "linux/amd64", "out.img", &source]));
+        ok(extern4_in(
+            at,
+            [
+                "build",
+                "-qF",
+                "--platform",
+                "linux/amd64",
+                "out.img",
+                &source,
+            ],
+        ));
         assert!(has("out.img").contains("two:latest"), "{name}");
-        ok(extern4_in(at, ["diff", "--platform", "linux/amd64", "out.img", &source]));
+        ok(extern4_in(
+            at,
+            ["diff", "--platform", "linux/amd64", "out.img", &source],
+        ));
     }
     let said = failed(&extern4_in(at, ["build", "none.img", "oci:save.tar"]), 1);
     assert!(names.iter().all(|name| said.contains(name)), "{said}");
-    let said = failed(&extern4_in(at, ["build", "none.img", "oci:save.tar:three"]), 1);
-    assert!(said.contains("'three'") && said.contains(names[0]), "{said}");
+    let said = failed(
+        &extern4_in(at, ["build", "none.img", "oci:save.tar:three"]),
+        1,
+    );
+    assert!(
+        said.contains("'three'") && said.contains(names[0]),
+        "{said}"
+    );
     // The directory of the volume comes last, and `-` is standard input.
     let place = format!("oci:save.tar:{}:/srv", names[0]);
     ok(extern4_in(at, ["build", "-qF", "out.img", &place]));
     assert!(has("out.img:/srv").contains("one:latest"));
-    ok(with_input(at, "save.tar", &["build", "-qF", "out.img", "oci:-:two"]));
+    ok(with_input(
+        at,
+        "save.tar",
+        &["build", "-qF", "out.img", "oci:-:two"],
+    ));
     assert!(has("out.img").contains("two:latest"));
-    ok(with_input(at, "save.tar", &["diff", "out.img", "oci:-:two"]));
+    ok(with_input(
+        at,
+        "save.tar",
+        &["diff", "out.img", "oci:-:two"],
+    ));
 }
 
 #[test]
@@ -74,20 +114,56 @@ fn an_image_for_another_platform_is_taken_only_on_demand() {
     let at = dir.path();
     fs::create_dir(at.join("tree")).expect("a directory");
     ok(extern4_in(at, ["build", "-q", "tree.img", "tree"]));
-    ok(extern4_in(at, ["export", "--platform", "linux/mips", "-o", "oci:lay:v1", "tree.img"]));
+    ok(extern4_in(
+        at,
+        [
+            "export",
+            "--platform",
+            "linux/mips",
+            "-o",
+            "oci:lay:v1",
+            "tree.img",
+        ],
+    ));
     let index = fs::read_to_string(at.join("lay/index.json")).expect("an index");
     let platform = r#""platform":{"os":"linux","architecture":"mips"},"annotations""#;
-    fs::write(at.join("lay/index.json"), index.replace(r#""annotations""#, platform)).expect("a file");
-    for args in [&["build", "none.img", "oci:lay:v1"][..], &["diff", "tree.img", "oci:lay"]] {
+    fs::write(
+        at.join("lay/index.json"),
+        index.replace(r#""annotations""#, platform),
+    )
+    .expect("a file");
+    for args in [
+        &["build", "none.img", "oci:lay:v1"][..],
+        &["diff", "tree.img", "oci:lay"],
+    ] {
         let said = failed(&extern4_in(at, args), if args[0] == "diff" { 2 } else { 1 });
         assert!(said.contains("but for linux/mips"), "{said}");
     }
-    ok(extern4_in(at, ["build", "-q", "--platform", "linux/mips", "out.img", "oci:lay:v1"]));
-    let said = failed(&extern4_in(at, ["build", "--platform", "linux/mips", "none.img", "tree"]), 2);
+    ok(extern4_in(
+        at,
+        [
+            "build",
+            "-q",
+            "--platform",
+            "linux/mips",
+            "out.img",
+            "oci:lay:v1",
+        ],
+    ));
+    let said = failed(
+        &extern4_in(
+            at,
+            ["build", "--platform", "linux/mips", "none.img", "tree"],
+        ),
+        2,
+    );
     assert!(said.contains("--platform"), "{said}");
     // A directory called oci changes nothing.
     fs::create_dir(at.join("oci")).expect("a directory");
-    ok(extern4_in(at, ["diff", "--platform", "linux/mips", "tree.img", "oci:lay:v1"]));
+    ok(extern4_in(
+        at,
+        ["diff", "--platform", "linux/mips", "tree.img", "oci:lay:v1"],
+    ));
 }
 
 #[test]
@@ -96,7 +172,10 @@ fn the_configuration_of_an_image_is_in_the_json() {
     let at = dir.path();
     saved(at, "save.tar", &["app:1"], "amd64");
     fs::create_dir(at.join("more")).expect("a directory");
-    let built = ok(extern4_in(at, ["build", "--json", "out.img", "oci:save.tar", "more"]));
+    let built = ok(extern4_in(
+        at,
+        ["build", "--json", "out.img", "oci:save.tar", "more"],
+    ));
     let built: serde_json::Value = serde_json::from_slice(&built).expect("JSON");
     let expected = serde_json::json!({
         "platform": "linux/amd64", "user": "web", "working_dir": "/srv", "stop_signal": null, "env": ["A=1"],
@@ -124,30 +203,78 @@ fn a_directory_over_a_link_to_one() {
     let built = extern4_in(at, ["build", "-q", "replaced.img", "lower", "upper"]);
     let said = String::from_utf8_lossy(&built.stderr).into_owned();
     assert!(built.status.success(), "{said}");
-    assert!(said.contains("/bin: a directory replaces the symbolic link to 'usr/bin'"), "{said}");
+    assert!(
+        said.contains("/bin: a directory replaces the symbolic link to 'usr/bin'"),
+        "{said}"
+    );
     assert!(!said.contains("dangling"), "{said}");
-    assert_eq!((ls("replaced.img:/bin"), ls("replaced.img:/usr/bin")), ("tool\n".into(), "sh\n".into()));
-    let kept = extern4_in(at, ["build", "-q", "--keep-directory-symlink", "kept.img", "lower", "upper"]);
-    assert!(kept.stderr.is_empty(), "{}", String::from_utf8_lossy(&kept.stderr));
+    assert_eq!(
+        (ls("replaced.img:/bin"), ls("replaced.img:/usr/bin")),
+        ("tool\n".into(), "sh\n".into())
+    );
+    let kept = extern4_in(
+        at,
+        [
+            "build",
+            "-q",
+            "--keep-directory-symlink",
+            "kept.img",
+            "lower",
+            "upper",
+        ],
+    );
+    assert!(
+        kept.stderr.is_empty(),
+        "{}",
+        String::from_utf8_lossy(&kept.stderr)
+    );
     ok(kept);
     assert_eq!(ls("kept.img:/usr/bin"), "sh\ntool\n");
-    assert_eq!(ok(extern4_in(at, ["readlink", "kept.img:/bin"])), b"usr/bin\n");
+    assert_eq!(
+        ok(extern4_in(at, ["readlink", "kept.img:/bin"])),
+        b"usr/bin\n"
+    );
     // The same when an archive is unpacked.
     tool(at, "tar", ["-cf", "upper.tar", "-C", "upper", "bin"]);
-    ok(extern4_in(at, ["build", "-q", "--size", "4M", "base.img", "lower"]));
+    ok(extern4_in(
+        at,
+        ["build", "-q", "--size", "4M", "base.img", "lower"],
+    ));
     fs::copy(at.join("base.img"), at.join("other.img")).expect("a copy");
     let unpacked = extern4_in(at, ["tar", "-xf", "upper.tar", "-C", "base.img:/"]);
     let said = String::from_utf8_lossy(&unpacked.stderr).into_owned();
     assert!(unpacked.status.success(), "{said}");
-    assert!(said.contains("/bin: a directory replaces the symbolic link"), "{said}");
+    assert!(
+        said.contains("/bin: a directory replaces the symbolic link"),
+        "{said}"
+    );
     assert_eq!(ls("base.img:/bin"), "tool\n");
-    let before = ok(extern4_in(at, ["stat", "-c", "%a", "other.img:/usr/bin", "other.img:/bin"]));
-    let unpacked =
-        extern4_in(at, ["tar", "-xf", "upper.tar", "--keep-directory-symlink", "-C", "other.img:/"]);
-    assert!(unpacked.stderr.is_empty(), "{}", String::from_utf8_lossy(&unpacked.stderr));
+    let before = ok(extern4_in(
+        at,
+        ["stat", "-c", "%a", "other.img:/usr/bin", "other.img:/bin"],
+    ));
+    let unpacked = extern4_in(
+        at,
+        [
+            "tar",
+            "-xf",
+            "upper.tar",
+            "--keep-directory-symlink",
+            "-C",
+            "other.img:/",
+        ],
+    );
+    assert!(
+        unpacked.stderr.is_empty(),
+        "{}",
+        String::from_utf8_lossy(&unpacked.stderr)
+    );
     ok(unpacked);
     assert_eq!(ls("other.img:/usr/bin"), "sh\ntool\n");
-    let after = ok(extern4_in(at, ["stat", "-c", "%a", "other.img:/usr/bin", "other.img:/bin"]));
+    let after = ok(extern4_in(
+        at,
+        ["stat", "-c", "%a", "other.img:/usr/bin", "other.img:/bin"],
+    ));
     assert_eq!(before, after);
     if can_run(&[Need::Tool("e2fsck")]) {
         for image in ["replaced.img", "kept.img", "base.img", "other.img"] {
@@ -166,22 +293,40 @@ fn a_file_with_a_place_is_put_there() {
     tool(at, "chmod", ["4755", "agent"]);
     tool(at, "sh", ["-c", "gzip -c < agent > agent.gz"]);
     tool(at, "tar", ["-cf", "unpacked", "agent"]);
-    let sources = ["tree", "agent:/sbin/init", "agent.gz:/opt/", "empty:/e", "unpacked:/u"];
-    ok(extern4_in(at, [&["build", "-q", "out.img"][..], &sources].concat()));
+    let sources = [
+        "tree",
+        "agent:/sbin/init",
+        "agent.gz:/opt/",
+        "empty:/e",
+        "unpacked:/u",
+    ];
+    ok(extern4_in(
+        at,
+        [&["build", "-q", "out.img"][..], &sources].concat(),
+    ));
     let read = |path: &str| ok(extern4_in(at, ["cat", &format!("out.img:{path}")]));
     assert_eq!(
         (read("/sbin/init"), read("/u/agent"), read("/e")),
         (b"agent".into(), b"agent".into(), vec![])
     );
-    assert_eq!(read("/opt/agent.gz"), fs::read(at.join("agent.gz")).expect("a file"));
-    assert_eq!(ok(extern4_in(at, ["stat", "-c", "%a", "out.img:/sbin/init"])), b"4755\n");
+    assert_eq!(
+        read("/opt/agent.gz"),
+        fs::read(at.join("agent.gz")).expect("a file")
+    );
+    assert_eq!(
+        ok(extern4_in(at, ["stat", "-c", "%a", "out.img:/sbin/init"])),
+        b"4755\n"
+    );
     // Without a place it has to be an archive, and so has a file that is called one.
     assert!(
         failed(&extern4_in(at, ["build", "none.img", "agent"]), 1).contains("'agent'")
             || !at.join("none.img").exists()
     );
     fs::write(at.join("root.tar.gz"), "damaged").expect("a file");
-    let said = failed(&extern4_in(at, ["build", "none.img", "root.tar.gz:/opt"]), 1);
+    let said = failed(
+        &extern4_in(at, ["build", "none.img", "root.tar.gz:/opt"]),
+        1,
+    );
     assert!(said.contains("root.tar.gz"), "{said}");
     // A file whose whole name is the source's is meant as a whole.
     fs::create_dir(at.join("agent:")).expect("a directory");
@@ -201,9 +346,15 @@ fn the_output_is_left_out_of_its_source() {
     let again = build(&["-F", "root.img", "."]);
     let said = String::from_utf8_lossy(&again.stderr).into_owned();
     assert!(again.status.success(), "{said}");
-    assert!(said.contains("root.img' is the output itself and is left out"), "{said}");
+    assert!(
+        said.contains("root.img' is the output itself and is left out"),
+        "{said}"
+    );
     assert!(!String::from_utf8_lossy(&ok(extern4_in(at, ["ls", "root.img"]))).contains("root.img"));
-    assert_eq!(fs::read(at.join("root.img")).expect("an image").len(), first.len());
+    assert_eq!(
+        fs::read(at.join("root.img")).expect("an image").len(),
+        first.len()
+    );
     // Colons belong to the name.
     ok(build(&["2024-01-01T10:00.img", "root.img"]));
     assert!(at.join("2024-01-01T10:00.img").exists());
@@ -215,19 +366,38 @@ fn attributes_are_left_out_on_demand() {
     let at = dir.path();
     fs::create_dir(at.join("tree")).expect("a directory");
     fs::write(at.join("tree/file"), "text").expect("a file");
-    if !can_run(&[Need::Tool("setfattr"), Need::Tool("setfacl"), Need::Tool("tar")]) {
+    if !can_run(&[
+        Need::Tool("setfattr"),
+        Need::Tool("setfacl"),
+        Need::Tool("tar"),
+    ]) {
         return;
     }
     tool(at, "chmod", ["640", "tree/file"]);
     tool(at, "setfattr", ["-n", "user.a", "-v", "b", "tree/file"]);
     tool(at, "setfacl", ["-m", "u:1234:rwx", "tree/file"]);
-    tool(at, "tar", ["--xattrs", "--acls", "-cf", "tree.tar", "-C", "tree", "."]);
+    tool(
+        at,
+        "tar",
+        ["--xattrs", "--acls", "-cf", "tree.tar", "-C", "tree", "."],
+    );
     ok(extern4_in(at, ["build", "-q", "tree.img", "tree"]));
     for source in ["tree", "tree.tar", "tree.img"] {
-        ok(extern4_in(at, ["build", "-qF", "--no-xattrs", "out.img", source]));
-        assert_eq!(ok(extern4_in(at, ["getfattr", "-m", "-", "out.img:/file"])), b"", "{source}");
+        ok(extern4_in(
+            at,
+            ["build", "-qF", "--no-xattrs", "out.img", source],
+        ));
+        assert_eq!(
+            ok(extern4_in(at, ["getfattr", "-m", "-", "out.img:/file"])),
+            b"",
+            "{source}"
+        );
         // The group keeps its own rights, and not the rights of the mask.
-        assert_eq!(ok(extern4_in(at, ["stat", "-c", "%a", "out.img:/file"])), b"640\n", "{source}");
+        assert_eq!(
+            ok(extern4_in(at, ["stat", "-c", "%a", "out.img:/file"])),
+            b"640\n",
+            "{source}"
+        );
     }
 }
 
@@ -243,10 +413,19 @@ fn blocks_of_zeroes_become_holes_on_demand() {
     fs::write(at.join("tree/zero"), vec![0; 100_000]).expect("a file");
     tool(at, "tar", ["-cf", "tree.tar", "-C", "tree", "."]);
     for source in ["tree", "tree.tar"] {
-        ok(extern4_in(at, ["build", "-qF", "--sparse", "-b", "4096", "out.img", source]));
+        ok(extern4_in(
+            at,
+            ["build", "-qF", "--sparse", "-b", "4096", "out.img", source],
+        ));
         assert_eq!(ok(extern4_in(at, ["cat", "out.img:/file"])), bytes);
-        assert_eq!(ok(extern4_in(at, ["cat", "out.img:/zero"])), vec![0; 100_000]);
-        let blocks = ok(extern4_in(at, ["stat", "-c", "%b", "out.img:/file", "out.img:/zero"]));
+        assert_eq!(
+            ok(extern4_in(at, ["cat", "out.img:/zero"])),
+            vec![0; 100_000]
+        );
+        let blocks = ok(extern4_in(
+            at,
+            ["stat", "-c", "%b", "out.img:/file", "out.img:/zero"],
+        ));
         assert_eq!(blocks, b"16\n0\n", "{source}");
         if can_run(&[Need::Tool("e2fsck")]) {
             e2fsck(&at.join("out.img")).expect("a sound volume");
@@ -261,14 +440,20 @@ fn sizes_are_fractions_and_shares() {
     fs::create_dir(at.join("tree")).expect("a directory");
     fs::write(at.join("tree/file"), vec![7; 2_000_000]).expect("a file");
     let size = |wanted: &str| {
-        ok(extern4_in(at, ["build", "-qF", "--size", wanted, "out.img", "tree"]));
+        ok(extern4_in(
+            at,
+            ["build", "-qF", "--size", wanted, "out.img", "tree"],
+        ));
         fs::metadata(at.join("out.img")).expect("an image").len()
     };
     assert_eq!(size("4.5M"), 9 << 19);
     let (least, more) = (size("auto"), size("+50%"));
     assert!(more >= least * 3 / 2 && more < least * 2, "{least} {more}");
     for wrong in ["+%", "+1x%", "1.5", "+-1%"] {
-        failed(&extern4_in(at, ["build", "--size", wrong, "none.img", "tree"]), 2);
+        failed(
+            &extern4_in(at, ["build", "--size", wrong, "none.img", "tree"]),
+            2,
+        );
     }
 }
 
@@ -277,15 +462,47 @@ fn owners_are_named_as_in_the_tree() {
     let dir = temporary("extern4-sources-");
     let at = dir.path();
     fs::create_dir_all(at.join("tree/etc")).expect("directories");
-    fs::write(at.join("tree/etc/passwd"), "root:x:0:0::/:\nweb:x:107:33::/:\n").expect("a file");
+    fs::write(
+        at.join("tree/etc/passwd"),
+        "root:x:0:0::/:\nweb:x:107:33::/:\n",
+    )
+    .expect("a file");
     fs::write(at.join("upper"), "root:x:0:\nwww:x:133:\n").expect("a file");
-    ok(extern4_in(at, ["build", "-q", "--owner", "web:www", "out.img", "tree", "upper:/etc/group"]));
-    let owner = |path: &str| ok(extern4_in(at, ["stat", "-c", "%u:%g", &format!("out.img:{path}")]));
-    assert_eq!((owner("/etc/passwd"), owner("/")), (b"107:133\n".into(), b"107:133\n".into()));
-    ok(extern4_in(at, ["build", "-qF", "--owner", "web:5", "out.img", "tree"]));
+    ok(extern4_in(
+        at,
+        [
+            "build",
+            "-q",
+            "--owner",
+            "web:www",
+            "out.img",
+            "tree",
+            "upper:/etc/group",
+        ],
+    ));
+    let owner = |path: &str| {
+        ok(extern4_in(
+            at,
+            ["stat", "-c", "%u:%g", &format!("out.img:{path}")],
+        ))
+    };
+    assert_eq!(
+        (owner("/etc/passwd"), owner("/")),
+        (b"107:133\n".into(), b"107:133\n".into())
+    );
+    ok(extern4_in(
+        at,
+        ["build", "-qF", "--owner", "web:5", "out.img", "tree"],
+    ));
     assert_eq!(owner("/etc"), b"107:5\n");
-    let said = failed(&extern4_in(at, ["build", "--owner", "web:www", "none.img", "tree"]), 1);
-    assert!(said.contains("www") && said.contains("/etc/group"), "{said}");
+    let said = failed(
+        &extern4_in(at, ["build", "--owner", "web:www", "none.img", "tree"]),
+        1,
+    );
+    assert!(
+        said.contains("www") && said.contains("/etc/group"),
+        "{said}"
+    );
     assert!(!at.join("none.img").exists());
 }
 
@@ -308,14 +525,27 @@ fn an_image_goes_to_standard_output_as_to_a_file() {
         &["-b", "4096"][..],
         &["-b", "1024", "--size", "40M"],
         &["--partition", "--verity", "--label", "l"],
-        &["--fs-verity", "large", "-b", "4096", "--uuid", "11111111-2222-3333-4444-555555555555"],
+        &[
+            "--fs-verity",
+            "large",
+            "-b",
+            "4096",
+            "--uuid",
+            "11111111-2222-3333-4444-555555555555",
+        ],
         &["-O", "^metadata_csum", "-t", "ext2"],
     ] {
         for source in ["tree", "tree.tar"] {
-            let to_file = ok(extern4_in(at, [&["build", "-F"], options, &["file.img", source]].concat()));
+            let to_file = ok(extern4_in(
+                at,
+                [&["build", "-F"], options, &["file.img", source]].concat(),
+            ));
             let streamed = extern4_in(at, [&["build"], options, &["-", source]].concat());
             assert!(streamed.status.success(), "{options:?}");
-            assert_eq!(String::from_utf8_lossy(&streamed.stderr), String::from_utf8_lossy(&to_file));
+            assert_eq!(
+                String::from_utf8_lossy(&streamed.stderr),
+                String::from_utf8_lossy(&to_file)
+            );
             assert!(
                 streamed.stdout == fs::read(at.join("file.img")).expect("an image"),
                 "{options:?} {source}"
@@ -326,16 +556,34 @@ fn an_image_goes_to_standard_output_as_to_a_file() {
     ok(extern4_in(at, ["build", "-qF", "file.img", "tree.tar"]));
     assert!(ok(input) == fs::read(at.join("file.img")).expect("an image"));
     // A shell sends it into the directory that it is made of.
-    let shell = format!("{} build -q - . > tree/own.img", env!("CARGO_BIN_EXE_extern4"));
+    let shell = format!(
+        "{} build -q - . > tree/own.img",
+        env!("CARGO_BIN_EXE_extern4")
+    );
     let mut run = std::process::Command::new("sh");
-    let run =
-        run.args(["-c", &shell.replace(" - . >", " - tree >")]).current_dir(at).output().expect("a shell");
+    let run = run
+        .args(["-c", &shell.replace(" - . >", " - tree >")])
+        .current_dir(at)
+        .output()
+        .expect("a shell");
     let said = String::from_utf8_lossy(&run.stderr).into_owned();
-    assert!(run.status.success() && said.contains("own.img' is the output itself"), "{said}");
-    let full = fs::File::options().write(true).open("/dev/full").expect("a full device");
+    assert!(
+        run.status.success() && said.contains("own.img' is the output itself"),
+        "{said}"
+    );
+    let full = fs::File::options()
+        .write(true)
+        .open("/dev/full")
+        .expect("a full device");
     let mut full_run = command();
-    let full_run = full_run.current_dir(at).args(["build", "-q", "-", "tree"]).stdout(full);
+    let full_run = full_run
+        .current_dir(at)
+        .args(["build", "-q", "-", "tree"])
+        .stdout(full);
     let said = failed(&full_run.output().expect("the command"), 1);
-    assert!(said.contains("standard output") && said.contains("No space left"), "{said}");
+    assert!(
+        said.contains("standard output") && said.contains("No space left"),
+        "{said}"
+    );
     failed(&extern4_in(at, ["build", "--update", "-", "tree"]), 2);
 }

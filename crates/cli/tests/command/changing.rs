@@ -27,7 +27,10 @@ fn fill(root: &Path) -> io::Result<()> {
         root.join("etc/passwd"),
         "root:x:0:0::/root:/bin/sh\ndaemon:x:1:1::/:/bin/sh\nbin:x:2:2::/:/bin/sh\n",
     )?;
-    fs::write(root.join("etc/group"), "root:x:0:\ndaemon:x:1:\nbin:x:2:\nsys:x:3:\n")?;
+    fs::write(
+        root.join("etc/group"),
+        "root:x:0:\ndaemon:x:1:\nbin:x:2:\nsys:x:3:\n",
+    )?;
     for (name, contents) in [
         ("f", "first\n"),
         ("g", "second\n"),
@@ -54,10 +57,20 @@ fn fill(root: &Path) -> io::Result<()> {
     fs::set_permissions(root.join("g"), fs::Permissions::from_mode(0o4751))?;
     chown(root.join("g"), Some(1), Some(3))?;
     chown(root.join("d/one"), Some(2), Some(2))?;
-    for (name, time) in
-        [("f", "1000000000"), ("g", "1100000000"), ("d/one", "900000000"), ("d/sub/two", "800000000")]
-    {
-        run("touch", [OsStr::new("-d"), OsStr::new(&format!("@{time}")), root.join(name).as_os_str()]);
+    for (name, time) in [
+        ("f", "1000000000"),
+        ("g", "1100000000"),
+        ("d/one", "900000000"),
+        ("d/sub/two", "800000000"),
+    ] {
+        run(
+            "touch",
+            [
+                OsStr::new("-d"),
+                OsStr::new(&format!("@{time}")),
+                root.join(name).as_os_str(),
+            ],
+        );
     }
     Ok(())
 }
@@ -93,23 +106,45 @@ fn fed(mut command: Command, input: &str) -> (bool, Vec<u8>, String) {
         .spawn()
         .expect("the command runs");
     // The write fails if the command reads nothing.
-    let _ = child.stdin.take().expect("a pipe").write_all(input.as_bytes());
+    let _ = child
+        .stdin
+        .take()
+        .expect("a pipe")
+        .write_all(input.as_bytes());
     let output = child.wait_with_output().expect("the command ends");
-    (output.status.success(), output.stdout, String::from_utf8_lossy(&output.stderr).into_owned())
+    (
+        output.status.success(),
+        output.stdout,
+        String::from_utf8_lossy(&output.stderr).into_owned(),
+    )
 }
 
 /// Lists a tree: times of long ago as they are, those of now as such.
 fn listed(root: &Path) -> Vec<String> {
     let format = "%P|%y|%m|%U:%G|%n|%l|%s|%T@|%A@\\0";
     let mut find = Command::new("find");
-    find.current_dir(root).args([".", "-path", "./lost+found", "-prune", "-o", "-printf", format]);
+    find.current_dir(root).args([
+        ".",
+        "-path",
+        "./lost+found",
+        "-prune",
+        "-o",
+        "-printf",
+        format,
+    ]);
     let (_, printed, errors) = fed(find, "");
     assert_eq!(errors, "");
     let is_long_ago = |time: &str| {
-        time.split('.').next().and_then(|sec| sec.parse().ok()).is_some_and(|sec: i64| sec < 1_700_000_000)
+        time.split('.')
+            .next()
+            .and_then(|sec| sec.parse().ok())
+            .is_some_and(|sec: i64| sec < 1_700_000_000)
     };
     let mut lines: Vec<String> = Vec::new();
-    for file in printed.split(|byte| *byte == 0).filter(|file| !file.is_empty()) {
+    for file in printed
+        .split(|byte| *byte == 0)
+        .filter(|file| !file.is_empty())
+    {
         let text = file.escape_ascii().to_string();
         let mut fields: Vec<&str> = text.split('|').collect();
         // The size of a directory is its own affair.
@@ -122,9 +157,19 @@ fn listed(root: &Path) -> Vec<String> {
             }
         }
         let path = std::os::unix::ffi::OsStrExt::as_bytes(root.as_os_str());
-        let whole = [path, b"/", file.split(|byte| *byte == b'|').next().unwrap_or_default()].concat();
-        let whole = Path::new(<OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(&whole)).to_owned();
-        let contents = if fields[1] == "f" { fs::read(whole).expect("a file") } else { Vec::new() };
+        let whole = [
+            path,
+            b"/",
+            file.split(|byte| *byte == b'|').next().unwrap_or_default(),
+        ]
+        .concat();
+        let whole =
+            Path::new(<OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(&whole)).to_owned();
+        let contents = if fields[1] == "f" {
+            fs::read(whole).expect("a file")
+        } else {
+            Vec::new()
+        };
         lines.push(format!("{} {}", fields.join("|"), contents.escape_ascii()));
     }
     lines.sort();
@@ -139,26 +184,49 @@ fn theirs(pattern: &Image, line: Words<'_>, input: &str) -> Outcome {
     let mut command = Command::new(&words[0]);
     command.current_dir(&mount.path).args(&words[1..]);
     let (success, printed, _) = fed(command, input);
-    Outcome { success, printed: sorted(&printed), tree: listed(&mount.path) }
+    Outcome {
+        success,
+        printed: sorted(&printed),
+        tree: listed(&mount.path),
+    }
 }
 
 /// Runs the command on a copy.
 fn ours(pattern: &Image, line: Words<'_>, input: &str) -> (Outcome, String) {
     let image = pattern.copy();
     let mut command = command();
-    command.current_dir(image.scratch()).args(words(line, "disk.img:/"));
+    command
+        .current_dir(image.scratch())
+        .args(words(line, "disk.img:/"));
     let (success, printed, errors) = fed(command, input);
     sound(&image);
     let mut printed = String::from_utf8_lossy(&printed).replace("disk.img:/", "");
     if line[0] == "lsattr" {
-        let lines = printed.lines().map(|line| line.strip_prefix('/').unwrap_or(line));
+        let lines = printed
+            .lines()
+            .map(|line| line.strip_prefix('/').unwrap_or(line));
         // A long line begins with the name, which the slash made one column longer.
-        let is_long = line.iter().any(|word| word.starts_with('-') && word.contains('l'));
-        let lines = lines.map(|line| if is_long { line.replacen("  ", "   ", 1) } else { line.to_owned() });
+        let is_long = line
+            .iter()
+            .any(|word| word.starts_with('-') && word.contains('l'));
+        let lines = lines.map(|line| {
+            if is_long {
+                line.replacen("  ", "   ", 1)
+            } else {
+                line.to_owned()
+            }
+        });
         printed = lines.map(|line| line.replace(" /", " ") + "\n").collect();
     }
     let mount = image.mount("ro,noatime");
-    (Outcome { success, printed: sorted(printed.as_bytes()), tree: listed(&mount.path) }, errors)
+    (
+        Outcome {
+            success,
+            printed: sorted(printed.as_bytes()),
+            tree: listed(&mount.path),
+        },
+        errors,
+    )
 }
 
 /// Asserts that lines do what the namesakes do, each on the same tree.
@@ -172,7 +240,10 @@ fn same(cases: &[(Words<'_>, &str)]) {
     for (line, input) in cases {
         let ((ours, errors), theirs) = (ours(&pattern, line, input), theirs(&pattern, line, input));
         let only = |a: &[String], b: &[String]| {
-            a.iter().filter(|line| !b.contains(line)).cloned().collect::<Vec<_>>()
+            a.iter()
+                .filter(|line| !b.contains(line))
+                .cloned()
+                .collect::<Vec<_>>()
         };
         if ours != theirs {
             differing += &format!(
@@ -289,7 +360,10 @@ fn links_are_those_of_gnu() {
         &["ln", "-Lv", "@/link", "@/new"],
         &["ln", "-v", "@/nothing", "@/new"],
     ]));
-    same(&[(&["ln", "-siv", "x", "@/f"], "y\n"), (&["ln", "-siv", "x", "@/f"], "n\n")]);
+    same(&[
+        (&["ln", "-siv", "x", "@/f"], "y\n"),
+        (&["ln", "-siv", "x", "@/f"], "n\n"),
+    ]);
 }
 
 #[test]
@@ -386,8 +460,17 @@ fn lengths_are_those_of_gnu() {
     ]));
     let image = machine();
     std::fs::write(image.scratch().join("six"), "123456").expect("a file");
-    ok(extern4(&image, ["truncate", "-r", "six", "disk.img:/etc/hostname"]));
-    assert_eq!(ok(extern4(&image, ["stat", "-c", "%s", "disk.img:/etc/hostname"])), b"6\n");
+    ok(extern4(
+        &image,
+        ["truncate", "-r", "six", "disk.img:/etc/hostname"],
+    ));
+    assert_eq!(
+        ok(extern4(
+            &image,
+            ["stat", "-c", "%s", "disk.img:/etc/hostname"]
+        )),
+        b"6\n"
+    );
 }
 
 #[test]
@@ -443,14 +526,26 @@ fn links_are_read_as_by_gnu() {
     let image = SPEC.build();
     let mount = image.mount("ro");
     let root = mount.path.to_str().expect("text").to_owned();
-    for path in ["link", "dangling", "nothing/x", "nothing", "d/sub/back/one", "dlink/up", "f/x", "./d/../f"]
-    {
+    for path in [
+        "link",
+        "dangling",
+        "nothing/x",
+        "nothing",
+        "d/sub/back/one",
+        "dlink/up",
+        "f/x",
+        "./d/../f",
+    ] {
         for option in ["-f", "-e", "-m"] {
             let mut gnu = Command::new("readlink");
             gnu.args([option, &format!("{root}/{path}")]);
             let (success, theirs, _) = fed(gnu, "");
             let mut command = command();
-            command.current_dir(image.scratch()).args(["readlink", option, &format!("disk.img:/{path}")]);
+            command.current_dir(image.scratch()).args([
+                "readlink",
+                option,
+                &format!("disk.img:/{path}"),
+            ]);
             let (ours_success, ours, _) = fed(command, "");
             let theirs = String::from_utf8_lossy(&theirs).replace(&root, "");
             assert_eq!(
@@ -493,11 +588,16 @@ fn attributes_are_those_of_e2fsprogs() {
     }
     // The flags themselves, which no list of files shows.
     let image = SPEC.build();
-    for change in
-        [&["+ad", "disk.img:/f"][..], &["-R", "+iS", "disk.img:/other"], &["+DAT", "disk.img:/empty"]]
-    {
+    for change in [
+        &["+ad", "disk.img:/f"][..],
+        &["-R", "+iS", "disk.img:/other"],
+        &["+DAT", "disk.img:/empty"],
+    ] {
         let mut command = command();
-        command.current_dir(image.scratch()).arg("chattr").args(change);
+        command
+            .current_dir(image.scratch())
+            .arg("chattr")
+            .args(change);
         assert_eq!(fed(command, ""), (true, Vec::new(), String::new()));
     }
     sound(&image);
@@ -515,7 +615,9 @@ fn attributes_are_those_of_e2fsprogs() {
     let ours = String::from_utf8_lossy(&ours).replace(" /", " ");
     assert_eq!(ours, String::from_utf8_lossy(&theirs));
     let mut command = command();
-    command.current_dir(image.scratch()).args(["rm", "disk.img:/f"]);
+    command
+        .current_dir(image.scratch())
+        .args(["rm", "disk.img:/f"]);
     assert!(!fed(command, "").0, "an append-only file is not removed");
 }
 
@@ -556,7 +658,14 @@ fn copies_in_a_volume_are_those_of_gnu() {
         &["cp", "--preserve=mode", "@/g", "@/new"],
         &["cp", "--preserve=timestamps", "@/g", "@/new"],
         &["cp", "--preserve=links", "@/f", "@/d/f-too", "@/empty"],
-        &["cp", "-r", "--preserve=all", "--no-preserve=timestamps", "@/d", "@/new"],
+        &[
+            "cp",
+            "-r",
+            "--preserve=all",
+            "--no-preserve=timestamps",
+            "@/d",
+            "@/new",
+        ],
         &["cp", "--no-preserve=mode", "@/g", "@/new"],
         &["cp", "--attributes-only", "--preserve=mode", "@/g", "@/new"],
         &["cp", "--attributes-only", "@/g", "@/f"],
@@ -618,7 +727,14 @@ fn destination(root: &Path) {
     for name in ["f", "x"] {
         fs::write(root.join(name), "there\n").expect("a file");
     }
-    run("touch", [OsStr::new("-md"), OsStr::new("@1050000000"), root.join("f").as_os_str()]);
+    run(
+        "touch",
+        [
+            OsStr::new("-md"),
+            OsStr::new("@1050000000"),
+            root.join("f").as_os_str(),
+        ],
+    );
 }
 
 #[test]
@@ -635,11 +751,19 @@ fn copies_to_the_host_are_those_of_gnu() {
         destination(&ours);
         destination(&theirs);
         let mut gnu = Command::new("cp");
-        gnu.current_dir(&mount.path).args(*options).args(*sources).arg(&theirs);
+        gnu.current_dir(&mount.path)
+            .args(*options)
+            .args(*sources)
+            .arg(&theirs);
         let (success, printed, _) = fed(gnu, "");
         let mut command = command();
-        command.current_dir(image.scratch()).arg("cp").args(*options);
-        command.args(sources.iter().map(|source| format!("disk.img:/{source}"))).arg(&ours);
+        command
+            .current_dir(image.scratch())
+            .arg("cp")
+            .args(*options);
+        command
+            .args(sources.iter().map(|source| format!("disk.img:/{source}")))
+            .arg(&ours);
         let (ours_success, ours_printed, errors) = fed(command, "");
         let line = |printed: &[u8], root: &Path| {
             let text = String::from_utf8_lossy(printed).replace(root.to_str().expect("text"), "TO");
@@ -672,20 +796,36 @@ fn copies_from_the_host_are_those_of_gnu() {
         let (ours, theirs) = (pattern.copy(), pattern.copy());
         let to = theirs.mount("rw,noatime");
         let mut gnu = Command::new("cp");
-        gnu.current_dir(&from.path).args(*options).args(*sources).arg(to.path.join("to"));
+        gnu.current_dir(&from.path)
+            .args(*options)
+            .args(*sources)
+            .arg(to.path.join("to"));
         let (success, printed, _) = fed(gnu, "");
         let mut command = command();
         let destination = format!("{}:/to", ours.path.display());
-        command.current_dir(&from.path).arg("cp").args(*options).args(*sources).arg(&destination);
+        command
+            .current_dir(&from.path)
+            .arg("cp")
+            .args(*options)
+            .args(*sources)
+            .arg(&destination);
         let (ours_success, ours_printed, errors) = fed(command, "");
         let line = |printed: &[u8], root: &str| {
-            sorted(String::from_utf8_lossy(printed).replace(root, "TO").as_bytes())
+            sorted(
+                String::from_utf8_lossy(printed)
+                    .replace(root, "TO")
+                    .as_bytes(),
+            )
         };
         let theirs_root = to.path.join("to");
         let shown = theirs_root.to_str().expect("text");
         sound(&ours);
         let mounted = ours.mount("ro,noatime");
-        let ours = (ours_success, line(&ours_printed, &destination), listed(&mounted.path.join("to")));
+        let ours = (
+            ours_success,
+            line(&ours_printed, &destination),
+            listed(&mounted.path.join("to")),
+        );
         let theirs = (success, line(&printed, shown), listed(&theirs_root));
         if ours != theirs {
             differing += &format!("{options:?} {sources:?}: {errors}\n{ours:#?}\n{theirs:#?}\n");
@@ -732,11 +872,19 @@ fn moves_to_the_host_are_those_of_gnu() {
         }
         let mount = other.mount("rw,relatime");
         let mut gnu = Command::new("mv");
-        gnu.current_dir(&mount.path).args(*options).args(*sources).arg(&theirs);
+        gnu.current_dir(&mount.path)
+            .args(*options)
+            .args(*sources)
+            .arg(&theirs);
         let (success, ..) = fed(gnu, "");
         let mut command = command();
-        command.current_dir(image.scratch()).arg("mv").args(*options);
-        command.args(sources.iter().map(|source| format!("disk.img:/{source}"))).arg(&ours);
+        command
+            .current_dir(image.scratch())
+            .arg("mv")
+            .args(*options);
+        command
+            .args(sources.iter().map(|source| format!("disk.img:/{source}")))
+            .arg(&ours);
         let (ours_success, _, errors) = fed(command, "");
         sound(&image);
         let left = image.mount("ro,noatime");
@@ -767,14 +915,23 @@ fn moves_from_the_host_are_those_of_gnu() {
         let (ours, theirs) = (scratch.path().join("ours"), scratch.path().join("theirs"));
         let (image, other) = (pattern.copy(), pattern.copy());
         for root in [&ours, &theirs] {
-            fs::create_dir(root).and_then(|()| fill(root)).expect("files");
+            fs::create_dir(root)
+                .and_then(|()| fill(root))
+                .expect("files");
         }
         let mount = other.mount("rw,relatime");
         let mut gnu = Command::new("mv");
-        gnu.current_dir(&theirs).args(*options).args(*sources).arg(mount.path.join("to"));
+        gnu.current_dir(&theirs)
+            .args(*options)
+            .args(*sources)
+            .arg(mount.path.join("to"));
         let (success, ..) = fed(gnu, "");
         let mut command = command();
-        command.current_dir(&ours).arg("mv").args(*options).args(*sources);
+        command
+            .current_dir(&ours)
+            .arg("mv")
+            .args(*options)
+            .args(*sources);
         command.arg(format!("{}:/to", image.path.display()));
         let (ours_success, _, errors) = fed(command, "");
         sound(&image);
@@ -804,22 +961,46 @@ fn a_source_stays_unless_all_of_it_is_moved() {
     ok(extern4(&image, ["rm", "-r", "disk.img:/srv"]));
     // Roots, and a file that is to stay.
     for (args, says) in [
-        (&["mv", "disk.img:/", "out"][..], "a root or '.' or '..' is not moved"),
-        (&["mv", ".", "disk.img:/"], "a root or '.' or '..' is not moved"),
-        (&["mv", "disk.img:/etc/hostname", "disk.img:/bin/true", "none"], "'none': not a directory"),
-        (&["mv", "disk.img:/etc", "disk.img"], "this is the image itself"),
+        (
+            &["mv", "disk.img:/", "out"][..],
+            "a root or '.' or '..' is not moved",
+        ),
+        (
+            &["mv", ".", "disk.img:/"],
+            "a root or '.' or '..' is not moved",
+        ),
+        (
+            &["mv", "disk.img:/etc/hostname", "disk.img:/bin/true", "none"],
+            "'none': not a directory",
+        ),
+        (
+            &["mv", "disk.img:/etc", "disk.img"],
+            "this is the image itself",
+        ),
     ] {
         let errors = failed(&extern4(&image, args), 1);
         assert!(errors.contains(says), "{args:?}: {errors}");
     }
     let said = ok(extern4(&image, ["mv", "-v", "disk.img:/home", "moved"]));
-    assert_eq!(String::from_utf8_lossy(&said), "renamed 'disk.img:/home' -> 'moved'\n");
-    assert_eq!(fs::read_to_string(at("moved/ann/notes.txt")).expect("a file"), "buy milk\n");
+    assert_eq!(
+        String::from_utf8_lossy(&said),
+        "renamed 'disk.img:/home' -> 'moved'\n"
+    );
+    assert_eq!(
+        fs::read_to_string(at("moved/ann/notes.txt")).expect("a file"),
+        "buy milk\n"
+    );
     // From one volume to another.
     fs::copy(&image.path, at("other.img")).expect("a copy");
     ok(extern4(&image, ["mv", "disk.img:/etc", "other.img:/var"]));
-    assert_eq!(ok(extern4(&image, ["ls", "disk.img:/"])), b"bin\nlost+found\nroot\nvar\n");
-    assert_eq!(ok(extern4(&image, ["cat", "other.img:/var/etc/hostname"])), b"tiny\n");
+    assert_eq!(
+        ok(extern4(&image, ["ls", "disk.img:/"])),
+        b"bin\nlost+found\nroot\nvar\n"
+    );
+    assert_eq!(
+        ok(extern4(&image, ["cat", "other.img:/var/etc/hostname"])),
+        b"tiny\n"
+    );
     sound(&image);
 }
 
@@ -832,25 +1013,66 @@ fn copies_take_options_of_their_own() {
         fs::write(tree.join(name), [0; 8192]).expect("a file");
     }
     let run = |args: &[&str]| String::from_utf8(ok(extern4(&image, args))).expect("text");
-    run(&["cp", "-r", "--exclude=*.o", "--exclude=.git/", "--chown=ann:staff", "tree", "disk.img:/srv"]);
-    assert_eq!(run(&["find", "disk.img:/srv"]), "disk.img:/srv\ndisk.img:/srv/src\ndisk.img:/srv/src/a.c\n");
-    let owners = run(&["stat", "-c", "%U:%G", "disk.img:/srv", "disk.img:/srv/src/a.c"]);
+    run(&[
+        "cp",
+        "-r",
+        "--exclude=*.o",
+        "--exclude=.git/",
+        "--chown=ann:staff",
+        "tree",
+        "disk.img:/srv",
+    ]);
+    assert_eq!(
+        run(&["find", "disk.img:/srv"]),
+        "disk.img:/srv\ndisk.img:/srv/src\ndisk.img:/srv/src/a.c\n"
+    );
+    let owners = run(&[
+        "stat",
+        "-c",
+        "%U:%G",
+        "disk.img:/srv",
+        "disk.img:/srv/src/a.c",
+    ]);
     assert_eq!(owners, "ann:staff\nann:staff\n");
-    let group = if rustix::process::geteuid().is_root() { "--chown=:7" } else { "--no-preserve=ownership" };
-    run(&["cp", "-r", "--exclude=/src/a.*", group, "disk.img:/srv", "out"]);
+    let group = if rustix::process::geteuid().is_root() {
+        "--chown=:7"
+    } else {
+        "--no-preserve=ownership"
+    };
+    run(&[
+        "cp",
+        "-r",
+        "--exclude=/src/a.*",
+        group,
+        "disk.img:/srv",
+        "out",
+    ]);
     assert_eq!(listed(&image.scratch().join("out")).len(), 2);
     for sparse in ["always", "never", "auto"] {
         let sparse = format!("--sparse={sparse}");
         run(&["cp", &sparse, "tree/b.o", "disk.img:/zeroes"]);
         let blocks = run(&["stat", "-c", "%b", "disk.img:/zeroes"]);
-        assert_eq!(blocks == "0\n", sparse == "--sparse=always", "{sparse}: {blocks}");
+        assert_eq!(
+            blocks == "0\n",
+            sparse == "--sparse=always",
+            "{sparse}: {blocks}"
+        );
         run(&["cp", &sparse, "disk.img:/zeroes", "zeroes"]);
-        assert_eq!(fs::read(image.scratch().join("zeroes")).expect("a copy"), [0; 8192]);
+        assert_eq!(
+            fs::read(image.scratch().join("zeroes")).expect("a copy"),
+            [0; 8192]
+        );
     }
-    let errors = failed(&extern4(&image, ["cp", "-r", "--chown=joe", "tree", "disk.img:/x"]), 1);
+    let errors = failed(
+        &extern4(&image, ["cp", "-r", "--chown=joe", "tree", "disk.img:/x"]),
+        1,
+    );
     assert!(errors.contains("joe is not a user of"), "{errors}");
     let errors = failed(&extern4(&image, ["cp", "-l", "tree/b.o", "disk.img:/x"]), 1);
-    assert!(errors.contains("a link leads only to files of its own volume"), "{errors}");
+    assert!(
+        errors.contains("a link leads only to files of its own volume"),
+        "{errors}"
+    );
     let errors = failed(&extern4(&image, ["cp", "-Z", "tree/b.o", "disk.img:/x"]), 2);
     assert!(errors.contains("setfattr"), "{errors}");
     run(&["cp", "-sv", "disk.img:/etc/hostname", "disk.img:/name"]);

@@ -13,7 +13,11 @@ fn shell(image: &Image, name: &str, line: &str) -> Output {
     let mut shell = Command::new("bash");
     plain(&mut shell);
     let line = format!("exec -a {name} {} {line}", env!("CARGO_BIN_EXE_extern4"));
-    shell.current_dir(image.scratch()).args(["-c", &line]).output().expect("a shell")
+    shell
+        .current_dir(image.scratch())
+        .args(["-c", &line])
+        .output()
+        .expect("a shell")
 }
 
 /// Checks lines of progress: the lines of each pass count up to its parts, and passes follow each
@@ -22,10 +26,15 @@ fn complete(text: &str) {
     let mut last = (0, 0, 0);
     for line in text.lines() {
         let words: Vec<&str> = line.split(' ').collect();
-        let [pass, done, all, name] = words[..] else { panic!("{text}") };
+        let [pass, done, all, name] = words[..] else {
+            panic!("{text}")
+        };
         let number = |word: &str| word.parse::<u64>().expect("a number");
         let now = (number(pass), number(done), number(all));
-        assert!((now.0, now.1) > (last.0, last.1) && now.1 <= now.2 && name == "disk.img", "{text}");
+        assert!(
+            (now.0, now.1) > (last.0, last.1) && now.1 <= now.2 && name == "disk.img",
+            "{text}"
+        );
         last = now;
     }
     assert!(last.0 == 5 && last.1 == last.2, "{text}");
@@ -39,7 +48,11 @@ fn progress_goes_to_an_open_file() {
     complete(&fs::read_to_string(at.join("progress")).expect("a file"));
     let piped = shell(&image, "extern4", "check -q -C5 disk.img 5>&1 | cat");
     complete(&String::from_utf8_lossy(&piped.stdout));
-    ok(shell(&image, "fsck.extern4", "-n -f -C 3 disk.img 3>checked"));
+    ok(shell(
+        &image,
+        "fsck.extern4",
+        "-n -f -C 3 disk.img 3>checked",
+    ));
     complete(&fs::read_to_string(at.join("checked")).expect("a file"));
     ok(extern4(&image, ["check", "-C", "-3", "disk.img"]));
     let bar = extern4(&image, ["check", "-C0", "disk.img"]);
@@ -54,7 +67,11 @@ fn numbers_are_those_of_e2fsck() {
         return;
     }
     let image = machine();
-    let theirs = Command::new("e2fsck").arg("-fnv").arg(&image.path).output().expect("e2fsck runs");
+    let theirs = Command::new("e2fsck")
+        .arg("-fnv")
+        .arg(&image.path)
+        .output()
+        .expect("e2fsck runs");
     let theirs = String::from_utf8_lossy(&theirs.stdout).into_owned();
     let ours = ok(extern4(&image, ["check", "-fnv", "disk.img"]));
     let ours = String::from_utf8_lossy(&ours).into_owned();

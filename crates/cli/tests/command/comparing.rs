@@ -29,14 +29,31 @@ fn tree(at: &Path) {
 
 /// Gives everything below a directory one time.
 fn settle(at: &Path) {
-    tool(at, "find", [".", "-exec", "touch", "-h", "-d", "2024-02-29 12:00:00.123456789Z", "{}", ";"]);
+    tool(
+        at,
+        "find",
+        [
+            ".",
+            "-exec",
+            "touch",
+            "-h",
+            "-d",
+            "2024-02-29 12:00:00.123456789Z",
+            "{}",
+            ";",
+        ],
+    );
 }
 
 /// Returns the lines that `diff` prints for two operands, which must differ.
 fn differences(dir: &Path, args: &[&str]) -> Vec<String> {
     let output = extern4_in(dir, [&["diff"], args].concat());
     assert_eq!(failed(&output, 1), "");
-    String::from_utf8(output.stdout).expect("UTF-8").lines().map(str::to_owned).collect()
+    String::from_utf8(output.stdout)
+        .expect("UTF-8")
+        .lines()
+        .map(str::to_owned)
+        .collect()
 }
 
 #[test]
@@ -47,21 +64,56 @@ fn trees_of_every_kind_are_the_same() {
     let dir = temporary("extern4-diff-");
     let at = dir.path();
     tree(&at.join("tree"));
-    ok(extern4_in(at, ["build", "-q", "--no-journal", "tree.img", "tree"]));
-    tool(at, "tar", ["--format=pax", "--xattrs", "-cSf", "tree.tar", "-C", "tree", "."]);
+    ok(extern4_in(
+        at,
+        ["build", "-q", "--no-journal", "tree.img", "tree"],
+    ));
+    tool(
+        at,
+        "tar",
+        [
+            "--format=pax",
+            "--xattrs",
+            "-cSf",
+            "tree.tar",
+            "-C",
+            "tree",
+            ".",
+        ],
+    );
     tool(at, "zstd", ["-q", "tree.tar"]);
     ok(extern4_in(at, ["export", "tree.img", "-o", "oci:layout"]));
-    let operands = ["tree", "tree.img", "tree.img:/", "tree.tar", "tree.tar.zst", "oci:layout"];
+    let operands = [
+        "tree",
+        "tree.img",
+        "tree.img:/",
+        "tree.tar",
+        "tree.tar.zst",
+        "oci:layout",
+    ];
     for old in operands {
         for new in operands {
             let said = ok(extern4_in(at, ["diff", old, new]));
             assert_eq!(String::from_utf8_lossy(&said), "", "{old} {new}");
         }
     }
-    assert_eq!(ok(extern4_in(at, ["diff", "tree.img:/dir", "tree/dir"])), b"");
+    assert_eq!(
+        ok(extern4_in(at, ["diff", "tree.img:/dir", "tree/dir"])),
+        b""
+    );
     // An archive without fractions of seconds.
-    tool(at, "tar", ["--format=gnu", "-cf", "old.tar", "-C", "tree", "."]);
-    assert_eq!(ok(extern4_in(at, ["diff", "--no-xattrs", "tree.img", "old.tar"])), b"");
+    tool(
+        at,
+        "tar",
+        ["--format=gnu", "-cf", "old.tar", "-C", "tree", "."],
+    );
+    assert_eq!(
+        ok(extern4_in(
+            at,
+            ["diff", "--no-xattrs", "tree.img", "old.tar"]
+        )),
+        b""
+    );
 }
 
 #[test]
@@ -76,8 +128,16 @@ fn the_kernels_view_of_a_volume_is_the_same() {
 type Case = (&'static str, fn(&Path), &'static str);
 
 const CASES: &[Case] = &[
-    ("a new file", |at| fs::write(at.join("dir/new"), "").expect("a file"), "Only in NEW/dir: new"),
-    ("a file less", |at| fs::remove_file(at.join("alone")).expect("a file"), "Only in OLD: alone"),
+    (
+        "a new file",
+        |at| fs::write(at.join("dir/new"), "").expect("a file"),
+        "Only in NEW/dir: new",
+    ),
+    (
+        "a file less",
+        |at| fs::remove_file(at.join("alone")).expect("a file"),
+        "Only in OLD: alone",
+    ),
     (
         "a directory",
         |at| fs::create_dir_all(at.join("dir/more/deep")).expect("directories"),
@@ -96,7 +156,10 @@ const CASES: &[Case] = &[
     (
         "a byte in a hole",
         |at| {
-            let file = fs::OpenOptions::new().write(true).open(at.join("sparse")).expect("a file");
+            let file = fs::OpenOptions::new()
+                .write(true)
+                .open(at.join("sparse"))
+                .expect("a file");
             std::os::unix::fs::FileExt::write_all_at(&file, b"x", 50 << 20).expect("a write");
         },
         "Files OLD/sparse and NEW/sparse differ: contents",
@@ -128,7 +191,10 @@ const CASES: &[Case] = &[
     ),
     (
         "an attribute",
-        |at| setxattr(at.join("alone"), "user.name", b"other", XattrFlags::empty()).expect("an attribute"),
+        |at| {
+            setxattr(at.join("alone"), "user.name", b"other", XattrFlags::empty())
+                .expect("an attribute")
+        },
         "Files OLD/alone and NEW/alone differ: user.name changed",
     ),
     (
@@ -152,7 +218,13 @@ const CASES: &[Case] = &[
     (
         "a link more",
         |at| {
-            setxattr(at.join("second"), "user.name", b"value", XattrFlags::empty()).expect("an attribute");
+            setxattr(
+                at.join("second"),
+                "user.name",
+                b"value",
+                XattrFlags::empty(),
+            )
+            .expect("an attribute");
             fs::remove_file(at.join("alone")).expect("a file");
             fs::hard_link(at.join("second"), at.join("alone")).expect("a link");
         },
@@ -164,7 +236,8 @@ const CASES: &[Case] = &[
 fn neutral(line: &str, old: &str, new: &str) -> String {
     let line = line.replace(new, "NEW/").replace(old, "OLD/");
     let line = line.replace("OLD/: ", "OLD: ").replace("NEW/: ", "NEW: ");
-    line.replace("Only in old: ", "Only in OLD: ").replace("Only in new: ", "Only in NEW: ")
+    line.replace("Only in old: ", "Only in OLD: ")
+        .replace("Only in new: ", "Only in NEW: ")
 }
 
 #[test]
@@ -175,13 +248,19 @@ fn every_change_is_named() {
     let dir = temporary("extern4-diff-");
     let at = dir.path();
     tree(&at.join("old"));
-    ok(extern4_in(at, ["build", "-q", "--no-journal", "old.img", "old"]));
+    ok(extern4_in(
+        at,
+        ["build", "-q", "--no-journal", "old.img", "old"],
+    ));
     for (name, change, expected) in CASES {
         tool(at, "rm", ["-rf", "new", "new.img"]);
         tool(at, "cp", ["-a", "old", "new"]);
         change(&at.join("new"));
         settle(&at.join("new"));
-        ok(extern4_in(at, ["build", "-q", "--no-journal", "new.img", "new"]));
+        ok(extern4_in(
+            at,
+            ["build", "-q", "--no-journal", "new.img", "new"],
+        ));
         for (old, new, shown) in [
             ("old", "new", ("old/", "new/")),
             ("old.img", "new", ("old.img:/", "new/")),
@@ -189,10 +268,19 @@ fn every_change_is_named() {
             ("old.img", "new.img", ("old.img:/", "new.img:/")),
         ] {
             let said = differences(at, &[old, new]);
-            let said: Vec<_> = said.iter().map(|line| neutral(line, shown.0, shown.1)).collect();
-            assert!(said.iter().any(|line| line == expected), "{name}: {old} {new}: {said:#?}");
+            let said: Vec<_> = said
+                .iter()
+                .map(|line| neutral(line, shown.0, shown.1))
+                .collect();
+            assert!(
+                said.iter().any(|line| line == expected),
+                "{name}: {old} {new}: {said:#?}"
+            );
             // The link more changes all of its names.
-            assert!(said.len() == 1 || *name == "a link more", "{name}: {old} {new}: {said:#?}");
+            assert!(
+                said.len() == 1 || *name == "a link more",
+                "{name}: {old} {new}: {said:#?}"
+            );
         }
     }
 }
@@ -203,7 +291,8 @@ fn owners_devices_and_times_are_compared() {
     let at = dir.path();
     let entries = |owner: u32, device: u32, secs: u32| {
         let file = format!("./f type=file uid={owner} gid=5 mode=0644 time={secs}.500000000\n");
-        let node = format!("./n type=char uid=0 gid=0 mode=0600 device=linux,1,{device} time=1.0\n");
+        let node =
+            format!("./n type=char uid=0 gid=0 mode=0600 device=linux,1,{device} time=1.0\n");
         format!("#mtree\n. type=dir uid=0 gid=0 mode=0755 time=1.0\n{file}{node}")
     };
     fs::create_dir(at.join("none")).expect("a directory");
@@ -211,7 +300,18 @@ fn owners_devices_and_times_are_compared() {
     for (name, text) in [("old", entries(7, 3, 1)), ("new", entries(8, 5, 2))] {
         fs::write(at.join(name), text).expect("a manifest");
         let image = format!("{name}.img");
-        ok(extern4_in(at, ["build", "-q", "--no-journal", "--manifest", name, &image, "none"]));
+        ok(extern4_in(
+            at,
+            [
+                "build",
+                "-q",
+                "--no-journal",
+                "--manifest",
+                name,
+                &image,
+                "none",
+            ],
+        ));
     }
     // The directory that every volume has is as young as its youngest file.
     let said = |options: &[&str]| {
@@ -219,7 +319,8 @@ fn owners_devices_and_times_are_compared() {
         said.retain(|line| !line.contains("lost+found"));
         said
     };
-    let time = "modified 1970-01-01 00:00:01.500000000 +0000 -> 1970-01-01 00:00:02.500000000 +0000";
+    let time =
+        "modified 1970-01-01 00:00:01.500000000 +0000 -> 1970-01-01 00:00:02.500000000 +0000";
     assert_eq!(
         said(&[]),
         [
@@ -258,12 +359,17 @@ fn changed_copy(image: &Image, commands: &[&[&str]]) -> std::path::PathBuf {
 fn a_copy_of_a_volume_differs_where_it_was_changed() {
     let image = machine();
     let settled = ["touch", "-d", "@7.5", "copy.img:/var/log/old.gz"];
-    ok(extern4(&image, ["touch", "-d", "@7.5", "disk.img:/var/log/old.gz"]));
+    ok(extern4(
+        &image,
+        ["touch", "-d", "@7.5", "disk.img:/var/log/old.gz"],
+    ));
     changed_copy(&image, &[]);
     assert_eq!(ok(extern4(&image, ["diff", "disk.img", "copy.img"])), b"");
     let put = |place: &str, text: &[u8]| {
         let mut run = command();
-        run.current_dir(image.scratch()).args(["put", place]).stdin(std::process::Stdio::piped());
+        run.current_dir(image.scratch())
+            .args(["put", place])
+            .stdin(std::process::Stdio::piped());
         let mut child = run.spawn().expect("the command");
         std::io::Write::write_all(&mut child.stdin.take().expect("a pipe"), text).expect("a write");
         assert!(child.wait().expect("the command").success());
@@ -277,16 +383,31 @@ fn a_copy_of_a_volume_differs_where_it_was_changed() {
         "Only in disk.img:/home/ann: todo",
         "Files disk.img:/var/log/old.gz and copy.img:/var/log/old.gz differ: contents",
     ];
-    assert_eq!(differences(image.scratch(), &["--no-times", "disk.img", "copy.img"]), expected);
+    assert_eq!(
+        differences(image.scratch(), &["--no-times", "disk.img", "copy.img"]),
+        expected
+    );
     // With another UUID the images are not compared by their blocks.
     ok(extern4(&image, ["tune", "--uuid", "random", "copy.img"]));
-    assert_eq!(differences(image.scratch(), &["--no-times", "disk.img", "copy.img"]), expected);
+    assert_eq!(
+        differences(image.scratch(), &["--no-times", "disk.img", "copy.img"]),
+        expected
+    );
     // Subtrees of two volumes.
-    let said = differences(image.scratch(), &["--no-times", "disk.img:/home", "copy.img:/home"]);
+    let said = differences(
+        image.scratch(),
+        &["--no-times", "disk.img:/home", "copy.img:/home"],
+    );
     assert_eq!(said, ["Only in disk.img:/home/ann: todo"]);
     // The same volume: one tree in it against another.
-    let said = differences(image.scratch(), &["--no-times", "disk.img:/home/ann", "disk.img:/root"]);
-    assert!(said.contains(&"Only in disk.img:/home/ann: notes.txt".to_owned()), "{said:#?}");
+    let said = differences(
+        image.scratch(),
+        &["--no-times", "disk.img:/home/ann", "disk.img:/root"],
+    );
+    assert!(
+        said.contains(&"Only in disk.img:/home/ann: notes.txt".to_owned()),
+        "{said:#?}"
+    );
 }
 
 #[test]
@@ -316,16 +437,35 @@ fn a_copy_differs_as_any_other_volume_does() {
         "Only in disk.img:/: third",
         "Files disk.img:/gone/deep and copy.img:/gone/deep differ: type directory -> file",
     ] {
-        assert!(short.iter().any(|found| found == line), "{line}: {short:#?}");
+        assert!(
+            short.iter().any(|found| found == line),
+            "{line}: {short:#?}"
+        );
     }
-    assert!(!short.iter().any(|found| found.contains("hostname") || found.contains("home")), "{short:#?}");
+    assert!(
+        !short
+            .iter()
+            .any(|found| found.contains("hostname") || found.contains("home")),
+        "{short:#?}"
+    );
     // With another UUID everything is listed.
     ok(extern4(&image, ["tune", "--uuid", "random", "copy.img"]));
     assert_eq!(differences(at, &["disk.img", "copy.img"]), short);
     assert_eq!(differences(at, &["copy.img", "disk.img"]), back);
-    for (old, new) in [("disk.img:/many", "copy.img:/many"), ("disk.img:/many/a", "copy.img:/many/b")] {
+    for (old, new) in [
+        ("disk.img:/many", "copy.img:/many"),
+        ("disk.img:/many/a", "copy.img:/many/b"),
+    ] {
         let long = differences(at, &[old, new]);
-        ok(extern4(&image, ["tune", "--uuid", "6c1f4b52-3a0e-4d0c-9c55-0d2a4f6b7e11", "copy.img"]));
+        ok(extern4(
+            &image,
+            [
+                "tune",
+                "--uuid",
+                "6c1f4b52-3a0e-4d0c-9c55-0d2a4f6b7e11",
+                "copy.img",
+            ],
+        ));
         assert_eq!(differences(at, &[old, new]), long);
         ok(extern4(&image, ["tune", "--uuid", "random", "copy.img"]));
     }
@@ -336,11 +476,17 @@ fn one_changed_byte_in_a_block_of_both_volumes_is_found() {
     let image = machine();
     let copy = changed_copy(&image, &[]);
     let mut bytes = fs::read(&copy).expect("an image");
-    let at = bytes.windows(100).position(|window| window == [b'x'; 100]).expect("the contents");
+    let at = bytes
+        .windows(100)
+        .position(|window| window == [b'x'; 100])
+        .expect("the contents");
     bytes[at + 99] = b'z';
     fs::write(&copy, bytes).expect("an image");
     let said = differences(image.scratch(), &["disk.img", "copy.img"]);
-    assert_eq!(said, ["Files disk.img:/var/log/old.gz and copy.img:/var/log/old.gz differ: contents"]);
+    assert_eq!(
+        said,
+        ["Files disk.img:/var/log/old.gz and copy.img:/var/log/old.gz differ: contents"]
+    );
 }
 
 #[test]
@@ -353,7 +499,11 @@ fn what_cannot_be_read_is_no_difference_and_no_sameness() {
     changed_copy(&image, &[&["tune", "--uuid", "random", "copy.img"]]);
     let output = extern4(&image, ["diff", "disk.img", "copy.img"]);
     let said = failed(&output, 2);
-    for name in FILES.iter().chain(DIRECTORIES).filter(|name| !name.ends_with("-empty")) {
+    for name in FILES
+        .iter()
+        .chain(DIRECTORIES)
+        .filter(|name| !name.ends_with("-empty"))
+    {
         assert!(said.contains(name), "{name}: {said}");
     }
     assert_eq!(String::from_utf8_lossy(&output.stdout), "");
@@ -361,9 +511,13 @@ fn what_cannot_be_read_is_no_difference_and_no_sameness() {
 
 #[test]
 fn files_whose_blocks_are_the_same_need_no_reading() {
-    const SPEC: ImageSpec = ImageSpec::new("disk", 64 << 20, &["-t", "ext4", "-b", "4096", "-O", "encrypt"])
-        .mounted(&[plan::encrypted])
-        .needing(&[Need::KernelFeature("encryption")]);
+    const SPEC: ImageSpec = ImageSpec::new(
+        "disk",
+        64 << 20,
+        &["-t", "ext4", "-b", "4096", "-O", "encrypt"],
+    )
+    .mounted(&[plan::encrypted])
+    .needing(&[Need::KernelFeature("encryption")]);
     if !SPEC.can_run() {
         return;
     }
@@ -371,7 +525,10 @@ fn files_whose_blocks_are_the_same_need_no_reading() {
     changed_copy(&image, &[&["touch", "copy.img:/new"]]);
     let only = ["Only in copy.img:/: new"];
     // Without the key, the encrypted files can be compared by their blocks only.
-    assert_eq!(differences(image.scratch(), &["--no-times", "disk.img", "copy.img"]), only);
+    assert_eq!(
+        differences(image.scratch(), &["--no-times", "disk.img", "copy.img"]),
+        only
+    );
     ok(extern4(&image, ["tune", "--uuid", "random", "copy.img"]));
     let output = extern4(&image, ["diff", "--no-times", "disk.img", "copy.img"]);
     assert!(failed(&output, 2).contains("Required key not available"));
@@ -383,9 +540,24 @@ fn files_whose_blocks_are_the_same_need_no_reading() {
 fn a_caller_learns_nothing_of_what_is_closed() {
     let image = machine();
     changed_copy(&image, &[]);
-    let output = extern4(&image, ["diff", "--as", "1000:1000", "disk.img:/root", "copy.img:/root"]);
-    assert!(failed(&output, 2).contains("Permission denied"), "{output:?}");
-    ok(extern4(&image, ["diff", "disk.img:/root", "copy.img:/root"]));
+    let output = extern4(
+        &image,
+        [
+            "diff",
+            "--as",
+            "1000:1000",
+            "disk.img:/root",
+            "copy.img:/root",
+        ],
+    );
+    assert!(
+        failed(&output, 2).contains("Permission denied"),
+        "{output:?}"
+    );
+    ok(extern4(
+        &image,
+        ["diff", "disk.img:/root", "copy.img:/root"],
+    ));
 }
 
 #[test]
@@ -398,14 +570,23 @@ fn trouble_ends_with_2() {
     tool(at, "tar", ["-cf", "whole.tar", "tree"]);
     let whole = fs::read(at.join("whole.tar")).expect("an archive");
     fs::write(at.join("cut.tar"), &whole[..2000]).expect("an archive");
-    ok(extern4(&image, ["export", "disk.img:/home", "-o", "oci:layout"]));
+    ok(extern4(
+        &image,
+        ["export", "disk.img:/home", "-o", "oci:layout"],
+    ));
     for (args, expected) in [
-        (["missing", "disk.img"], "extern4: diff: 'missing': No such file or directory\n"),
+        (
+            ["missing", "disk.img"],
+            "extern4: diff: 'missing': No such file or directory\n",
+        ),
         (
             ["disk.img:/missing", "disk.img"],
             "extern4: diff: 'disk.img:/missing': No such file or directory\n",
         ),
-        (["oci:layout", "disk.img:/etc/passwd"], "this is a tree, and the other operand is a file"),
+        (
+            ["oci:layout", "disk.img:/etc/passwd"],
+            "this is a tree, and the other operand is a file",
+        ),
         (
             ["disk.img:/home", "disk.img:/etc/passwd"],
             "extern4: diff: 'disk.img:/home/passwd': No such file or directory\n",
@@ -430,7 +611,10 @@ fn texts_are_compared_as_gnu_diff_does() {
     let image = machine();
     let at = image.scratch();
     let numbers = |skip: u32| -> String {
-        (1..60).filter(|n| *n != skip && *n != skip + 20).map(|n| format!("{n}\n")).collect()
+        (1..60)
+            .filter(|n| *n != skip && *n != skip + 20)
+            .map(|n| format!("{n}\n"))
+            .collect()
     };
     let cases = [
         ("a\nb\n".to_owned(), "a\nc\n".to_owned()),
@@ -451,7 +635,11 @@ fn texts_are_compared_as_gnu_diff_does() {
             .output()
             .expect("diff runs");
         let hunks = |output: &[u8]| -> Vec<u8> {
-            output.split_inclusive(|byte| *byte == b'\n').skip(2).collect::<Vec<_>>().concat()
+            output
+                .split_inclusive(|byte| *byte == b'\n')
+                .skip(2)
+                .collect::<Vec<_>>()
+                .concat()
         };
         for new in ["new", "disk.img:/put"] {
             let ours = extern4(&image, ["diff", "old", new]);
@@ -460,16 +648,29 @@ fn texts_are_compared_as_gnu_diff_does() {
                 hunks(&ours.stdout).escape_ascii().to_string(),
                 hunks(&theirs.stdout).escape_ascii().to_string()
             );
-            assert!(ours.stdout.starts_with(b"--- old\t20"), "{}", ours.stdout.escape_ascii());
+            assert!(
+                ours.stdout.starts_with(b"--- old\t20"),
+                "{}",
+                ours.stdout.escape_ascii()
+            );
         }
     }
-    assert_eq!(ok(extern4(&image, ["diff", "disk.img:/etc/passwd", "disk.img:/etc/passwd"])), b"");
+    assert_eq!(
+        ok(extern4(
+            &image,
+            ["diff", "disk.img:/etc/passwd", "disk.img:/etc/passwd"]
+        )),
+        b""
+    );
     for option in ["--brief", "-q"] {
         let said = differences(at, &[option, "old", "disk.img:/put"]);
         assert_eq!(said, ["Files old and disk.img:/put differ"]);
     }
     fs::write(at.join("binary"), b"a\0b").expect("a file");
-    assert_eq!(differences(at, &["old", "binary"]), ["Binary files old and binary differ"]);
+    assert_eq!(
+        differences(at, &["old", "binary"]),
+        ["Binary files old and binary differ"]
+    );
     assert_eq!(
         differences(at, &["--json", "old", "binary"]),
         [r#"{"old":"old","new":"binary","differs":["contents"]}"#]

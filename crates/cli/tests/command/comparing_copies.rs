@@ -13,7 +13,14 @@ const KINDS: &[&[&str]] = &[
     &["-t", "ext4", "-b", "4096"],
     &["-t", "ext4", "-b", "1024", "-g", "1024", "-N", "4000"],
     &["-t", "ext4", "-b", "4096", "-O", "inline_data"],
-    &["-t", "ext4", "-b", "1024", "-O", "^metadata_csum,^flex_bg,^filetype"],
+    &[
+        "-t",
+        "ext4",
+        "-b",
+        "1024",
+        "-O",
+        "^metadata_csum,^flex_bg,^filetype",
+    ],
     &["-t", "ext2", "-b", "1024", "-I", "128"],
 ];
 
@@ -32,7 +39,13 @@ struct Tree {
 impl Tree {
     fn new(random: u64) -> Self {
         let directories = vec![String::new()];
-        Self { random: Random(random), directories, files: Vec::new(), script: String::new(), made: 0 }
+        Self {
+            random: Random(random),
+            directories,
+            files: Vec::new(),
+            script: String::new(),
+            made: 0,
+        }
     }
 
     fn run(&mut self, line: &str) {
@@ -61,7 +74,9 @@ impl Tree {
     /// Returns a file or a directory.
     fn any(&mut self) -> String {
         match self.random.happens(30) {
-            true => Some(self.any_directory()).filter(|path| !path.is_empty()).unwrap_or("/".to_owned()),
+            true => Some(self.any_directory())
+                .filter(|path| !path.is_empty())
+                .unwrap_or("/".to_owned()),
             false => self.any_file(),
         }
     }
@@ -152,7 +167,10 @@ impl Tree {
             }
             13 => {
                 let (path, repeated) = (self.any(), 40 * self.random.below(2) as usize);
-                self.run(&format!("setfattr -n user.a -v '{}' {path}", LONG_VALUE.repeat(repeated)));
+                self.run(&format!(
+                    "setfattr -n user.a -v '{}' {path}",
+                    LONG_VALUE.repeat(repeated)
+                ));
             }
             14 => {
                 let (path, user) = (self.any(), self.random.below(9));
@@ -174,9 +192,15 @@ impl Tree {
 fn damage(image: &Path, block_size: usize) {
     let mut bytes = fs::read(image).expect("an image");
     let value = "unreadable".repeat(30);
-    let places: Vec<_> =
-        bytes.windows(value.len()).enumerate().filter(|(_, window)| *window == value.as_bytes()).collect();
-    let places: Vec<_> = places.into_iter().map(|(at, _)| at / block_size * block_size).collect();
+    let places: Vec<_> = bytes
+        .windows(value.len())
+        .enumerate()
+        .filter(|(_, window)| *window == value.as_bytes())
+        .collect();
+    let places: Vec<_> = places
+        .into_iter()
+        .map(|(at, _)| at / block_size * block_size)
+        .collect();
     assert!(!places.is_empty());
     for at in places {
         // The magic number of a block of attributes.
@@ -191,29 +215,48 @@ fn a_randomly_changed_copy_differs_as_any_other_volume_does() {
     let dir = temporary("extern4-diff-");
     let at = dir.path();
     for (source, len) in [0, 40, 9_000, 200_000].into_iter().enumerate() {
-        fs::write(at.join(format!("source{source}")), vec![b'a' + source as u8; len]).expect("a file");
+        fs::write(
+            at.join(format!("source{source}")),
+            vec![b'a' + source as u8; len],
+        )
+        .expect("a file");
     }
     fs::create_dir(at.join("many")).expect("a directory");
     // Two levels of a hash tree, with blocks of 1 KiB.
-    let many: Vec<_> = (0..700).map(|number| format!("/many/{number}{}", "x".repeat(230))).collect();
-    many.iter().for_each(|path| fs::write(at.join(&path[1..]), "").expect("a file"));
+    let many: Vec<_> = (0..700)
+        .map(|number| format!("/many/{number}{}", "x".repeat(230)))
+        .collect();
+    many.iter()
+        .for_each(|path| fs::write(at.join(&path[1..]), "").expect("a file"));
     let diff = |old: &str, new: &str| {
         let output = extern4_in(at, ["diff", old, new]);
-        (output.status.code(), String::from_utf8(output.stdout).expect("UTF-8"))
+        (
+            output.status.code(),
+            String::from_utf8(output.stdout).expect("UTF-8"),
+        )
     };
     let (mut by_blocks, mut rounds) = (0, 0);
     for (kind, options) in KINDS.iter().enumerate() {
         let mut tree = Tree::new(kind as u64);
-        ok(extern4_in(at, [&["mkfs", "-q", "--force"], *options, &["old.img", "32M"]].concat()));
+        ok(extern4_in(
+            at,
+            [&["mkfs", "-q", "--force"], *options, &["old.img", "32M"]].concat(),
+        ));
         tree.run("cp -r host:many /many\ncp host:source1 /unreadable");
-        tree.run(&format!("setfattr -n user.a -v {} /unreadable", "unreadable".repeat(30)));
+        tree.run(&format!(
+            "setfattr -n user.a -v {} /unreadable",
+            "unreadable".repeat(30)
+        ));
         tree.files.extend(many.iter().step_by(100).cloned());
         (0..60).for_each(|_| tree.make_file());
         (0..120).for_each(|_| tree.change());
         (0..12).for_each(|_| tree.make_directory());
         tree.take_script(&at.join("base"));
         ok(extern4_in(at, ["script", "old.img", "base"]));
-        damage(&at.join("old.img"), options[3].parse().expect("a size of blocks"));
+        damage(
+            &at.join("old.img"),
+            options[3].parse().expect("a size of blocks"),
+        );
         let base = (tree.directories.clone(), tree.files.clone());
         for changes in [1, 2, 5, 13, 40] {
             (tree.directories, tree.files) = base.clone();
@@ -245,9 +288,21 @@ fn inodes_that_a_descriptor_wrongly_calls_unused_are_compared() {
     }
     let dir = temporary("extern4-diff-");
     let at = dir.path();
-    ok(extern4_in(at, ["mkfs", "-q", "-t", "ext2", "-N", "1000", "old.img", "8M"]));
+    ok(extern4_in(
+        at,
+        ["mkfs", "-q", "-t", "ext2", "-N", "1000", "old.img", "8M"],
+    ));
     ok(extern4_in(at, ["mkdir", "old.img:/new"]));
-    tool(at, "debugfs", ["-w", "-R", "set_block_group 0 itable_unused 1000", "old.img"]);
+    tool(
+        at,
+        "debugfs",
+        [
+            "-w",
+            "-R",
+            "set_block_group 0 itable_unused 1000",
+            "old.img",
+        ],
+    );
     fs::copy(at.join("old.img"), at.join("new.img")).expect("a copy");
     ok(extern4_in(at, ["chmod", "700", "new.img:/new"]));
     let output = extern4_in(at, ["diff", "old.img", "new.img"]);

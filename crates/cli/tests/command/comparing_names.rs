@@ -30,8 +30,16 @@ fn trees(at: &Path) {
         ("tabs", "a\tb\nx\n", "a       b\nx\n"),
         ("blank", "a\nb\n", "a\n\n\nb\n"),
         ("blank-space", "a\nb\n", "a\n  \nb\n"),
-        ("blank-near", "1\n2\n3\n4\n5\n6\n7\n8\n", "X\n2\n3\n4\n\n5\n6\n7\n8\n"),
-        ("blank-far", "1\n2\n3\n4\n5\n6\n7\n8\n9\n", "\n1\n2\n3\n4\n5\n6\n7\n8\nX\n"),
+        (
+            "blank-near",
+            "1\n2\n3\n4\n5\n6\n7\n8\n",
+            "X\n2\n3\n4\n\n5\n6\n7\n8\n",
+        ),
+        (
+            "blank-far",
+            "1\n2\n3\n4\n5\n6\n7\n8\n9\n",
+            "\n1\n2\n3\n4\n5\n6\n7\n8\nX\n",
+        ),
         ("marks", "$Id: 1$\na\n", "$Id: 2$\na\n"),
         ("sub/deep/text", "x\n", "y\n"),
         ("Upper", "1\n", "2\n"),
@@ -43,9 +51,17 @@ fn trees(at: &Path) {
         ("ap'ostrophe", "1\n", "2\n"),
         ("caf\u{e9}", "1\n", "2\n"),
         ("binary", "a\0b", "a\0c"),
-        ("code.c", LONG, &LONG.replace("five", "FIVE").replace("  e\n", "  E\n")),
+        (
+            "code.c",
+            LONG,
+            &LONG.replace("five", "FIVE").replace("  e\n", "  E\n"),
+        ),
         ("repeated", "x\nx\ny\nx\nx\n", "x\nx\nx\ny\nx\n"),
-        ("later-nul", &format!("{}\0\n", "line\n".repeat(2000)), &format!("{}\0!\n", "line\n".repeat(2000))),
+        (
+            "later-nul",
+            &format!("{}\0\n", "line\n".repeat(2000)),
+            &format!("{}\0!\n", "line\n".repeat(2000)),
+        ),
     ] {
         for (tree, text) in [("old", old), ("new", new)] {
             let path = at.join(tree).join(name);
@@ -66,9 +82,11 @@ fn trees(at: &Path) {
     symlink("sub", at.join("new/to-directory")).expect("a link");
     fs::write(at.join("old/kind"), "text\n").expect("a file");
     fs::create_dir(at.join("new/kind")).expect("a directory");
-    for (path, kind) in
-        [("old/fifo", FileType::Fifo), ("new/fifo", FileType::Fifo), ("old/pipe", FileType::Fifo)]
-    {
+    for (path, kind) in [
+        ("old/fifo", FileType::Fifo),
+        ("new/fifo", FileType::Fifo),
+        ("old/pipe", FileType::Fifo),
+    ] {
         mknodat(CWD, at.join(path), kind, Mode::RUSR, 0).expect("a fifo");
     }
     fs::write(at.join("new/pipe"), "").expect("a file");
@@ -77,8 +95,14 @@ fn trees(at: &Path) {
 /// Makes volumes of both trees.
 fn volumes(at: &Path) {
     for tree in ["old", "new"] {
-        ok(extern4_in(at, ["build", "-q", "--no-journal", &format!("{tree}.img"), tree]));
-        ok(extern4_in(at, ["rmdir", &format!("{tree}.img:/lost+found")]));
+        ok(extern4_in(
+            at,
+            ["build", "-q", "--no-journal", &format!("{tree}.img"), tree],
+        ));
+        ok(extern4_in(
+            at,
+            ["rmdir", &format!("{tree}.img:/lost+found")],
+        ));
     }
 }
 
@@ -97,9 +121,17 @@ fn compare(at: &Path, options: &[&str], operands: [&str; 2], theirs: &Output) {
         said = said.replace(&format!("{tree}.img:/"), &format!("{tree}/"));
     }
     let lines = |text: &str| text.split("\\n").map(str::to_owned).collect::<Vec<_>>();
-    assert_eq!(lines(&said), lines(&theirs.stdout.escape_ascii().to_string()), "{options:?} {operands:?}");
+    assert_eq!(
+        lines(&said),
+        lines(&theirs.stdout.escape_ascii().to_string()),
+        "{options:?} {operands:?}"
+    );
     let errors = String::from_utf8_lossy(&ours.stderr);
-    assert_eq!(ours.status.code(), theirs.status.code(), "{options:?} {operands:?} {errors}");
+    assert_eq!(
+        ours.status.code(),
+        theirs.status.code(),
+        "{options:?} {operands:?} {errors}"
+    );
 }
 
 #[test]
@@ -154,7 +186,12 @@ fn trees_are_compared_as_gnu_diff_does() {
     ] {
         let theirs = gnu(at, &[options, &["old", "new"]].concat());
         assert_eq!(theirs.status.code(), Some(1), "{options:?}");
-        for operands in [["old", "new"], ["old.img", "new.img:/"], ["old", "new.img"], ["old.img:/", "new"]] {
+        for operands in [
+            ["old", "new"],
+            ["old.img", "new.img:/"],
+            ["old", "new.img"],
+            ["old.img:/", "new"],
+        ] {
             compare(at, options, operands, &theirs);
         }
     }
@@ -165,7 +202,10 @@ fn the_empty_directory_of_every_volume_is_no_difference() {
     let dir = temporary("extern4-diff-");
     let at = dir.path();
     fs::create_dir(at.join("tree")).expect("a directory");
-    ok(extern4_in(at, ["build", "-q", "--no-journal", "tree.img", "tree"]));
+    ok(extern4_in(
+        at,
+        ["build", "-q", "--no-journal", "tree.img", "tree"],
+    ));
     assert_eq!(ok(extern4_in(at, ["diff", "-r", "tree.img", "tree"])), b"");
     assert_eq!(ok(extern4_in(at, ["diff", "-r", "tree", "tree.img"])), b"");
     fs::write(at.join("f"), "").expect("a file");
@@ -197,8 +237,14 @@ fn links_that_lead_nowhere_or_in_a_circle_are_trouble() {
     }
     tool(at, "tar", ["-cf", "old.tar", "-C", "old", "."]);
     let said = failed(&extern4_in(at, ["diff", "-r", "old.tar", "new"]), 2);
-    assert!(said.contains("'old.tar:/dangling': No such file or directory"), "{said}");
-    assert!(said.contains("'old.tar:/sub/loop': recursive directory loop"), "{said}");
+    assert!(
+        said.contains("'old.tar:/dangling': No such file or directory"),
+        "{said}"
+    );
+    assert!(
+        said.contains("'old.tar:/sub/loop': recursive directory loop"),
+        "{said}"
+    );
 }
 
 #[test]
@@ -236,7 +282,14 @@ fn a_patch_of_trees_makes_the_old_one_the_new_one() {
     for path in ["old/pipe", "new/pipe", "old/fifo", "new/fifo", "old/kind"] {
         fs::remove_file(at.join(path)).expect("a file");
     }
-    for path in ["old/binary", "new/binary", "old/link", "new/link", "old/to-directory", "new/to-directory"] {
+    for path in [
+        "old/binary",
+        "new/binary",
+        "old/link",
+        "new/link",
+        "old/to-directory",
+        "new/to-directory",
+    ] {
         fs::remove_file(at.join(path)).expect("a file");
     }
     volumes(at);
@@ -288,7 +341,10 @@ fn files_are_compared_as_gnu_diff_does() {
         (&["-u"], ["old/missing", "new/plain"]),
         (&["-u", "-L", "A"], ["old/plain", "new/plain"]),
         (&["-u", "-L", "A", "-L", "B"], ["old/plain", "new/plain"]),
-        (&["-u", "-L", "A", "-L", "B", "-L", "C"], ["old/plain", "new/plain"]),
+        (
+            &["-u", "-L", "A", "-L", "B", "-L", "C"],
+            ["old/plain", "new/plain"],
+        ),
         (&["-q", "-L", "A"], ["old/plain", "new/plain"]),
         (&["-qw"], ["old/space", "new/space"]),
         (&["-u", "-w"], ["old/space", "new/space"]),
@@ -301,14 +357,44 @@ fn files_are_compared_as_gnu_diff_does() {
         });
         compare(at, options, [&inside[0], &inside[1]], &theirs);
     }
-    let theirs = gnu(at, &["-u", "--from-file=old/plain", "new/plain", "new/same", "old/plain"]);
-    let ours = extern4_in(at, ["diff", "--from-file=old/plain", "new/plain", "new/same", "old/plain"]);
-    assert_eq!(String::from_utf8_lossy(&ours.stdout), String::from_utf8_lossy(&theirs.stdout));
+    let theirs = gnu(
+        at,
+        &[
+            "-u",
+            "--from-file=old/plain",
+            "new/plain",
+            "new/same",
+            "old/plain",
+        ],
+    );
+    let ours = extern4_in(
+        at,
+        [
+            "diff",
+            "--from-file=old/plain",
+            "new/plain",
+            "new/same",
+            "old/plain",
+        ],
+    );
+    assert_eq!(
+        String::from_utf8_lossy(&ours.stdout),
+        String::from_utf8_lossy(&theirs.stdout)
+    );
     let theirs = gnu(at, &["-u", "--to-file=new", "old/plain", "old/same"]);
     let ours = extern4_in(at, ["diff", "--to-file=new", "old/plain", "old/same"]);
-    assert_eq!(String::from_utf8_lossy(&ours.stdout), String::from_utf8_lossy(&theirs.stdout));
-    let said = failed(&extern4_in(at, ["diff", "old/plain", "new/plain", "old/same"]), 2);
-    assert!(said.contains("'old/same': two operands are compared"), "{said}");
+    assert_eq!(
+        String::from_utf8_lossy(&ours.stdout),
+        String::from_utf8_lossy(&theirs.stdout)
+    );
+    let said = failed(
+        &extern4_in(at, ["diff", "old/plain", "new/plain", "old/same"]),
+        2,
+    );
+    assert!(
+        said.contains("'old/same': two operands are compared"),
+        "{said}"
+    );
 }
 
 /// Holes of both files are not read, and a text has to fit in memory.
@@ -316,21 +402,42 @@ fn files_are_compared_as_gnu_diff_does() {
 fn huge_files_are_compared_without_memory_for_them() {
     let dir = temporary("extern4-diff-");
     let at = dir.path();
-    ok(extern4_in(at, ["mkfs", "-q", "-b", "4096", "disk.img", "64M"]));
+    ok(extern4_in(
+        at,
+        ["mkfs", "-q", "-b", "4096", "disk.img", "64M"],
+    ));
     fs::write(at.join("a"), "x").expect("a file");
     for name in ["one", "same", "longer"] {
         ok(extern4_in(at, ["cp", "a", &format!("disk.img:/{name}")]));
         let size = if name == "longer" { "15T" } else { "14T" };
-        ok(extern4_in(at, ["truncate", "-s", size, &format!("disk.img:/{name}")]));
+        ok(extern4_in(
+            at,
+            ["truncate", "-s", size, &format!("disk.img:/{name}")],
+        ));
     }
-    assert_eq!(ok(extern4_in(at, ["diff", "disk.img:/one", "disk.img:/same"])), b"");
-    assert_eq!(ok(extern4_in(at, ["diff", "-a", "disk.img:/one", "disk.img:/same"])), b"");
+    assert_eq!(
+        ok(extern4_in(at, ["diff", "disk.img:/one", "disk.img:/same"])),
+        b""
+    );
+    assert_eq!(
+        ok(extern4_in(
+            at,
+            ["diff", "-a", "disk.img:/one", "disk.img:/same"]
+        )),
+        b""
+    );
     let output = extern4_in(at, ["diff", "disk.img:/one", "disk.img:/longer"]);
     assert_eq!(failed(&output, 1), "");
-    assert_eq!(output.stdout, b"Binary files disk.img:/one and disk.img:/longer differ\n");
+    assert_eq!(
+        output.stdout,
+        b"Binary files disk.img:/one and disk.img:/longer differ\n"
+    );
     let output = extern4_in(at, ["diff", "-a", "disk.img:/one", "disk.img:/longer"]);
     let said = failed(&output, 2);
-    assert!(said.contains("'disk.img:/one': larger than 128 MiB"), "{said}");
+    assert!(
+        said.contains("'disk.img:/one': larger than 128 MiB"),
+        "{said}"
+    );
     assert_eq!(output.stdout, b"");
 }
 
@@ -351,7 +458,8 @@ fn the_kernels_mounts_differ_in_the_same_way() {
     };
     let (_old_image, old, old_mount) = image("old");
     let (_new_image, new, new_mount) = image("new");
-    let mounts = [&old_mount, &new_mount].map(|mount| mount.path.to_str().expect("UTF-8").to_owned());
+    let mounts =
+        [&old_mount, &new_mount].map(|mount| mount.path.to_str().expect("UTF-8").to_owned());
     for options in [&["-rs"][..], &["-ruN"], &["-rq", "--no-dereference"]] {
         let theirs = gnu(at, &[options, &[&*mounts[0], &*mounts[1]]].concat());
         let ours = extern4_in(at, [&["diff"], options, &[&*old, &*new]].concat());
@@ -360,7 +468,11 @@ fn the_kernels_mounts_differ_in_the_same_way() {
             said = said.replace(&format!("{image}:/: "), &format!("{mount}: "));
             said = said.replace(&format!("{image}:/"), &format!("{mount}/"));
         }
-        assert_eq!(said, theirs.stdout.escape_ascii().to_string(), "{options:?}");
+        assert_eq!(
+            said,
+            theirs.stdout.escape_ascii().to_string(),
+            "{options:?}"
+        );
         assert_eq!(ours.status.code(), theirs.status.code(), "{options:?}");
     }
     old_mount.unmount();
@@ -376,7 +488,10 @@ fn a_directory_with_two_names_is_damage() {
     let at = dir.path();
     fs::create_dir_all(at.join("tree/a/b")).expect("directories");
     for name in ["one.img", "other.img"] {
-        ok(extern4_in(at, ["build", "-q", "--no-journal", name, "tree"]));
+        ok(extern4_in(
+            at,
+            ["build", "-q", "--no-journal", name, "tree"],
+        ));
         debugfs(&at.join(name), true, "ln /a/b /again\n");
     }
     let said = failed(&extern4_in(at, ["diff", "-r", "one.img", "other.img"]), 2);

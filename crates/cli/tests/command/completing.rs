@@ -14,16 +14,37 @@ use crate::writing::{quietly, said};
 fn volumes() -> Image {
     let image = machine();
     partitioned(&image);
-    quietly(&image, &["mkdir", "disk.img:/my dir", "disk.img:/my dir/inner"]);
-    quietly(&image, &["mkdir", "disk.img:/a*", "disk.img:/a*/x2", "disk.img:/a\\*b"]);
+    quietly(
+        &image,
+        &["mkdir", "disk.img:/my dir", "disk.img:/my dir/inner"],
+    );
+    quietly(
+        &image,
+        &[
+            "mkdir",
+            "disk.img:/a*",
+            "disk.img:/a*/x2",
+            "disk.img:/a\\*b",
+        ],
+    );
     image
 }
 
 /// Sets the environment in which a shell finds the command.
 fn prepared(mut command: Command, image: &Image) -> Command {
-    let bin = Path::new(env!("CARGO_BIN_EXE_extern4")).parent().expect("a directory");
-    let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap_or_default());
-    command.current_dir(image.scratch()).env("PATH", path).env("HOME", image.scratch()).env("LC_ALL", "C");
+    let bin = Path::new(env!("CARGO_BIN_EXE_extern4"))
+        .parent()
+        .expect("a directory");
+    let path = format!(
+        "{}:{}",
+        bin.display(),
+        std::env::var("PATH").unwrap_or_default()
+    );
+    command
+        .current_dir(image.scratch())
+        .env("PATH", path)
+        .env("HOME", image.scratch())
+        .env("LC_ALL", "C");
     command.env("INPUTRC", "/dev/null").env("PS1", "ready> ");
     command
 }
@@ -34,17 +55,34 @@ fn words_are_completed() {
     let check = |line: &str, expected: &[&str]| {
         let words: Vec<&str> = line.split(' ').collect();
         let index = (words.len() - 1).to_string();
-        let args = [&["completions", "--candidates", &index, "bash", "--"], &words[..]].concat();
-        assert_eq!(said(&image, &args).lines().collect::<Vec<_>>(), expected, "{line}");
+        let args = [
+            &["completions", "--candidates", &index, "bash", "--"],
+            &words[..],
+        ]
+        .concat();
+        assert_eq!(
+            said(&image, &args).lines().collect::<Vec<_>>(),
+            expected,
+            "{line}"
+        );
     };
     check("extern4 ls disk.img:/e", &["disk.img:/etc/"]);
     check("extern4 ls -l disk.img:e", &["disk.img:etc/"]);
     check("extern4 ls disk.img:/r", &["disk.img:/root/"]);
     check("extern4 cat disk.img:/etc/h", &["disk.img:/etc/hostname"]);
-    check("extern4 mv disk.img:/home/ann/", &["disk.img:/home/ann/notes.txt", "disk.img:/home/ann/todo"]);
-    check("extern4 cat disk.img:/home/ann/.", &["disk.img:/home/ann/.profile"]);
+    check(
+        "extern4 mv disk.img:/home/ann/",
+        &["disk.img:/home/ann/notes.txt", "disk.img:/home/ann/todo"],
+    );
+    check(
+        "extern4 cat disk.img:/home/ann/.",
+        &["disk.img:/home/ann/.profile"],
+    );
     check("extern4 cat disk.img:/gone/", &[]);
-    check("extern4 ls disk.img:/a", &["disk.img:/a\\052/", "disk.img:/a\\052b/"]);
+    check(
+        "extern4 ls disk.img:/a",
+        &["disk.img:/a\\052/", "disk.img:/a\\052b/"],
+    );
     check("extern4 ls disk.img:/a\\052/", &["disk.img:/a\\052/x2/"]);
     check("extern4 ls dis", &["disk.img:/"]);
     check("extern4 check dis", &["disk.img"]);
@@ -57,10 +95,19 @@ fn words_are_completed() {
     check("extern4 ls --js", &[]);
     check("extern4 sha", &[]);
     check("extern4 find disk.img:/ -na", &["-name"]);
-    check("extern4 find disk.img:/ -name x -print0 -exec", &["-exec", "-exec-in", "-executable"]);
-    check("extern4 find disk.img:/ -type ", &["b", "c", "d", "f", "l", "p", "s"]);
+    check(
+        "extern4 find disk.img:/ -name x -print0 -exec",
+        &["-exec", "-exec-in", "-executable"],
+    );
+    check(
+        "extern4 find disk.img:/ -type ",
+        &["b", "c", "d", "f", "l", "p", "s"],
+    );
     check("extern4 find disk.img:/ -user a", &["ann"]);
-    check("extern4 find disk.img:/ -newer disk.img:/etc/h", &["disk.img:/etc/hostname"]);
+    check(
+        "extern4 find disk.img:/ -newer disk.img:/etc/h",
+        &["disk.img:/etc/hostname"],
+    );
     check("extern4 mount -o ro,noat", &["ro,noatime"]);
     check("extern4 mount -o commi", &["commit="]);
     check("extern4 mount -o data=o", &["data=ordered"]);
@@ -69,7 +116,17 @@ fn words_are_completed() {
     check("extern4 mkfs -O ^64bit,inl", &["^64bit,inline_data"]);
     check("extern4 mkfs -O biga", &[]);
     // The volume may stand behind the cursor.
-    let args = ["completions", "--candidates", "2", "bash", "--", "extern4", "chgrp", "s", "disk.img:/etc"];
+    let args = [
+        "completions",
+        "--candidates",
+        "2",
+        "bash",
+        "--",
+        "extern4",
+        "chgrp",
+        "s",
+        "disk.img:/etc",
+    ];
     assert_eq!(said(&image, &args), "staff\n");
 }
 
@@ -87,8 +144,14 @@ fn types(mut shell: Terminal) {
     shows("extern4 cat disk.img:/home/ann/n\t--as an\t", "buy milk");
     // An option, which clap's script completes.
     shows("extern4 cat --show-n\tdisk.img:/etc/hostname", "tiny");
-    shows("extern4 find disk.img:/ -type f -na\thostname", "disk.img:/etc/hostname");
-    shows("extern4 tune -O large_d\tdisk.img && extern4 info disk.img | grep -o large_dir", "large_dir");
+    shows(
+        "extern4 find disk.img:/ -type f -na\thostname",
+        "disk.img:/etc/hostname",
+    );
+    shows(
+        "extern4 tune -O large_d\tdisk.img && extern4 info disk.img | grep -o large_dir",
+        "large_dir",
+    );
     assert!(shell.end().success());
 }
 
@@ -149,8 +212,11 @@ fn fish_completes_paths_in_volumes() {
         return;
     }
     let image = volumes();
-    std::fs::write(image.scratch().join("extern4.fish"), said(&image, &["completions", "fish"]))
-        .expect("a file");
+    std::fs::write(
+        image.scratch().join("extern4.fish"),
+        said(&image, &["completions", "fish"]),
+    )
+    .expect("a file");
     for (line, expected) in [
         ("extern4 cat disk.img:/etc/hostn", "disk.img:/etc/hostname"),
         ("extern4 cat sdcard.i", "sdcard.img#2:/"),
@@ -161,10 +227,18 @@ fn fish_completes_paths_in_volumes() {
         ("extern4 mkfs x.img -O inl", "inline_data"),
     ] {
         let mut fish = Command::new("fish");
-        fish.args(["--no-config", "-c", "source extern4.fish; complete -C $argv[1]", line]);
+        fish.args([
+            "--no-config",
+            "-c",
+            "source extern4.fish; complete -C $argv[1]",
+            line,
+        ]);
         let shown = ok(prepared(fish, &image).output().expect("fish runs"));
         let shown = String::from_utf8_lossy(&shown).into_owned();
-        let words: Vec<_> = shown.lines().filter_map(|line| line.split('\t').next()).collect();
+        let words: Vec<_> = shown
+            .lines()
+            .filter_map(|line| line.split('\t').next())
+            .collect();
         assert!(words.contains(&expected), "{line}: {shown}");
     }
 }

@@ -16,7 +16,10 @@ struct Numbers(u64);
 
 impl Numbers {
     fn below(&mut self, most: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % most
     }
 }
@@ -47,7 +50,11 @@ fn make_layer(number: u64, layer: &Path, result: &Path, numbers: &mut Numbers) {
         fs::create_dir_all(there.join("deep")).expect("a directory");
         fs::create_dir(here.join("deep")).expect("a directory");
         for file in 0..12 {
-            let name = if file % 2 == 0 { format!("f{file}") } else { format!("deep/f{file}") };
+            let name = if file % 2 == 0 {
+                format!("f{file}")
+            } else {
+                format!("deep/f{file}")
+            };
             let (from, to) = (here.join(&name), there.join(&name));
             match numbers.below(4) {
                 0 if to.exists() => {
@@ -69,7 +76,12 @@ fn make_layer(number: u64, layer: &Path, result: &Path, numbers: &mut Numbers) {
 
 #[test]
 fn twenty_layers_with_whiteouts_are_built() {
-    if !can_run(&[Need::Mount, Need::Tool("e2fsck"), Need::Tool("tar"), Need::Tool("sha256sum")]) {
+    if !can_run(&[
+        Need::Mount,
+        Need::Tool("e2fsck"),
+        Need::Tool("tar"),
+        Need::Tool("sha256sum"),
+    ]) {
         return;
     }
     let dir = temporary("extern4-layers-");
@@ -81,7 +93,9 @@ fn twenty_layers_with_whiteouts_are_built() {
         let layer = format!("layer{number}");
         fs::create_dir(at.join(&layer)).expect("a directory");
         make_layer(number, &at.join(&layer), &at.join("result"), &mut numbers);
-        whiteouts += String::from_utf8_lossy(&tool(at, "find", [&*layer, "-name", ".wh.*"])).lines().count();
+        whiteouts += String::from_utf8_lossy(&tool(at, "find", [&*layer, "-name", ".wh.*"]))
+            .lines()
+            .count();
         let archive = format!("{number}.tar");
         tool(at, "tar", ["-cf", &archive, "-C", &layer, "."]);
         let sum = String::from_utf8(tool(at, "sha256sum", [&archive])).expect("UTF-8");
@@ -89,13 +103,23 @@ fn twenty_layers_with_whiteouts_are_built() {
         names.push(format!("\"{archive}\""));
     }
     assert!(whiteouts > 30, "{whiteouts}");
-    let config = format!("{{\"rootfs\":{{\"type\":\"layers\",\"diff_ids\":[{}]}}}}", digests.join(","));
+    let config = format!(
+        "{{\"rootfs\":{{\"type\":\"layers\",\"diff_ids\":[{}]}}}}",
+        digests.join(",")
+    );
     fs::write(at.join("config.json"), config).expect("a file");
     let layers = names.join(",");
     let manifest =
         format!("[{{\"Config\":\"config.json\",\"RepoTags\":[\"many:1\"],\"Layers\":[{layers}]}}]");
     fs::write(at.join("manifest.json"), manifest).expect("a file");
-    tool(at, "sh", ["-c", "tar -cf saved.tar manifest.json config.json [0-9]*.tar"]);
+    tool(
+        at,
+        "sh",
+        [
+            "-c",
+            "tar -cf saved.tar manifest.json config.json [0-9]*.tar",
+        ],
+    );
     ok(extern4_in(at, ["build", "-q", "out.img", "oci:saved.tar"]));
     e2fsck(&at.join("out.img")).expect("a sound volume");
     let result = at.join("result");
@@ -104,7 +128,9 @@ fn twenty_layers_with_whiteouts_are_built() {
     // The times are those of the last layer, which the copies do not have.
     let found = [&mount.path, &result].map(|top| {
         let mut tree = tree::from_mount(top).as_built();
-        tree.entries.values_mut().for_each(|entry| entry.mtime = None);
+        tree.entries
+            .values_mut()
+            .for_each(|entry| entry.mtime = None);
         // The root is in each layer.
         tree.entries.remove(&b"/"[..]);
         tree

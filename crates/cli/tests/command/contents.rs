@@ -13,14 +13,19 @@ use extern4_testkit::image::{Image, ImageSpec};
 use crate::run::{command, extern4, failed, ok};
 
 fn fill(root: &Path) -> std::io::Result<()> {
-    let lines: String = (1..=40_000).map(|number| format!("line {number}\n")).collect();
+    let lines: String = (1..=40_000)
+        .map(|number| format!("line {number}\n"))
+        .collect();
     std::fs::create_dir_all(root.join("d/sub"))?;
     for (name, bytes) in [
         ("empty", &b""[..]),
         ("short", b"abc\n"),
         ("other", b"abd\nx"),
         ("unended", b"one\ntwo\nthree"),
-        ("words", b"The cat\nconcatenate\ncat_fish\nCAT\na.b\na+b\n\nfoo(bar)\n  cat  cat\nend\n"),
+        (
+            "words",
+            b"The cat\nconcatenate\ncat_fish\nCAT\na.b\na+b\n\nfoo(bar)\n  cat  cat\nend\n",
+        ),
         ("lines", lines.as_bytes()),
         ("binary", b"text\nwith\0NUL\nlast\n"),
         ("odd", b"a\tb\x01\x7f\r\n\xff\x80\xc3\xa9\n\n\n\nx\n\n"),
@@ -37,10 +42,13 @@ fn fill(root: &Path) -> std::io::Result<()> {
 
 /// The volume, and the directory `files` with the same files next to it.
 fn volume() -> Image {
-    const SPEC: ImageSpec = ImageSpec::new("disk", 8 << 20, &["-t", "ext4"]).from_directory(&[fill]);
+    const SPEC: ImageSpec =
+        ImageSpec::new("disk", 8 << 20, &["-t", "ext4"]).from_directory(&[fill]);
     let image = SPEC.build();
     let files = files(&image);
-    std::fs::create_dir(&files).and_then(|()| fill(&files)).expect("files");
+    std::fs::create_dir(&files)
+        .and_then(|()| fill(&files))
+        .expect("files");
     image
 }
 
@@ -51,7 +59,10 @@ fn files(image: &Image) -> PathBuf {
 /// Runs a tool with this standard input.
 fn run(mut tool: Command, input: &[u8]) -> Output {
     tool.env("LC_ALL", "C.UTF-8").env("TZ", "UTC");
-    let piped = tool.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let piped = tool
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
     let mut child = piped.spawn().expect("it runs");
     // A tool that ends early reads no input.
     let _ = child.stdin.take().expect("a pipe").write_all(input);
@@ -60,21 +71,44 @@ fn run(mut tool: Command, input: &[u8]) -> Output {
 
 /// Asserts that both print the same and end with the same code. Messages need only both be there.
 fn same(image: &Image, line: &str) {
-    let words: Vec<_> = line.split(' ').map(|word| word.replace("\\s", " ")).collect();
+    let words: Vec<_> = line
+        .split(' ')
+        .map(|word| word.replace("\\s", " "))
+        .collect();
     let input = b"from\nstandard input\ncat\n";
     let mut ours = command();
-    ours.current_dir(image.scratch()).args(words.iter().map(|word| word.replace('@', "disk.img:/")));
+    ours.current_dir(image.scratch())
+        .args(words.iter().map(|word| word.replace('@', "disk.img:/")));
     let ours = run(ours, input);
     let mut theirs = Command::new(&words[0]);
-    theirs.current_dir(files(image)).args(words[1..].iter().map(|word| word.replace('@', "")));
+    theirs
+        .current_dir(files(image))
+        .args(words[1..].iter().map(|word| word.replace('@', "")));
     let theirs = run(theirs, input);
     let text = |bytes: &[u8]| bytes.escape_ascii().to_string().replace("\\n", "\n");
     let shown = text(&ours.stdout).replace("disk.img:/", "");
     let expected = text(&theirs.stdout);
-    let first = shown.lines().zip(expected.lines()).find(|(ours, theirs)| ours != theirs);
-    assert!(shown == expected, "{line}: {first:?}\n{}", text(&ours.stderr));
-    assert_eq!(ours.status.code(), theirs.status.code(), "{line}: {}", text(&ours.stderr));
-    assert_eq!(ours.stderr.is_empty(), theirs.stderr.is_empty(), "{line}: {}", text(&ours.stderr));
+    let first = shown
+        .lines()
+        .zip(expected.lines())
+        .find(|(ours, theirs)| ours != theirs);
+    assert!(
+        shown == expected,
+        "{line}: {first:?}\n{}",
+        text(&ours.stderr)
+    );
+    assert_eq!(
+        ours.status.code(),
+        theirs.status.code(),
+        "{line}: {}",
+        text(&ours.stderr)
+    );
+    assert_eq!(
+        ours.stderr.is_empty(),
+        theirs.stderr.is_empty(),
+        "{line}: {}",
+        text(&ours.stderr)
+    );
 }
 
 #[test]
@@ -117,11 +151,27 @@ fn head_and_tail_are_those_of_gnu() {
             same(&image, &format!("{tool}{options}"));
         }
     }
-    for options in ["-n -1", "-n -0", "-c -3", "-n -39990", "-c -1M", "-n -100000"] {
+    for options in [
+        "-n -1",
+        "-n -0",
+        "-c -3",
+        "-n -39990",
+        "-c -1M",
+        "-n -100000",
+    ] {
         same(&image, &format!("head {options} @lines @unended @empty"));
         same(&image, &format!("head {options} -"));
     }
-    for options in ["-n +1", "-n +0", "-n +39990", "-c +1", "-c +10", "-c +1M", "-n +50000", "-n -2"] {
+    for options in [
+        "-n +1",
+        "-n +0",
+        "-n +39990",
+        "-c +1",
+        "-c +10",
+        "-c +1M",
+        "-n +50000",
+        "-n -2",
+    ] {
         same(&image, &format!("tail {options} @lines @unended @empty"));
         same(&image, &format!("tail {options} -"));
     }
@@ -254,7 +304,10 @@ fn grep_is_that_of_gnu() {
         "--exclude=w* cat @words @short",
         "--exclude-from=files_of_globs cat @words @unended",
     ] {
-        for (name, text) in [("files_of_patterns", "cat\nend\n"), ("files_of_globs", "w*\n\nq\n")] {
+        for (name, text) in [
+            ("files_of_patterns", "cat\nend\n"),
+            ("files_of_globs", "w*\n\nq\n"),
+        ] {
             std::fs::write(image.scratch().join(name), text).expect("a file");
             std::fs::write(files(&image).join(name), text).expect("a file");
         }
@@ -268,11 +321,19 @@ fn grep_is_that_of_gnu() {
 fn differences_have_the_colours_of_gnu() {
     let image = volume();
     let coloured = |mut tool: Command, files: [&str; 2]| {
-        let output = tool.args(["--color=always"]).args(files).output().expect("it runs");
+        let output = tool
+            .args(["--color=always"])
+            .args(files)
+            .output()
+            .expect("it runs");
         assert_eq!(output.status.code(), Some(1));
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         let (head, hunks) = text.split_once("@@").expect("a hunk");
-        (head.matches("\x1b[1m").count(), head.matches("\x1b[0m\n").count(), hunks.to_owned())
+        (
+            head.matches("\x1b[1m").count(),
+            head.matches("\x1b[0m\n").count(),
+            hunks.to_owned(),
+        )
     };
     let (mut ours, mut theirs) = (command(), Command::new("diff"));
     ours.current_dir(image.scratch()).arg("diff");
@@ -290,9 +351,16 @@ fn grep_goes_down_as_gnus_does() {
         .and_then(|()| std::fs::write(away.join("far.c"), "a far cat\n"))
         .expect("a file");
     ok(extern4(&image, ["cp", "-r", "files/away", "disk.img:/"]));
-    for (target, link) in [("../words", "d/words.link"), ("../away", "d/away"), ("..", "d/sub/back")] {
+    for (target, link) in [
+        ("../words", "d/words.link"),
+        ("../away", "d/away"),
+        ("..", "d/sub/back"),
+    ] {
         std::os::unix::fs::symlink(target, files(&image).join(link)).expect("a link");
-        ok(extern4(&image, ["ln", "-s", target, &format!("disk.img:/{link}")]));
+        ok(extern4(
+            &image,
+            ["ln", "-s", target, &format!("disk.img:/{link}")],
+        ));
     }
     for options in [
         "-r",
@@ -311,13 +379,28 @@ fn grep_goes_down_as_gnus_does() {
     ] {
         let mut theirs = Command::new("grep");
         let words: Vec<_> = options.split(' ').collect();
-        theirs.current_dir(files(&image)).args(&words).args(["cat", "d"]);
+        theirs
+            .current_dir(files(&image))
+            .args(&words)
+            .args(["cat", "d"]);
         let lines = |output: Vec<u8>| crate::run::sorted(&output);
         let theirs = lines(run(theirs, b"").stdout);
-        let ours = extern4(&image, [&["grep"], &words[..], &["cat", "disk.img:/d"]].concat());
-        assert_eq!(ours.stderr.is_empty(), options != "-R" && !options.starts_with("-Rl"), "{ours:?}");
+        let ours = extern4(
+            &image,
+            [&["grep"], &words[..], &["cat", "disk.img:/d"]].concat(),
+        );
+        assert_eq!(
+            ours.stderr.is_empty(),
+            options != "-R" && !options.starts_with("-Rl"),
+            "{ours:?}"
+        );
         let ours = ours.stdout;
-        let ours = lines(String::from_utf8(ours).expect("text").replace("disk.img:/", "").into_bytes());
+        let ours = lines(
+            String::from_utf8(ours)
+                .expect("text")
+                .replace("disk.img:/", "")
+                .into_bytes(),
+        );
         assert_eq!(ours, theirs, "{options}");
     }
 }
@@ -330,10 +413,19 @@ fn grep_refuses_with_a_reason() {
     for (args, says) in [
         (&["grep"][..], "a pattern is missing"),
         (&["grep", "-r", "x"], "-r takes the directories to search"),
-        (&["grep", r"\(a\1\)", "disk.img:/short"], "no group ends before"),
-        (&["grep", "-P", "(?:(x+)x+)+\\1y", "disk.img:/slow"], "takes too many steps"),
+        (
+            &["grep", r"\(a\1\)", "disk.img:/short"],
+            "no group ends before",
+        ),
+        (
+            &["grep", "-P", "(?:(x+)x+)+\\1y", "disk.img:/slow"],
+            "takes too many steps",
+        ),
         (&["grep", "[", "disk.img:/short"], "lacks a ]"),
-        (&["grep", "-f", "gone", "disk.img:/short"], "'gone': No such file or directory"),
+        (
+            &["grep", "-f", "gone", "disk.img:/short"],
+            "'gone': No such file or directory",
+        ),
     ] {
         let errors = failed(&extern4(&image, args), 2);
         assert!(errors.contains(says), "{args:?}: {errors}");
@@ -383,9 +475,15 @@ fn cmp_is_that_of_gnu() {
     ok(extern4(&image, ["cmp", "disk.img:/lines", "files/lines"]));
     let output = extern4(&image, ["cmp", "disk.img:/short", "files/other"]);
     assert_eq!(output.status.code(), Some(1));
-    assert_eq!(output.stdout, b"disk.img:/short files/other differ: byte 3, line 1\n");
+    assert_eq!(
+        output.stdout,
+        b"disk.img:/short files/other differ: byte 3, line 1\n"
+    );
     let output = extern4(&image, ["cmp", "disk.img:/short", "files/empty"]);
-    assert_eq!(failed(&output, 1), "extern4: cmp: EOF on files/empty which is empty\n");
+    assert_eq!(
+        failed(&output, 1),
+        "extern4: cmp: EOF on files/empty which is empty\n"
+    );
 }
 
 #[test]
@@ -407,11 +505,24 @@ fn sha256sum_is_that_of_gnu() {
         same(&image, format!("sha256sum {line}").trim_end());
     }
     // The output is input: of this command, and after a copy of GNU's.
-    let sums = ok(extern4(&image, ["sha256sum", "disk.img:/lines", "disk.img:/empty", "disk.img:/odd"]));
+    let sums = ok(extern4(
+        &image,
+        [
+            "sha256sum",
+            "disk.img:/lines",
+            "disk.img:/empty",
+            "disk.img:/odd",
+        ],
+    ));
     std::fs::write(image.scratch().join("SUMS"), &sums).expect("a file");
     let checked = ok(extern4(&image, ["sha256sum", "-c", "SUMS"]));
-    assert_eq!(checked, b"disk.img:/lines: OK\ndisk.img:/empty: OK\ndisk.img:/odd: OK\n");
-    let theirs = String::from_utf8(sums).expect("text").replace("disk.img:/", "");
+    assert_eq!(
+        checked,
+        b"disk.img:/lines: OK\ndisk.img:/empty: OK\ndisk.img:/odd: OK\n"
+    );
+    let theirs = String::from_utf8(sums)
+        .expect("text")
+        .replace("disk.img:/", "");
     std::fs::write(files(&image).join("SUMS"), theirs.clone() + "nonsense\n").expect("a file");
     std::fs::write(
         image.scratch().join("BAD"),
@@ -448,7 +559,11 @@ fn sha256sum_is_that_of_gnu() {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).replace("disk.img:/", "");
         assert_eq!(text(&ours.stdout), text(&theirs.stdout), "{options}");
         assert_eq!(ours.status.code(), theirs.status.code(), "{options}");
-        assert_eq!(text(&ours.stderr).lines().count(), text(&theirs.stderr).lines().count(), "{options}");
+        assert_eq!(
+            text(&ours.stderr).lines().count(),
+            text(&theirs.stderr).lines().count(),
+            "{options}"
+        );
     }
 }
 
@@ -486,13 +601,22 @@ fn cat_is_that_of_gnu() {
         "-bn",
         "-sbA",
     ] {
-        for files in
-            ["@odd @words @unended @odd @short", "@binary", "-", "", "@short - @empty", "@gone @short"]
-        {
+        for files in [
+            "@odd @words @unended @odd @short",
+            "@binary",
+            "-",
+            "",
+            "@short - @empty",
+            "@gone @short",
+        ] {
             let line = format!("cat {options} {files}");
             same(
                 &image,
-                line.split(' ').filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ").as_str(),
+                line.split(' ')
+                    .filter(|word| !word.is_empty())
+                    .collect::<Vec<_>>()
+                    .join(" ")
+                    .as_str(),
             );
         }
     }
@@ -509,14 +633,31 @@ fn patterns_stand_for_the_files_that_match() {
     check(&["ls", "disk.img:/d/*.txt"], "/d/one.txt\n");
     check(&["ls", "disk.img:d/*/f?ur.c"], "/d/sub/four.c\n");
     check(&["cat", "disk.img:/*/*.txt"], "cat\n");
-    check(&["grep", "-c", "cat", "disk.img:/d/*.[ct]*"], "disk.img:/d/one.txt:1\ndisk.img:/d/two.c:1\n");
+    check(
+        &["grep", "-c", "cat", "disk.img:/d/*.[ct]*"],
+        "disk.img:/d/one.txt:1\ndisk.img:/d/two.c:1\n",
+    );
     check(&["ls", "-d", "disk.img:/*/"], "/d/\n/lost+found/\n");
     // Where nothing matches it is a name, and a backslash takes the meaning away.
-    for name in ["disk.img:/g*", "disk.img:/gx", "disk.img:/.gone", "disk.img:/[ab]"] {
+    for name in [
+        "disk.img:/g*",
+        "disk.img:/gx",
+        "disk.img:/.gone",
+        "disk.img:/[ab]",
+    ] {
         ok(extern4(&image, ["touch", name]));
     }
     check(&["ls", "disk.img:/[ab]"], "/[ab]\n");
-    ok(extern4(&image, ["touch", "disk.img:/a", "disk.img:/x\\*", "disk.img:/x\\041", "disk.img:/x\\x21"]));
+    ok(extern4(
+        &image,
+        [
+            "touch",
+            "disk.img:/a",
+            "disk.img:/x\\*",
+            "disk.img:/x\\041",
+            "disk.img:/x\\x21",
+        ],
+    ));
     check(&["ls", "disk.img:/[ab]"], "/a\n");
     check(&["ls", "disk.img:/\\[ab]"], "/[ab]\n");
     check(&["ls", "disk.img:/g*"], "/g*\n/gx\n");
@@ -528,20 +669,41 @@ fn patterns_stand_for_the_files_that_match() {
     check(&["ls", "disk.img:/x\\x21"], "/x\\x21\n");
     check(&["ls", "disk.img:/.g*"], "/.gone\n");
     let errors = failed(&extern4(&image, ["cat", "disk.img:/no*"]), 1);
-    assert_eq!(errors, "extern4: cat: 'disk.img:/no*': No such file or directory\n");
+    assert_eq!(
+        errors,
+        "extern4: cat: 'disk.img:/no*': No such file or directory\n"
+    );
     // Commands that change take them as well, and users only reach what they may.
     ok(extern4(&image, ["chmod", "600", "disk.img:/d"]));
-    let errors = failed(&extern4(&image, ["ls", "--as", "5:5", "disk.img:/d/*.c"]), 1);
+    let errors = failed(
+        &extern4(&image, ["ls", "--as", "5:5", "disk.img:/d/*.c"]),
+        1,
+    );
     assert!(errors.contains("ermission denied"), "{errors}");
-    ok(extern4(&image, ["rm", "disk.img:/d/*.c", "disk.img:/d/sub/*"]));
-    check(&["ls", "-R", "disk.img:/d"], "/d:\none.txt\nsub\n\n/d/sub:\n");
+    ok(extern4(
+        &image,
+        ["rm", "disk.img:/d/*.c", "disk.img:/d/sub/*"],
+    ));
+    check(
+        &["ls", "-R", "disk.img:/d"],
+        "/d:\none.txt\nsub\n\n/d/sub:\n",
+    );
 }
 
 #[test]
 fn options_that_are_missing_have_a_reason() {
     let image = volume();
     let errors = failed(&extern4(&image, ["tail", "-f", "disk.img:/short"]), 2);
-    assert!(errors.starts_with("extern4: tail: -f: an open volume has no other writer"), "{errors}");
-    let errors = failed(&extern4(&image, ["tail", "--follow=name", "disk.img:/short"]), 2);
-    assert!(errors.starts_with("extern4: tail: --follow: an open volume"), "{errors}");
+    assert!(
+        errors.starts_with("extern4: tail: -f: an open volume has no other writer"),
+        "{errors}"
+    );
+    let errors = failed(
+        &extern4(&image, ["tail", "--follow=name", "disk.img:/short"]),
+        2,
+    );
+    assert!(
+        errors.starts_with("extern4: tail: --follow: an open volume"),
+        "{errors}"
+    );
 }

@@ -21,7 +21,12 @@ fn host_tree(image: &Image) -> bool {
 
 #[test]
 fn an_archive_copy_into_a_volume_is_the_same_tree() {
-    let image = ImageSpec::new("disk", 128 << 20, &["-t", "ext4", "-b", "4096", "-I", "256"]).build();
+    let image = ImageSpec::new(
+        "disk",
+        128 << 20,
+        &["-t", "ext4", "-b", "4096", "-I", "256"],
+    )
+    .build();
     if !host_tree(&image) {
         return;
     }
@@ -30,18 +35,31 @@ fn an_archive_copy_into_a_volume_is_the_same_tree() {
     let original = copied(&image.scratch().join("tree"));
     {
         let mount = image.mount("ro,noatime");
-        tree::assert_same("cp -a into a volume", &copied(&mount.path.join("tree")), &original);
+        tree::assert_same(
+            "cp -a into a volume",
+            &copied(&mount.path.join("tree")),
+            &original,
+        );
     }
     // Again over the first copy: everything is replaced. Then within the volume.
     quietly(&image, &["cp", "-a", "tree", "disk.img:/"]);
     quietly(&image, &["cp", "-a", "disk.img:/tree", "disk.img:/twin"]);
     sound(&image);
     // And to another volume.
-    let other = ImageSpec::new("other", 128 << 20, &["-t", "ext3", "-b", "4096", "-I", "256"]).build();
+    let other = ImageSpec::new(
+        "other",
+        128 << 20,
+        &["-t", "ext3", "-b", "4096", "-I", "256"],
+    )
+    .build();
     let place = format!("{}:/", other.path.display());
     quietly(&image, &["cp", "-a", "disk.img:/twin", &place]);
     let (mount, other) = (image.mount("ro,noatime"), other.mount("ro,noatime"));
-    for copy in [mount.path.join("tree"), mount.path.join("twin"), other.path.join("twin")] {
+    for copy in [
+        mount.path.join("tree"),
+        mount.path.join("twin"),
+        other.path.join("twin"),
+    ] {
         tree::assert_same("cp -a again", &copied(&copy), &original);
     }
 }
@@ -51,12 +69,21 @@ fn an_archive_copy_into_a_volume_is_the_same_tree() {
 fn listed(directory: &Path) -> Vec<String> {
     let directories = ["(", "-type", "d", "-printf", "%y %m %U %T@ %P\n", ")"];
     let others = ["-o", "-printf", "%y %m %U %n %s %T@ %P\n"];
-    sorted(&tool(directory, "find", ["."].into_iter().chain(directories).chain(others)))
+    sorted(&tool(
+        directory,
+        "find",
+        ["."].into_iter().chain(directories).chain(others),
+    ))
 }
 
 #[test]
 fn trees_are_copied_with_few_open_files() {
-    let image = ImageSpec::new("disk", 64 << 20, &["-t", "ext4", "-b", "4096", "-N", "8192"]).build();
+    let image = ImageSpec::new(
+        "disk",
+        64 << 20,
+        &["-t", "ext4", "-b", "4096", "-N", "8192"],
+    )
+    .build();
     let root = image.scratch().join("tree");
     // Deeper than there may be open files, with files on both sides of each way down.
     let mut deep = root.join("deep");
@@ -70,14 +97,22 @@ fn trees_are_copied_with_few_open_files() {
     // Files that are not read ahead: with holes, and with several names.
     for number in 0..500 {
         let path = root.join(format!("hole{number}"));
-        std::fs::File::create(&path).and_then(|file| file.set_len(8192)).expect("a file with a hole");
+        std::fs::File::create(&path)
+            .and_then(|file| file.set_len(8192))
+            .expect("a file with a hole");
         std::fs::hard_link(&path, root.join(format!("link{number}"))).expect("a link");
         std::fs::create_dir(root.join(format!("dir{number}"))).expect("a directory");
     }
     let copy = "ulimit -n 200 && exec \"$0\" cp -a tree disk.img:/";
-    tool(image.scratch(), "sh", ["-c", copy, env!("CARGO_BIN_EXE_extern4")]);
+    tool(
+        image.scratch(),
+        "sh",
+        ["-c", copy, env!("CARGO_BIN_EXE_extern4")],
+    );
     sound(&image);
-    let Ok(mount) = image.try_mount("ro,noatime") else { return };
+    let Ok(mount) = image.try_mount("ro,noatime") else {
+        return;
+    };
     assert_same("cp -a", &listed(&mount.path.join("tree")), &listed(&root));
 }
 
@@ -104,7 +139,13 @@ fn a_file_that_cannot_be_copied_is_named_and_the_rest_is_copied() {
             "extern4: cp: 'disk.img:/tree/c/file': there is a directory of this name where the file would go",
         ]
     );
-    assert_eq!(said(&image, &["cat", "disk.img:/tree/a", "disk.img:/tree/b/file"]), "in the way\ntree/b");
+    assert_eq!(
+        said(
+            &image,
+            &["cat", "disk.img:/tree/a", "disk.img:/tree/b/file"]
+        ),
+        "in the way\ntree/b"
+    );
     sound(&image);
 }
 
@@ -125,12 +166,20 @@ fn names_in_common(image: &Image) -> [&'static str; 2] {
 fn a_name_that_two_sources_have_is_the_last_ones_and_other_links_are_not_led_there() {
     let image = empty();
     let sources = names_in_common(&image);
-    let links: Vec<_> = (0..10).map(|number| format!("disk.img:/link{number}")).collect();
+    let links: Vec<_> = (0..10)
+        .map(|number| format!("disk.img:/link{number}"))
+        .collect();
     let right = |place: &str| {
-        let texts =
-            |names: &[String]| names.iter().map(|name| said(&image, &["cat", name])).collect::<Vec<_>>();
+        let texts = |names: &[String]| {
+            names
+                .iter()
+                .map(|name| said(&image, &["cat", name]))
+                .collect::<Vec<_>>()
+        };
         assert_eq!(texts(&[format!("{place}name")]), ["two"], "{place}");
-        let links: Vec<_> = (0..10).map(|number| format!("{place}link{number}")).collect();
+        let links: Vec<_> = (0..10)
+            .map(|number| format!("{place}link{number}"))
+            .collect();
         assert_eq!(texts(&links), ["one"; 10], "{place}");
     };
     let archive = |sources: &[&str], to: &str| {
@@ -151,11 +200,24 @@ fn a_name_that_two_sources_have_is_the_last_ones_and_other_links_are_not_led_the
     right("disk.img:/out/");
     // A file that the command line names twice has been copied already.
     for to in ["disk.img:/", "out"] {
-        archive(&["disk.img:/tree/two/link0", "disk.img:/tree/one/name", "disk.img:/tree/two/link0"], to);
+        archive(
+            &[
+                "disk.img:/tree/two/link0",
+                "disk.img:/tree/one/name",
+                "disk.img:/tree/two/link0",
+            ],
+            to,
+        );
     }
     archive(&["two/link1", "two/link1"], "disk.img:/");
-    assert_eq!(said(&image, &["cat", &links[0], &links[1], "disk.img:/name"]), "oneoneone");
-    assert_eq!(std::fs::read(image.scratch().join("out/link0")).expect("a file"), b"one");
+    assert_eq!(
+        said(&image, &["cat", &links[0], &links[1], "disk.img:/name"]),
+        "oneoneone"
+    );
+    assert_eq!(
+        std::fs::read(image.scratch().join("out/link0")).expect("a file"),
+        b"one"
+    );
     sound(&image);
 }
 
@@ -165,10 +227,16 @@ fn files_that_do_not_say_how_long_they_are_are_copied_to_their_end() {
     let version = std::fs::read_to_string("/proc/version").expect("a file that says it is empty");
     quietly(&image, &["cp", "/proc/version", "disk.img:/plain"]);
     quietly(&image, &["cp", "-a", "/proc/version", "disk.img:/kept"]);
-    quietly(&image, &["cp", "-r", "/proc/sys/kernel/random", "disk.img:/"]);
-    assert_eq!(said(&image, &["cat", "disk.img:/plain", "disk.img:/kept"]), version.repeat(2));
-    let boot =
-        std::fs::read_to_string("/proc/sys/kernel/random/boot_id").expect("a file that says it is empty");
+    quietly(
+        &image,
+        &["cp", "-r", "/proc/sys/kernel/random", "disk.img:/"],
+    );
+    assert_eq!(
+        said(&image, &["cat", "disk.img:/plain", "disk.img:/kept"]),
+        version.repeat(2)
+    );
+    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id")
+        .expect("a file that says it is empty");
     assert_eq!(said(&image, &["cat", "disk.img:/random/boot_id"]), boot);
     sound(&image);
 }
@@ -186,12 +254,23 @@ fn data_of_pipes_and_devices_is_copied_unless_a_tree_is() {
     tool(dir, "sh", ["-c", named, env!("CARGO_BIN_EXE_extern4")]);
     // A pipe is no link that -d or -P would copy as such.
     for option in ["-d", "-P"] {
-        let named = "timeout 60 sh -c 'echo text > pipe' & \"$0\" cp $1 pipe disk.img:/text$1 && wait";
-        tool(dir, "sh", ["-c", named, env!("CARGO_BIN_EXE_extern4"), option]);
-        assert_eq!(said(&image, &["cat", &format!("disk.img:/text{option}")]), "text\n");
+        let named =
+            "timeout 60 sh -c 'echo text > pipe' & \"$0\" cp $1 pipe disk.img:/text$1 && wait";
+        tool(
+            dir,
+            "sh",
+            ["-c", named, env!("CARGO_BIN_EXE_extern4"), option],
+        );
+        assert_eq!(
+            said(&image, &["cat", &format!("disk.img:/text{option}")]),
+            "text\n"
+        );
     }
     quietly(&image, &["cp", "-r", "pipe", "disk.img:/pipe"]);
-    assert_eq!(stat(&image, "%F %s", "disk.img:/zeroes"), format!("regular file {length}"));
+    assert_eq!(
+        stat(&image, "%F %s", "disk.img:/zeroes"),
+        format!("regular file {length}")
+    );
     assert_eq!(stat(&image, "%F", "disk.img:/null"), "regular empty file");
     assert_eq!(said(&image, &["cat", "disk.img:/text"]), "text\n");
     assert_eq!(stat(&image, "%F", "disk.img:/pipe"), "fifo");
@@ -212,43 +291,94 @@ fn copies_into_a_volume_go_where_cp_puts_them() {
     std::fs::set_permissions(at("one"), std::fs::Permissions::from_mode(0o775)).expect("a mode");
     quietly(&image, &["cp", "one", "disk.img:/etc"]);
     quietly(&image, &["cp", "one", "disk.img:/etc/uno"]);
-    assert_eq!(said(&image, &["cat", "disk.img:/etc/one", "disk.img:/etc/uno"]), "1\n1\n");
+    assert_eq!(
+        said(&image, &["cat", "disk.img:/etc/one", "disk.img:/etc/uno"]),
+        "1\n1\n"
+    );
     assert_eq!(stat(&image, "%a %u:%g", "disk.img:/etc/uno"), "755 0:0");
     quietly(&image, &["cp", "-r", "dir", "disk.img:/"]);
     quietly(&image, &["cp", "-r", "dir", "disk.img:/new"]);
     quietly(&image, &["cp", "-r", "dir/.", "disk.img:/home"]);
-    for path in ["disk.img:/dir/sub/file", "disk.img:/new/sub/file", "disk.img:/home/sub/file"] {
+    for path in [
+        "disk.img:/dir/sub/file",
+        "disk.img:/new/sub/file",
+        "disk.img:/home/sub/file",
+    ] {
         assert_eq!(said(&image, &["cat", path]), "contents\n", "{path}");
     }
     // Over an existing file: its inode stays, and a link is written through.
     let inode = stat(&image, "%i", "disk.img:/home/ann/notes.txt");
     quietly(&image, &["cp", "one", "disk.img:/home/ann/todo"]);
-    assert_eq!(said(&image, &["cat", "disk.img:/home/ann/notes.txt"]), "1\n");
-    assert_eq!(stat(&image, "%i %a", "disk.img:/home/ann/notes.txt"), format!("{inode} 640"));
+    assert_eq!(
+        said(&image, &["cat", "disk.img:/home/ann/notes.txt"]),
+        "1\n"
+    );
+    assert_eq!(
+        stat(&image, "%i %a", "disk.img:/home/ann/notes.txt"),
+        format!("{inode} 640")
+    );
     // Within the volume, and of a file with holes.
     quietly(&image, &["cp", "disk.img:/etc/passwd", "disk.img:/passwd"]);
-    assert_eq!(said(&image, &["cat", "disk.img:/passwd"]), said(&image, &["cat", "disk.img:/etc/passwd"]));
+    assert_eq!(
+        said(&image, &["cat", "disk.img:/passwd"]),
+        said(&image, &["cat", "disk.img:/etc/passwd"])
+    );
     let sparse = std::fs::File::create(at("sparse")).expect("a file");
     sparse.set_len(64 << 20).expect("a hole");
     std::os::unix::fs::FileExt::write_all_at(&sparse, b"data", 32 << 20).expect("data");
     quietly(&image, &["cp", "sparse", "disk.img:/sparse"]);
-    assert_eq!(stat(&image, "%s", "disk.img:/sparse"), (64 << 20).to_string());
-    assert!(stat(&image, "%b", "disk.img:/sparse").parse::<u64>().expect("a number") < 1024);
+    assert_eq!(
+        stat(&image, "%s", "disk.img:/sparse"),
+        (64 << 20).to_string()
+    );
+    assert!(
+        stat(&image, "%b", "disk.img:/sparse")
+            .parse::<u64>()
+            .expect("a number")
+            < 1024
+    );
     let refused = |args: &[&str], says: &str| {
         let errors = failed(&extern4(&image, args), 1);
         assert!(errors.contains(says), "{args:?}: {errors}");
     };
-    refused(&["cp", "dir", "disk.img:/x"], "'dir': is a directory; copy it with -r");
-    refused(&["cp", "gone", "disk.img:/x"], "'gone': No such file or directory");
-    refused(&["cp", "one", "sparse", "disk.img:/nowhere"], "'disk.img:/nowhere': not a directory");
-    refused(&["cp", "one", "disk.img:/nowhere/x"], "No such file or directory");
-    refused(&["cp", "one", "gone.img:/x"], "'gone.img': No such file or directory");
-    refused(&["cp", "disk.img:/passwd", "disk.img:/passwd"], "the same file");
-    refused(&["cp", "-r", "disk.img:/home", "disk.img:/home/copy"], "into itself");
+    refused(
+        &["cp", "dir", "disk.img:/x"],
+        "'dir': is a directory; copy it with -r",
+    );
+    refused(
+        &["cp", "gone", "disk.img:/x"],
+        "'gone': No such file or directory",
+    );
+    refused(
+        &["cp", "one", "sparse", "disk.img:/nowhere"],
+        "'disk.img:/nowhere': not a directory",
+    );
+    refused(
+        &["cp", "one", "disk.img:/nowhere/x"],
+        "No such file or directory",
+    );
+    refused(
+        &["cp", "one", "gone.img:/x"],
+        "'gone.img': No such file or directory",
+    );
+    refused(
+        &["cp", "disk.img:/passwd", "disk.img:/passwd"],
+        "the same file",
+    );
+    refused(
+        &["cp", "-r", "disk.img:/home", "disk.img:/home/copy"],
+        "into itself",
+    );
     refused(&["cp", "disk.img", "disk.img:/copy"], "into itself");
-    refused(&["cp", "-r", "dir", "disk.img:/passwd"], "where the directory would go");
+    refused(
+        &["cp", "-r", "dir", "disk.img:/passwd"],
+        "where the directory would go",
+    );
     quietly(&image, &["mkdir", "disk.img:/etc/sub"]);
-    refused(&["cp", "-r", "disk.img:/passwd", "one", "disk.img:/gone"], "not a directory");
+    refused(
+        &["cp", "-r", "disk.img:/passwd", "one", "disk.img:/gone"],
+        "not a directory",
+    );
     sound(&image);
 }
 
@@ -260,7 +390,10 @@ fn a_full_volume_says_so_and_stays_sound() {
     let errors = failed(&extern4(&image, ["cp", "first", "large", "disk.img:/"]), 1);
     assert!(errors.contains("No space left on device"), "{errors}");
     // Earlier copies stay.
-    assert_eq!(ok(extern4(&image, ["cat", "disk.img:/first"])), vec![b'a'; 1 << 20]);
+    assert_eq!(
+        ok(extern4(&image, ["cat", "disk.img:/first"])),
+        vec![b'a'; 1 << 20]
+    );
     sound(&image);
 }
 
@@ -288,11 +421,17 @@ fn a_copy_goes_only_where_it_can_be_meant_to_go() {
     for (to, why) in [("none/", "no directory"), ("dangling", "dangling")] {
         for options in ["-q", "-aq"] {
             let errors = failed(&extern4(&image, ["cp", options, "disk.img:/f", to]), 1);
-            assert!(errors.contains(why) && errors.contains(to.trim_end_matches('/')), "{to}: {errors}");
+            assert!(
+                errors.contains(why) && errors.contains(to.trim_end_matches('/')),
+                "{to}: {errors}"
+            );
         }
     }
     assert!(!dir.join("none").exists() && dir.join("dangling").is_symlink());
-    assert_eq!(said(&image, &["ls", "disk.img"]), "dangling\nf\nlost+found\npipe\n");
+    assert_eq!(
+        said(&image, &["ls", "disk.img"]),
+        "dangling\nf\nlost+found\npipe\n"
+    );
     assert_eq!(stat(&image, "%F", "disk.img:/pipe"), "fifo");
     // A link is replaced by a link, and a directory may have its slash.
     quietly(&image, &["cp", "-aq", "dangling", "disk.img:/dangling"]);
@@ -317,8 +456,14 @@ fn one_partition_is_copied_into_another_of_the_disk() {
     entry[12..16].copy_from_slice(&u32::to_le_bytes(len as u32));
     disk.extend_from_slice(&volume);
     std::fs::write(&path, disk).expect("a disk");
-    quietly(&image, &["cp", "-a", "sdcard.img#2:/home", "sdcard.img#3:/copy"]);
-    assert_eq!(said(&image, &["cat", "sdcard.img#3:/copy/ann/notes.txt"]), "buy milk\n");
+    quietly(
+        &image,
+        &["cp", "-a", "sdcard.img#2:/home", "sdcard.img#3:/copy"],
+    );
+    assert_eq!(
+        said(&image, &["cat", "sdcard.img#3:/copy/ann/notes.txt"]),
+        "buy milk\n"
+    );
     for partition in ["sdcard.img#2", "sdcard.img#3"] {
         let said = said(&image, &["check", partition]);
         assert!(said.contains("nothing is wrong"), "{said}");

@@ -26,15 +26,27 @@ fn fill(root: &Path) -> std::io::Result<()> {
     fs::write(root.join("g"), "g")
 }
 
-const SPEC: ImageSpec =
-    ImageSpec::new("disk", 64 << 20, &["-t", "ext4", "-b", "4096", "-O", "^metadata_csum"])
-        .from_directory(&[fill]);
+const SPEC: ImageSpec = ImageSpec::new(
+    "disk",
+    64 << 20,
+    &["-t", "ext4", "-b", "4096", "-O", "^metadata_csum"],
+)
+.from_directory(&[fill]);
 
 /// Commands of `debugfs` that damage `f` and `d`.
 const DAMAGE: [(&str, &str); 3] = [
-    ("attribute block", "sif f file_acl 9000\nsif d file_acl 9000\n"),
-    ("root of the map", "sif f block[1] 0x90004\nsif d block[1] 0x90004\n"),
-    ("index of the map", "sif f block[4] 0x7fffffff\nsif d block[5] 0x7fffffff\n"),
+    (
+        "attribute block",
+        "sif f file_acl 9000\nsif d file_acl 9000\n",
+    ),
+    (
+        "root of the map",
+        "sif f block[1] 0x90004\nsif d block[1] 0x90004\n",
+    ),
+    (
+        "index of the map",
+        "sif f block[4] 0x7fffffff\nsif d block[5] 0x7fffffff\n",
+    ),
 ];
 
 fn damaged(script: &str) -> Image {
@@ -45,7 +57,11 @@ fn damaged(script: &str) -> Image {
 
 #[track_caller]
 fn works(output: &Output) {
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
 }
 
 /// Has `e2fsck` mend the volume; after that it finds nothing.
@@ -81,7 +97,9 @@ fn a_command_that_is_to_remove_a_damaged_file_fails() {
             let names = extern4(&image, ["ls", "disk.img:/"]);
             let names = String::from_utf8(names.stdout).expect("text");
             assert!(
-                ["d", "f", "g"].iter().all(|name| names.lines().any(|line| line == *name)),
+                ["d", "f", "g"]
+                    .iter()
+                    .all(|name| names.lines().any(|line| line == *name)),
                 "{what}: {names}"
             );
             failed(&extern4(&image, ["check", "-q", "disk.img"]), 4);
@@ -123,8 +141,15 @@ fn a_mount_tells_of_a_removed_file_that_cannot_be_freed() {
     let image = SPEC.build();
     let leaf = tools::debugfs(&image.path, false, "ex f");
     // " 0/ 1   1/  1   0 - 14  1296   15": levels, entries, the file's blocks, the node's block.
-    let leaf = leaf.lines().find(|line| line.trim_start().starts_with("0/")).expect("a node below the root");
-    let leaf: u64 = leaf.split_whitespace().filter_map(|word| word.parse().ok()).nth(4).expect("a block");
+    let leaf = leaf
+        .lines()
+        .find(|line| line.trim_start().starts_with("0/"))
+        .expect("a node below the root");
+    let leaf: u64 = leaf
+        .split_whitespace()
+        .filter_map(|word| word.parse().ok())
+        .nth(4)
+        .expect("a block");
     let served = Served::new(&image, &["-o", "memory=4M", "--log", "mount.log"]);
     let file = File::open(served.path("f")).expect("it opens");
     fs::remove_file(served.path("f")).expect("it is sound");
@@ -133,20 +158,29 @@ fn a_mount_tells_of_a_removed_file_that_cannot_be_freed() {
         fs::create_dir(served.path(&format!("d/{at}"))).expect("there is room");
     }
     rustix::fs::syncfs(File::open(&served.dir).expect("a directory")).expect("durable");
-    let disk = File::options().write(true).open(&image.path).expect("the image opens");
-    disk.write_all_at(&[1], leaf * BLOCK).expect("it is written");
+    let disk = File::options()
+        .write(true)
+        .open(&image.path)
+        .expect("the image opens");
+    disk.write_all_at(&[1], leaf * BLOCK)
+        .expect("it is written");
     drop(file);
     let told = || {
         let output = extern4(&image, ["stats", "mnt"]);
         String::from_utf8(output.stdout)
             .expect("text")
             .lines()
-            .any(|line| line.trim_start().starts_with("warning ") && line.contains("cannot be freed"))
+            .any(|line| {
+                line.trim_start().starts_with("warning ") && line.contains("cannot be freed")
+            })
     };
     // The kernel tells the mount of the last close later.
     let start = Instant::now();
     while !told() {
-        assert!(start.elapsed() < Duration::from_secs(60), "stats shows no warning");
+        assert!(
+            start.elapsed() < Duration::from_secs(60),
+            "stats shows no warning"
+        );
         std::thread::sleep(Duration::from_millis(20));
     }
     let json = extern4(&image, ["stats", "--json", "mnt"]);
@@ -154,9 +188,16 @@ fn a_mount_tells_of_a_removed_file_that_cannot_be_freed() {
     fs::write(served.path("other"), "text").expect("all else goes on");
     served.umount();
     let log = fs::read_to_string(image.scratch().join("mount.log")).expect("a log");
-    assert!(log.lines().any(|line| line.contains(" WARN ") && line.contains("cannot be freed")), "{log}");
+    assert!(
+        log.lines()
+            .any(|line| line.contains(" WARN ") && line.contains("cannot be freed")),
+        "{log}"
+    );
     let served = Served::warned(&image, "errors");
-    assert_eq!(File::open(served.path("f")).expect_err("it is gone").kind(), ErrorKind::NotFound);
+    assert_eq!(
+        File::open(served.path("f")).expect_err("it is gone").kind(),
+        ErrorKind::NotFound
+    );
     served.umount();
     mend("the last close", &image);
 }

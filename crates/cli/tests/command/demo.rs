@@ -17,7 +17,14 @@ const USER: u32 = 1000;
 fn fill(tree: &Path) {
     fs::create_dir_all(tree.join("d:r #1@2")).expect("a directory");
     fs::create_dir(tree.join("closed")).expect("a directory");
-    for name in ["x y", "new\nline.h", "-f", "quote'\"$x", "d:r #1@2/file", "unreadable"] {
+    for name in [
+        "x y",
+        "new\nline.h",
+        "-f",
+        "quote'\"$x",
+        "d:r #1@2/file",
+        "unreadable",
+    ] {
         fs::write(tree.join(name), "text").expect("a file");
     }
     symlink("nowhere", tree.join("dangling")).expect("a link");
@@ -43,7 +50,11 @@ fn demo(scratch: &Path, is_user: bool, tree: &str) -> Output {
 
 #[test]
 fn trees_of_any_kind_are_shown() {
-    if !can_run(&[Need::Tool("mke2fs"), Need::Tool("e2fsck"), Need::Tool("mkfifo")]) {
+    if !can_run(&[
+        Need::Tool("mke2fs"),
+        Need::Tool("e2fsck"),
+        Need::Tool("mkfifo"),
+    ]) {
         return;
     }
     let is_user = users_can_mount();
@@ -60,28 +71,57 @@ fn trees_of_any_kind_are_shown() {
     if is_user {
         fs::set_permissions(scratch, fs::Permissions::from_mode(0o777)).expect("its mode");
         chown(scratch.join("run"), Some(USER), None).expect("its owner");
-        tools::run("chown", ["-hR".as_ref(), "1000".as_ref(), scratch.join("odd na:me#2@1M").as_os_str()]);
+        tools::run(
+            "chown",
+            [
+                "-hR".as_ref(),
+                "1000".as_ref(),
+                scratch.join("odd na:me#2@1M").as_os_str(),
+            ],
+        );
     }
     let has_fuse = is_user || can_run(&[Need::Root, Need::Fuse]);
-    for (tree, equal) in
-        [("empty/", "the copy is equal to"), ("link", "the copy is equal to"), ("demo", "is not a directory")]
-    {
+    for (tree, equal) in [
+        ("empty/", "the copy is equal to"),
+        ("link", "the copy is equal to"),
+        ("demo", "is not a directory"),
+    ] {
         let run = demo(scratch, is_user, tree);
         let said = [run.stdout, run.stderr].concat();
         let said = String::from_utf8_lossy(&said);
-        assert_eq!(run.status.code(), Some(if tree == "demo" { 2 } else { 0 }), "{tree}: {said}");
+        assert_eq!(
+            run.status.code(),
+            Some(if tree == "demo" { 2 } else { 0 }),
+            "{tree}: {said}"
+        );
         assert!(said.contains(equal), "{tree}: {said}");
-        for part in ["(this volume was there ", "extern4 check my.img", "extern4 recover my.img"] {
-            assert!(tree == "demo" || said.contains(part), "{tree}: {part}: {said}");
+        for part in [
+            "(this volume was there ",
+            "extern4 check my.img",
+            "extern4 recover my.img",
+        ] {
+            assert!(
+                tree == "demo" || said.contains(part),
+                "{tree}: {part}: {said}"
+            );
         }
         assert!(!said.contains("Killed"), "{tree}: {said}");
-        let mount = if is_user { "extern4 mount -o fakeroot my.img mnt" } else { "extern4 mount my.img mnt" };
-        assert!(!has_fuse || tree == "demo" || said.contains(mount), "{tree}: {said}");
+        let mount = if is_user {
+            "extern4 mount -o fakeroot my.img mnt"
+        } else {
+            "extern4 mount my.img mnt"
+        };
+        assert!(
+            !has_fuse || tree == "demo" || said.contains(mount),
+            "{tree}: {said}"
+        );
         // Where users can mount, the demonstration includes the mount.
         let has_mounted = said.contains("extern4 umount mnt");
         assert!(!is_user || tree == "demo" || has_mounted, "{tree}: {said}");
     }
-    let left = fs::read_dir(scratch).expect("it is read").filter_map(Result::ok);
+    let left = fs::read_dir(scratch)
+        .expect("it is read")
+        .filter_map(Result::ok);
     let left: Vec<_> = left
         .map(|entry| entry.file_name())
         .filter(|name| name.to_string_lossy().starts_with("tmp."))

@@ -15,7 +15,9 @@ use crate::run::{extern4, failed, ok, tool};
 
 /// Mounts and unmounts of one test; the issue itself asks for 200.
 fn rounds() -> usize {
-    std::env::var("EXTERN4_REMOUNTS").map_or(8, |text| text.parse().expect("EXTERN4_REMOUNTS is a number"))
+    std::env::var("EXTERN4_REMOUNTS").map_or(8, |text| {
+        text.parse().expect("EXTERN4_REMOUNTS is a number")
+    })
 }
 
 /// A volume on a loop device, and a directory for its mount. The device is dropped first.
@@ -33,7 +35,11 @@ impl Disk {
         let image = EMPTY.build();
         let dir = image.scratch().join("mnt");
         fs::create_dir(&dir).expect("a directory");
-        Some(Self { device: LoopDevice::attach(&image.path), dir, image })
+        Some(Self {
+            device: LoopDevice::attach(&image.path),
+            dir,
+            image,
+        })
     }
 
     fn node(&self) -> &str {
@@ -41,13 +47,20 @@ impl Disk {
     }
 
     fn mount(&self, options: &str) {
-        ok(extern4(&self.image, ["mount", "-o", options, self.node(), "mnt"]));
+        ok(extern4(
+            &self.image,
+            ["mount", "-o", options, self.node(), "mnt"],
+        ));
     }
 
     /// Opens the device for exclusive use.
     fn open_alone(&self) -> std::io::Result<File> {
         let flags = OFlags::EXCL.bits().cast_signed();
-        File::options().read(true).write(true).custom_flags(flags).open(&self.device.path)
+        File::options()
+            .read(true)
+            .write(true)
+            .custom_flags(flags)
+            .open(&self.device.path)
     }
 }
 
@@ -65,19 +78,39 @@ fn a_device_is_the_source_of_its_mount() {
     let Some(disk) = Disk::new() else { return };
     for options in ["rw", "ro", "noatime,sync", "nodiratime,dirsync,lazytime"] {
         disk.mount(options);
-        let found = tool(&disk.dir, "findmnt", ["-n", "-o", "FSTYPE,TARGET", "-S", disk.node()]);
+        let found = tool(
+            &disk.dir,
+            "findmnt",
+            ["-n", "-o", "FSTYPE,TARGET", "-S", disk.node()],
+        );
         let found = String::from_utf8_lossy(&found).into_owned();
-        assert!(found.starts_with("fuseblk.extern4 ") && found.contains("/mnt"), "{options}: {found}");
-        let shown = tool(&disk.dir, "findmnt", ["-n", "-o", "OPTIONS", "-S", disk.node()]);
+        assert!(
+            found.starts_with("fuseblk.extern4 ") && found.contains("/mnt"),
+            "{options}: {found}"
+        );
+        let shown = tool(
+            &disk.dir,
+            "findmnt",
+            ["-n", "-o", "OPTIONS", "-S", disk.node()],
+        );
         let shown = String::from_utf8_lossy(&shown).trim_end().to_owned();
         let shown: Vec<_> = shown.split(',').collect();
-        assert!(options.split(',').all(|option| shown.contains(&option)), "{options}: {shown:?}");
+        assert!(
+            options.split(',').all(|option| shown.contains(&option)),
+            "{options}: {shown:?}"
+        );
         let space = String::from_utf8_lossy(&tool(&disk.dir, "df", [disk.node()])).into_owned();
         assert!(space.contains("/mnt"), "{options}: {space}");
         let refused = disk.open_alone().expect_err("the kernel holds it");
         assert_eq!(refused.raw_os_error(), Some(16), "{options}");
-        let said = failed(&extern4(&disk.image, ["mount", "-o", options, disk.node(), "mnt"]), 1);
-        assert!(said.contains("is mounted on ") && said.contains("/mnt' already"), "{options}: {said}");
+        let said = failed(
+            &extern4(&disk.image, ["mount", "-o", options, disk.node(), "mnt"]),
+            1,
+        );
+        assert!(
+            said.contains("is mounted on ") && said.contains("/mnt' already"),
+            "{options}: {said}"
+        );
         patiently(&["umount"], &disk.device.path);
         assert!(!is_mounted(&disk.image));
     }
@@ -94,10 +127,24 @@ fn a_device_is_free_when_umount_returns() {
     for round in 0..rounds() {
         disk.mount("rw");
         fs::write(disk.dir.join(format!("{}", round % 7)), vec![b'x'; 1 << 20]).expect("a file");
-        let place: &Path = if round % 4 < 2 { &disk.device.path } else { &disk.dir };
+        let place: &Path = if round % 4 < 2 {
+            &disk.device.path
+        } else {
+            &disk.dir
+        };
         let extern4 = [env!("CARGO_BIN_EXE_extern4"), "umount"];
-        patiently(if round % 2 == 0 { &["umount"] } else { &extern4 }, place);
-        drop(disk.open_alone().unwrap_or_else(|error| panic!("round {round}: {error}")));
+        patiently(
+            if round % 2 == 0 {
+                &["umount"]
+            } else {
+                &extern4
+            },
+            place,
+        );
+        drop(
+            disk.open_alone()
+                .unwrap_or_else(|error| panic!("round {round}: {error}")),
+        );
     }
     sound(&disk.image);
 }
@@ -112,11 +159,20 @@ fn a_mount_waits_for_an_umount_under_way() {
             if !options.contains("ro") {
                 fs::write(disk.dir.join("file"), vec![b'x'; 4 << 20]).expect("a file");
             }
-            let start = || std::process::Command::new("umount").arg(&disk.dir).spawn().expect("umount");
+            let start = || {
+                std::process::Command::new("umount")
+                    .arg(&disk.dir)
+                    .spawn()
+                    .expect("umount")
+            };
             let mut umount = start();
             while is_mounted(&disk.image) {
                 // A process that looks through all mounts keeps this one busy for a moment.
-                if umount.try_wait().expect("umount").is_some_and(|status| !status.success()) {
+                if umount
+                    .try_wait()
+                    .expect("umount")
+                    .is_some_and(|status| !status.success())
+                {
                     umount = start();
                 }
                 std::thread::yield_now();
@@ -150,7 +206,10 @@ fn a_dead_mount_is_named_and_taken_away() {
             assert!(is_mounted(&image));
             for place in ["mnt", "mnt/below"] {
                 let said = failed(&extern4(&image, ["mount", "disk.img", place]), 1);
-                assert!(said.contains("has ended") && said.contains("extern4 umount"), "{place}: {said}");
+                assert!(
+                    said.contains("has ended") && said.contains("extern4 umount"),
+                    "{place}: {said}"
+                );
             }
             ok(extern4(&image, ["umount", name]));
             assert!(!is_mounted(&image), "{options} {name}");
@@ -173,14 +232,25 @@ fn a_dead_mount_of_a_device_is_named_and_taken_away() {
     let Some(disk) = Disk::new() else { return };
     fs::create_dir(disk.image.scratch().join("other")).expect("a directory");
     disk.mount("rw");
-    let daemon = tool(&disk.dir, "getfattr", ["--only-values", "-n", "extern4.daemon", "."]);
-    let daemon = String::from_utf8_lossy(&daemon).parse().ok().and_then(Pid::from_raw).expect("a number");
+    let daemon = tool(
+        &disk.dir,
+        "getfattr",
+        ["--only-values", "-n", "extern4.daemon", "."],
+    );
+    let daemon = String::from_utf8_lossy(&daemon)
+        .parse()
+        .ok()
+        .and_then(Pid::from_raw)
+        .expect("a number");
     kill_process(daemon, Signal::KILL).expect("it is told");
     while fs::read_dir(&disk.dir).is_ok() {
         std::thread::yield_now();
     }
     let said = failed(&extern4(&disk.image, ["mount", disk.node(), "other"]), 1);
-    assert!(said.contains("has ended") && said.contains("/mnt"), "{said}");
+    assert!(
+        said.contains("has ended") && said.contains("/mnt"),
+        "{said}"
+    );
     ok(extern4(&disk.image, ["umount", disk.node()]));
     disk.mount("rw");
     patiently(&["umount"], &disk.dir);
@@ -195,16 +265,23 @@ fn umount_takes_the_name_of_an_image() {
     let image = EMPTY.build();
     let disk = crate::run::partitioned(&image);
     fs::create_dir(image.scratch().join("mnt")).expect("a directory");
-    for (options, name) in
-        [("rw", "disk.img"), ("ro", "disk.img"), ("nofuseblk", "disk.img"), ("rw", "sdcard.img#2")]
-    {
+    for (options, name) in [
+        ("rw", "disk.img"),
+        ("ro", "disk.img"),
+        ("nofuseblk", "disk.img"),
+        ("rw", "sdcard.img#2"),
+    ] {
         let offset = "sdcard.img@1M";
         ok(extern4(&image, ["mount", "-o", options, name, "mnt"]));
         for other in ["sdcard.img", "sdcard.img@2M", "nothing.img"] {
             failed(&extern4(&image, ["umount", other]), 1);
         }
         assert!(is_mounted(&image));
-        let name = if name.contains('#') && can_run(&[Need::Mount]) { offset } else { name };
+        let name = if name.contains('#') && can_run(&[Need::Mount]) {
+            offset
+        } else {
+            name
+        };
         ok(extern4(&image, ["umount", name]));
         assert!(!is_mounted(&image), "{options} {name}");
     }

@@ -71,15 +71,23 @@ fn a_direct_write_to_a_full_volume_is_short_and_then_has_no_room() {
         let served = Served::new(&image, &["-o", transport]);
         fs::write(served.path("gap"), vec![b'x'; FREE]).expect("there is room");
         let mut filler = File::create(served.path("filler")).expect("a file");
-        let full = std::iter::repeat_with(|| filler.write_all(&[b'x'; 64 << 10])).find_map(Result::err);
+        let full =
+            std::iter::repeat_with(|| filler.write_all(&[b'x'; 64 << 10])).find_map(Result::err);
         assert_eq!(full.map(|error| error.kind()), Some(ErrorKind::StorageFull));
         fs::remove_file(served.path("gap")).expect("it is removed");
         let mut open = File::options();
-        let file = open.write(true).create(true).custom_flags(O_DIRECT).open(served.path("file"));
+        let file = open
+            .write(true)
+            .create(true)
+            .custom_flags(O_DIRECT)
+            .open(served.path("file"));
         let mut file = file.expect("a file");
         let data = vec![b'y'; 1 << 20];
         let mut written = file.write(&data).expect("a part has room");
-        assert!(written > 0 && written < data.len(), "{transport}: {written}");
+        assert!(
+            written > 0 && written < data.len(),
+            "{transport}: {written}"
+        );
         let full = loop {
             match file.write(&data) {
                 Ok(more) => written += more,
@@ -89,7 +97,11 @@ fn a_direct_write_to_a_full_volume_is_short_and_then_has_no_room() {
         assert_eq!(full.kind(), ErrorKind::StorageFull, "{transport}: {full}");
         drop((file, filler));
         let found = fs::read(served.path("file")).expect("it is read");
-        assert!(found.len() == written && found.iter().all(|byte| *byte == b'y'), "{}", found.len());
+        assert!(
+            found.len() == written && found.iter().all(|byte| *byte == b'y'),
+            "{}",
+            found.len()
+        );
         assert!(written >= FREE / 2, "{transport}: {written}");
         served.umount();
         sound(&image);

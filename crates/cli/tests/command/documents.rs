@@ -19,8 +19,14 @@ use crate::run::{extern4, failed, machine, ok, tool};
 
 /// Patterns of the parts that differ from run to run, and the text that stands for each.
 const MASKS: &[(&str, &str)] = &[
-    (r"\b\d{4}-\d\d-\d\d[ T]\d\d:\d\d(:\d\d(\.\d+)?)?( [+-]\d{4})?", "DATE"),
-    (r"\b(Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) [ \d]\d +(\d\d:\d\d|\d{4})\b", "DATE"),
+    (
+        r"\b\d{4}-\d\d-\d\d[ T]\d\d:\d\d(:\d\d(\.\d+)?)?( [+-]\d{4})?",
+        "DATE",
+    ),
+    (
+        r"\b(Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) [ \d]\d +(\d\d:\d\d|\d{4})\b",
+        "DATE",
+    ),
     (r"\b\d{10}\.\d{9}\b", "DATE"),
     (r"\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b", "UUID"),
     (r"\bprocess \d+\b", "process NUMBER"),
@@ -41,7 +47,11 @@ fn examples(document: &str) -> Vec<Example> {
             inside = line == "```console";
         } else if !inside {
         } else if let Some(command) = line.strip_prefix("$ ") {
-            examples.push(Example { line: index + 1, command: command.to_owned(), expected: Vec::new() });
+            examples.push(Example {
+                line: index + 1,
+                command: command.to_owned(),
+                expected: Vec::new(),
+            });
         } else if let Some(example) = examples.last_mut() {
             example.expected.push(line.to_owned());
         }
@@ -69,7 +79,10 @@ fn named_commands(document: &str) -> Vec<String> {
 /// Returns the line with its variable parts masked.
 fn masked(line: &str) -> String {
     MASKS.iter().fold(line.to_owned(), |line, (pattern, name)| {
-        Regex::new(pattern).expect("a pattern").replace_all(&line, *name).into_owned()
+        Regex::new(pattern)
+            .expect("a pattern")
+            .replace_all(&line, *name)
+            .into_owned()
     })
 }
 
@@ -80,9 +93,9 @@ fn matches(expected: &[String], lines: &[&str]) -> bool {
         Some((first, rest)) if first == "..." => {
             (0..=lines.len()).any(|skipped| matches(rest, &lines[skipped..]))
         }
-        Some((first, rest)) => {
-            lines.split_first().is_some_and(|(line, lines)| fits(first, line) && matches(rest, lines))
-        }
+        Some((first, rest)) => lines
+            .split_first()
+            .is_some_and(|(line, lines)| fits(first, line) && matches(rest, lines)),
     }
 }
 
@@ -98,8 +111,14 @@ fn fits(expected: &str, line: &str) -> bool {
 /// Runs a command of a document and returns its output. It retries an unmount while the mount is
 /// busy: a process that another test starts has its files for a moment.
 fn run(command: &str, image: &Image) -> String {
-    let bin = Path::new(env!("CARGO_BIN_EXE_extern4")).parent().expect("a directory");
-    let path = format!("{}:{}:/usr/sbin:/sbin", bin.display(), std::env::var("PATH").unwrap_or_default());
+    let bin = Path::new(env!("CARGO_BIN_EXE_extern4"))
+        .parent()
+        .expect("a directory");
+    let path = format!(
+        "{}:{}:/usr/sbin:/sbin",
+        bin.display(),
+        std::env::var("PATH").unwrap_or_default()
+    );
     let start = Instant::now();
     loop {
         let output = Command::new("sh")
@@ -111,7 +130,9 @@ fn run(command: &str, image: &Image) -> String {
             .output()
             .expect("a shell");
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
-        if !command.contains("umount") || !said.contains("busy") || start.elapsed() > Duration::from_secs(60)
+        if !command.contains("umount")
+            || !said.contains("busy")
+            || start.elapsed() > Duration::from_secs(60)
         {
             return said;
         }
@@ -124,7 +145,10 @@ struct Unmounted<'a>(&'a Image);
 
 impl Drop for Unmounted<'_> {
     fn drop(&mut self) {
-        let _ = Command::new("umount").arg("-lq").arg(self.0.scratch().join("mnt")).output();
+        let _ = Command::new("umount")
+            .arg("-lq")
+            .arg(self.0.scratch().join("mnt"))
+            .output();
     }
 }
 
@@ -140,13 +164,20 @@ fn images() -> Option<Image> {
         return None;
     }
     let image = Image::in_directory(temporary("extern4-guide-"), "disk.img");
-    follow(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(FIRST_PAGE), &image);
+    follow(
+        &Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("../..")
+            .join(FIRST_PAGE),
+        &image,
+    );
     Some(image)
 }
 
 fn check(document: &Path, images: &Image) {
     let text = std::fs::read_to_string(document).expect("a document");
-    let mounts = examples(&text).iter().any(|example| example.command.contains("extern4 mount"));
+    let mounts = examples(&text)
+        .iter()
+        .any(|example| example.command.contains("extern4 mount"));
     if document.ends_with(FIRST_PAGE) || mounts && !can_mount_as_root() {
         return;
     }
@@ -154,7 +185,11 @@ fn check(document: &Path, images: &Image) {
     tool(
         images.scratch(),
         "cp",
-        ["--sparse=always".as_ref(), "sdcard.img".as_ref(), image.scratch().as_os_str()],
+        [
+            "--sparse=always".as_ref(),
+            "sdcard.img".as_ref(),
+            image.scratch().as_os_str(),
+        ],
     );
     let _unmounted = Unmounted(&image);
     follow(document, &image);
@@ -169,51 +204,82 @@ fn follow(document: &Path, image: &Image) {
     for example in &examples(&text) {
         let said = run(&example.command, image);
         let is_root = rustix::process::geteuid().is_root();
-        let lines: Vec<_> =
-            said.lines().filter(|line| is_root || !line.ends_with(NOT_ROOT)).map(masked).collect();
+        let lines: Vec<_> = said
+            .lines()
+            .filter(|line| is_root || !line.ends_with(NOT_ROOT))
+            .map(masked)
+            .collect();
         let lines: Vec<_> = lines.iter().map(String::as_str).collect();
         let expected: Vec<_> = example.expected.iter().map(|line| masked(line)).collect();
         let place = format!("{}:{}", document.display(), example.line);
-        assert!(matches(&expected, &lines), "{place}: $ {}\n{said}", example.command);
+        assert!(
+            matches(&expected, &lines),
+            "{place}: $ {}\n{said}",
+            example.command
+        );
     }
 }
 
 /// Returns the Markdown files of a directory of the workspace.
 fn pages(dir: &str) -> Vec<PathBuf> {
-    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(dir);
-    let entries = std::fs::read_dir(dir).expect("a directory").flatten().map(|entry| entry.path());
-    entries.filter(|path| path.extension().is_some_and(|ext| ext == "md")).collect()
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../..")
+        .join(dir);
+    let entries = std::fs::read_dir(dir)
+        .expect("a directory")
+        .flatten()
+        .map(|entry| entry.path());
+    entries
+        .filter(|path| path.extension().is_some_and(|ext| ext == "md"))
+        .collect()
 }
 
 #[test]
 fn examples_of_the_documents_are_true() {
     let Some(images) = images() else { return };
-    pages("").iter().chain(&pages("crates/cli")).for_each(|page| check(page, &images));
+    pages("")
+        .iter()
+        .chain(&pages("crates/cli"))
+        .for_each(|page| check(page, &images));
 }
 
 #[test]
 fn examples_of_the_guide_are_true() {
     let Some(images) = images() else { return };
-    pages("docs/guide").iter().for_each(|page| check(page, &images));
+    pages("docs/guide")
+        .iter()
+        .for_each(|page| check(page, &images));
 }
 
 #[test]
 fn the_summary_of_the_guide_has_every_page() {
     let pages = pages("docs/guide");
-    let summary = pages.iter().find(|page| page.ends_with("SUMMARY.md")).expect("a summary");
+    let summary = pages
+        .iter()
+        .find(|page| page.ends_with("SUMMARY.md"))
+        .expect("a summary");
     let summary = std::fs::read_to_string(summary).expect("a page");
     for page in &pages {
         let name = page.file_name().expect("a name").to_string_lossy();
-        assert!(name == "SUMMARY.md" || summary.contains(&format!("]({name})")), "{name}");
+        assert!(
+            name == "SUMMARY.md" || summary.contains(&format!("]({name})")),
+            "{name}"
+        );
     }
 }
 
 #[test]
 fn parts_that_differ_from_run_to_run_are_masked() {
     for (line, expected) in [
-        ("-rw-r--r-- 1 a b 10 Nov 28 07:17 x", "-rw-r--r-- 1 a b 10 DATE x"),
+        (
+            "-rw-r--r-- 1 a b 10 Nov 28 07:17 x",
+            "-rw-r--r-- 1 a b 10 DATE x",
+        ),
         ("5 2024-02-29 12:00:00.000000000 +0000", "5 DATE"),
-        ("UUID: 6c1f4b52-3a0e-4d0c-9c55-0d2a4f6b7e11, 8.0M", "UUID: UUID, 8.0M"),
+        (
+            "UUID: 6c1f4b52-3a0e-4d0c-9c55-0d2a4f6b7e11, 8.0M",
+            "UUID: UUID, 8.0M",
+        ),
     ] {
         assert_eq!(masked(line), expected);
     }
@@ -221,8 +287,7 @@ fn parts_that_differ_from_run_to_run_are_masked() {
 
 #[test]
 fn commands_in_other_blocks_are_found() {
-    let text =
-        "```ini\nExecStart=/usr/bin/extern4 mount -f a b\n```\nextern4 no\n```console\n$ extern4 ls\n```";
+    let text = "```ini\nExecStart=/usr/bin/extern4 mount -f a b\n```\nextern4 no\n```console\n$ extern4 ls\n```";
     assert_eq!(named_commands(text), ["mount"]);
 }
 
@@ -243,7 +308,10 @@ fn completions_and_manual_pages_know_every_command() {
     let image = machine();
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let script = String::from_utf8(ok(extern4(&image, ["completions", shell]))).expect("text");
-        assert!(script.contains("getfattr") && script.contains("json"), "{shell}");
+        assert!(
+            script.contains("getfattr") && script.contains("json"),
+            "{shell}"
+        );
     }
     let page = String::from_utf8(ok(extern4(&image, ["man"]))).expect("text");
     assert!(page.contains(".TH extern4 1"), "{page}");
@@ -259,7 +327,10 @@ fn completions_and_manual_pages_know_every_command() {
         "extern4-bench-ops.1",
     ] {
         let text = std::fs::read_to_string(image.scratch().join("pages").join(page)).expect(page);
-        assert!(text.contains("SEE ALSO") && text.contains("docs/guide"), "{page}: {text}");
+        assert!(
+            text.contains("SEE ALSO") && text.contains("docs/guide"),
+            "{page}: {text}"
+        );
     }
 }
 
@@ -267,13 +338,27 @@ fn completions_and_manual_pages_know_every_command() {
 #[test]
 fn help_is_that_of_the_option() {
     let image = machine();
-    for words in [&[][..], &["ls"], &["find"], &["mount"], &["bench", "walk"], &["quota", "set"], &["help"]] {
+    for words in [
+        &[][..],
+        &["ls"],
+        &["find"],
+        &["mount"],
+        &["bench", "walk"],
+        &["quota", "set"],
+        &["help"],
+    ] {
         let help = ok(extern4(&image, [&["help"], words].concat()));
-        assert!(!help.is_empty() && help == ok(extern4(&image, [words, &["--help"]].concat())), "{words:?}");
+        assert!(
+            !help.is_empty() && help == ok(extern4(&image, [words, &["--help"]].concat())),
+            "{words:?}"
+        );
     }
     for words in [&["gone"][..], &["ls", "gone"], &["bench", "gone"]] {
         let said = failed(&extern4(&image, [&["help"], words].concat()), 2);
-        assert_eq!(said, format!("extern4: help: '{}' is not a subcommand\n", words.join(" ")));
+        assert_eq!(
+            said,
+            format!("extern4: help: '{}' is not a subcommand\n", words.join(" "))
+        );
     }
 }
 
@@ -290,10 +375,16 @@ fn man_shows_the_page_of_a_command() {
         (&["mount.extern4"], "mount.extern4.8"),
     ] {
         let page = ok(extern4(&image, [&["man"], words].concat()));
-        assert!(page == std::fs::read(image.scratch().join("pages").join(file)).expect(file), "{words:?}");
+        assert!(
+            page == std::fs::read(image.scratch().join("pages").join(file)).expect(file),
+            "{words:?}"
+        );
     }
     let said = failed(&extern4(&image, ["man", "gone"]), 2);
-    assert_eq!(said, "extern4: man: there is no page 'gone'; extern4 man --dir DIR writes all pages\n");
+    assert_eq!(
+        said,
+        "extern4: man: there is no page 'gone'; extern4 man --dir DIR writes all pages\n"
+    );
     failed(&extern4(&image, ["man", "--dir", "pages", "ls"]), 2);
     assert!(!image.scratch().join("gone").exists());
 }
@@ -314,11 +405,17 @@ fn man_shows_a_page_on_a_terminal() {
             .map(|shown| String::from_utf8_lossy(&shown).into_owned())
     };
     let bin = env!("CARGO_BIN_EXE_extern4");
-    let Some(shown) = shows(&format!("PATH=$PWD/bin:$PATH; '{bin}' man ls")) else { return };
+    let Some(shown) = shows(&format!("PATH=$PWD/bin:$PATH; '{bin}' man ls")) else {
+        return;
+    };
     assert_eq!(shown, format!("man -l -\n{page}"));
     std::fs::write(scratch.join("code"), "3").expect("a file");
-    let shown = shows(&format!("PATH=$PWD/bin:$PATH; '{bin}' man ls; echo $?")).expect("a terminal");
-    assert!(shown.contains("extern4: man: man -l -: exit status: 3") && shown.ends_with("\n1\n"), "{shown}");
+    let shown =
+        shows(&format!("PATH=$PWD/bin:$PATH; '{bin}' man ls; echo $?")).expect("a terminal");
+    assert!(
+        shown.contains("extern4: man: man -l -: exit status: 3") && shown.ends_with("\n1\n"),
+        "{shown}"
+    );
     // Without man(1), the source is what there is.
     let shown = shows(&format!("PATH=/nowhere; '{bin}' man ls")).expect("a terminal");
     assert_eq!(shown, page);

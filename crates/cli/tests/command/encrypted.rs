@@ -37,16 +37,32 @@ fn kept(image: &Image, way: &[&str], file: &str, output: &Output) {
     failed(output, if file.ends_with("-map") { 4 } else { 1 });
     assert!(output.stdout.is_empty(), "{way:?} of {file}");
     let out = fs::read(image.scratch().join("out")).unwrap_or_default();
-    assert!(out.iter().all(|byte| *byte == 0), "{way:?} of {file}: it is in a file");
-    let found = extern4(image, ["find", "other.img:/", "-name", "out", "-size", "+0"]);
-    assert!(found.stdout.is_empty(), "{way:?} of {file}: it is in another volume");
+    assert!(
+        out.iter().all(|byte| *byte == 0),
+        "{way:?} of {file}: it is in a file"
+    );
+    let found = extern4(
+        image,
+        ["find", "other.img:/", "-name", "out", "-size", "+0"],
+    );
+    assert!(
+        found.stdout.is_empty(),
+        "{way:?} of {file}: it is in another volume"
+    );
 }
 
 /// Returns the name that an encrypted directory shows for its one file that is not encrypted.
 fn clear_file(image: &Image) -> String {
     let place = format!("disk.img:/{CLEAR_DIRECTORY}");
-    let found = ok(extern4(image, ["find", &place, "-type", "f", "-size", "+0"]));
-    String::from_utf8(found).expect("text").trim().trim_start_matches("disk.img:/").to_owned()
+    let found = ok(extern4(
+        image,
+        ["find", &place, "-type", "f", "-size", "+0"],
+    ));
+    String::from_utf8(found)
+        .expect("text")
+        .trim()
+        .trim_start_matches("disk.img:/")
+        .to_owned()
 }
 
 #[test]
@@ -56,13 +72,22 @@ fn no_command_hands_out_what_is_encrypted() {
     }
     let image = UNREADABLE.build();
     let other = image.scratch().join("other.img");
-    fs::File::create(&other).and_then(|file| file.set_len(8 << 20)).expect("another image");
+    fs::File::create(&other)
+        .and_then(|file| file.set_len(8 << 20))
+        .expect("another image");
     tool(image.scratch(), "mke2fs", ["-q", "-t", "ext4", "other.img"]);
     let clear = clear_file(&image);
     for file in FILES.iter().copied().chain([clear.as_str()]) {
-        fs::write(image.scratch().join("script"), format!("cp /{file} host:out\n")).expect("a script");
+        fs::write(
+            image.scratch().join("script"),
+            format!("cp /{file} host:out\n"),
+        )
+        .expect("a script");
         // Truncating a file with a damaged map reports the damage as a failed change.
-        for way in WAYS.iter().filter(|way| way[0] != "truncate" || !file.ends_with("-map")) {
+        for way in WAYS
+            .iter()
+            .filter(|way| way[0] != "truncate" || !file.ends_with("-map"))
+        {
             let args: Vec<_> = way.iter().map(|word| word.replace("FILE", file)).collect();
             let output = extern4(&image, &args);
             kept(&image, way, file, &output);
@@ -79,9 +104,14 @@ fn no_command_hands_out_names_and_targets_that_are_encrypted() {
     }
     let image = UNREADABLE.build();
     for dir in DIRECTORIES {
-        for way in
-            [&["ls"][..], &["tree"], &["find"], &["du", "-a"], &["cp", "-q", "-r"], &["cp", "-q", "-a"]]
-        {
+        for way in [
+            &["ls"][..],
+            &["tree"],
+            &["find"],
+            &["du", "-a"],
+            &["cp", "-q", "-r"],
+            &["cp", "-q", "-a"],
+        ] {
             let place = format!("disk.img:/{dir}");
             let mut args = [way, &[&place]].concat();
             if way[0] == "cp" {
@@ -100,20 +130,37 @@ fn no_command_hands_out_names_and_targets_that_are_encrypted() {
         let place = format!("disk.img:/{link}");
         for way in [&["cat", &place][..], &["cp", "-q", "-a", &place, "out"]] {
             failed(&extern4(&image, way), 1);
-            assert!(fs::symlink_metadata(image.scratch().join("out")).is_err(), "{way:?}");
+            assert!(
+                fs::symlink_metadata(image.scratch().join("out")).is_err(),
+                "{way:?}"
+            );
         }
-        assert!(!is_marked(&extern4(&image, ["ls", "-l", &place]).stdout), "{link}");
+        assert!(
+            !is_marked(&extern4(&image, ["ls", "-l", &place]).stdout),
+            "{link}"
+        );
     }
     // With a policy, names and targets show in their encoded form, as on Linux, and contents are
     // refused.
-    let target = fs::read_link(image.mount("ro").path.join("key-link")).expect("the kernel shows it");
-    let listed = String::from_utf8(ok(extern4(&image, ["ls", "-l", "disk.img:/key-link"]))).expect("text");
+    let target =
+        fs::read_link(image.mount("ro").path.join("key-link")).expect("the kernel shows it");
+    let listed =
+        String::from_utf8(ok(extern4(&image, ["ls", "-l", "disk.img:/key-link"]))).expect("text");
     let (_, shown) = listed.trim_end().split_once(" -> ").expect("a target");
     assert_eq!(Path::new(shown), target);
-    failed(&extern4(&image, ["cp", "-q", "-a", "disk.img:/key-dir", "out"]), 1);
+    failed(
+        &extern4(&image, ["cp", "-q", "-a", "disk.img:/key-dir", "out"]),
+        1,
+    );
     let sizes = fs::read_dir(image.scratch().join("out"))
         .expect("the directory")
-        .map(|entry| entry.expect("an entry").metadata().expect("attributes").len());
+        .map(|entry| {
+            entry
+                .expect("an entry")
+                .metadata()
+                .expect("attributes")
+                .len()
+        });
     assert_eq!(sizes.sum::<u64>(), 0);
 }
 
@@ -147,7 +194,8 @@ fn no_mount_hands_out_what_is_encrypted() {
                 splice(&served.path(file), &what);
             }
             for dir in DIRECTORIES {
-                let listed = fs::read_dir(served.path(dir)).map(|names| names.filter_map(Result::ok).count());
+                let listed = fs::read_dir(served.path(dir))
+                    .map(|names| names.filter_map(Result::ok).count());
                 assert!(!matches!(listed, Ok(1..)), "{dir}: {listed:?}");
             }
             for link in LINKS {
@@ -166,22 +214,44 @@ fn run_programs(image: &Image, path: &Path, what: &str) {
             .args(["-c", &program])
             .output()
             .expect("a shell");
-        assert!(!output.status.success() && output.stdout.is_empty(), "{what}: {program}");
+        assert!(
+            !output.status.success() && output.stdout.is_empty(),
+            "{what}: {program}"
+        );
         let out = image.scratch().join("out");
-        assert!(fs::read(&out).unwrap_or_default().iter().all(|byte| *byte == 0), "{what}: {program}");
+        assert!(
+            fs::read(&out)
+                .unwrap_or_default()
+                .iter()
+                .all(|byte| *byte == 0),
+            "{what}: {program}"
+        );
         let _ = fs::remove_file(out);
     }
 }
 
 /// Moves contents to a pipe within the kernel.
 fn splice(path: &Path, what: &str) {
-    let Ok(file) = fs::File::open(path) else { return };
+    let Ok(file) = fs::File::open(path) else {
+        return;
+    };
     let (mut reader, writer) = std::io::pipe().expect("a pipe");
-    let moved = rustix::pipe::splice(&file, None, &writer, None, 4096, rustix::pipe::SpliceFlags::empty());
+    let moved = rustix::pipe::splice(
+        &file,
+        None,
+        &writer,
+        None,
+        4096,
+        rustix::pipe::SpliceFlags::empty(),
+    );
     drop(writer);
     let mut bytes = Vec::new();
     reader.read_to_end(&mut bytes).expect("the pipe is read");
-    assert!(moved.is_err() && bytes.is_empty(), "{what}: {} bytes are spliced", bytes.len());
+    assert!(
+        moved.is_err() && bytes.is_empty(),
+        "{what}: {} bytes are spliced",
+        bytes.len()
+    );
 }
 
 /// A volume without the encryption feature: the flag alone protects contents.
@@ -194,11 +264,22 @@ fn the_flag_alone_keeps_contents_in() {
     }
     let image = SPEC.build();
     image.debugfs("set_inode_field /file flags 0x80800\n");
-    for way in WAYS.iter().filter(|way| !way.contains(&"other.img:/out") && way[0] != "script") {
-        let args: Vec<_> = way.iter().map(|word| word.replace("FILE", "file")).collect();
+    for way in WAYS
+        .iter()
+        .filter(|way| !way.contains(&"other.img:/out") && way[0] != "script")
+    {
+        let args: Vec<_> = way
+            .iter()
+            .map(|word| word.replace("FILE", "file"))
+            .collect();
         let output = extern4_in(image.scratch(), &args);
         failed(&output, 1);
         assert!(output.stdout.is_empty(), "{way:?}");
-        assert!(fs::read(image.scratch().join("out")).unwrap_or_default().is_empty(), "{way:?}");
+        assert!(
+            fs::read(image.scratch().join("out"))
+                .unwrap_or_default()
+                .is_empty(),
+            "{way:?}"
+        );
     }
 }

@@ -32,12 +32,18 @@ fn a_directory_gets_everything() {
     let name = fs::read_dir(&all.mount.path)
         .expect("a directory")
         .flatten()
-        .find(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()) && entry.file_name() != "lost+found");
+        .find(|entry| {
+            entry.file_type().is_ok_and(|kind| kind.is_dir()) && entry.file_name() != "lost+found"
+        });
     let name = name.expect("a directory of the volume").file_name();
     let name = name.to_str().expect("UTF-8");
     let (place, to) = (format!("disk.img:/{name}"), part.to_str().expect("UTF-8"));
     ok(extern4(&all.image, ["export", &place, "-o", to]));
-    tree::assert_same("export of a part", &copied(&part), &copied(&all.mount.path.join(name)));
+    tree::assert_same(
+        "export of a part",
+        &copied(&part),
+        &copied(&all.mount.path.join(name)),
+    );
 }
 
 #[test]
@@ -48,19 +54,51 @@ fn a_directory_that_holds_files_is_left_alone() {
     fs::create_dir(at.join("outside")).expect("a directory");
     fs::write(at.join("outside/hostname"), "mine\n").expect("a file");
     let said = failed(&extern4(&image, ["export", "disk.img", "-o", "out"]), 1);
-    assert!(said.contains("'out': Directory not empty (--force"), "{said}");
-    assert_eq!(fs::read_dir(at.join("out/etc")).expect("a directory").count(), 0);
+    assert!(
+        said.contains("'out': Directory not empty (--force"),
+        "{said}"
+    );
+    assert_eq!(
+        fs::read_dir(at.join("out/etc"))
+            .expect("a directory")
+            .count(),
+        0
+    );
     // With --force, no link leads out of it.
     symlink("../../outside/hostname", at.join("out/etc/hostname")).expect("a link");
     symlink("../outside", at.join("out/var")).expect("a link");
-    let said = failed(&extern4(&image, ["export", "--force", "disk.img", "-o", "out"]), 1);
+    let said = failed(
+        &extern4(&image, ["export", "--force", "disk.img", "-o", "out"]),
+        1,
+    );
     assert!(said.contains("'out/var': Not a directory"), "{said}");
-    assert_eq!(fs::read(at.join("outside/hostname")).expect("a file"), b"mine\n");
-    assert_eq!(fs::read_dir(at.join("outside")).expect("a directory").count(), 1);
-    assert_eq!(fs::read(at.join("out/etc/hostname")).expect("a file"), b"tiny\n");
-    assert!(fs::symlink_metadata(at.join("out/etc/hostname")).expect("a file").is_file());
-    let said = failed(&extern4(&image, ["export", "disk.img", "-o", "missing/out/"]), 1);
-    assert!(said.contains("'missing/out/': No such file or directory"), "{said}");
+    assert_eq!(
+        fs::read(at.join("outside/hostname")).expect("a file"),
+        b"mine\n"
+    );
+    assert_eq!(
+        fs::read_dir(at.join("outside"))
+            .expect("a directory")
+            .count(),
+        1
+    );
+    assert_eq!(
+        fs::read(at.join("out/etc/hostname")).expect("a file"),
+        b"tiny\n"
+    );
+    assert!(
+        fs::symlink_metadata(at.join("out/etc/hostname"))
+            .expect("a file")
+            .is_file()
+    );
+    let said = failed(
+        &extern4(&image, ["export", "disk.img", "-o", "missing/out/"]),
+        1,
+    );
+    assert!(
+        said.contains("'missing/out/': No such file or directory"),
+        "{said}"
+    );
 }
 
 #[test]
@@ -73,19 +111,45 @@ fn an_ordinary_user_gets_all_but_owners_and_devices() {
     fs::set_permissions(at, fs::Permissions::from_mode(0o777)).expect("a mode");
     fs::create_dir_all(at.join("tree/bin")).expect("directories");
     fs::write(at.join("tree/bin/su"), "x").expect("a file");
-    fs::set_permissions(at.join("tree/bin/su"), fs::Permissions::from_mode(0o4755)).expect("a mode");
-    setxattr(at.join("tree/bin/su"), "user.name", b"value", XattrFlags::empty()).expect("an attribute");
+    fs::set_permissions(at.join("tree/bin/su"), fs::Permissions::from_mode(0o4755))
+        .expect("a mode");
+    setxattr(
+        at.join("tree/bin/su"),
+        "user.name",
+        b"value",
+        XattrFlags::empty(),
+    )
+    .expect("an attribute");
     fs::write(at.join("list"), "nod /null 0666 0 0 c 1 3\n").expect("a manifest");
-    tool(at, "touch", ["-d", "2024-02-29 12:00:00.5Z", "tree/bin/su", "tree/bin"]);
+    tool(
+        at,
+        "touch",
+        ["-d", "2024-02-29 12:00:00.5Z", "tree/bin/su", "tree/bin"],
+    );
     ok(extern4_in(
         at,
-        ["build", "-q", "--no-journal", "--owner", "0:0", "--manifest", "list", "a.img", "tree"],
+        [
+            "build",
+            "-q",
+            "--no-journal",
+            "--owner",
+            "0:0",
+            "--manifest",
+            "list",
+            "a.img",
+            "tree",
+        ],
     ));
     copy_command(at);
     for name in ["a.img", "extern4"] {
         fs::set_permissions(at.join(name), fs::Permissions::from_mode(0o755)).expect("a mode");
     }
-    let user = ["--reuid=12345", "--regid=12345", "--clear-groups", "./extern4"];
+    let user = [
+        "--reuid=12345",
+        "--regid=12345",
+        "--clear-groups",
+        "./extern4",
+    ];
     let output = std::process::Command::new("setpriv")
         .args(user)
         .args(["export", "a.img", "-o", "out/"])
@@ -93,15 +157,28 @@ fn an_ordinary_user_gets_all_but_owners_and_devices() {
         .output()
         .expect("setpriv runs");
     let said = failed(&output, 1);
-    assert!(said.contains("'/null': only root can make devices; left out"), "{said}");
-    assert!(said.contains("warning: the owners of 3 files are not kept"), "{said}");
+    assert!(
+        said.contains("'/null': only root can make devices; left out"),
+        "{said}"
+    );
+    assert!(
+        said.contains("warning: the owners of 3 files are not kept"),
+        "{said}"
+    );
     let su = fs::metadata(at.join("out/bin/su")).expect("a copy");
     // A set-id bit for another owner than the original's would be a security hole.
-    assert_eq!((su.mode() & 0o7777, su.mtime(), su.mtime_nsec()), (0o755, 1_709_208_000, 500_000_000));
-    assert_eq!(fs::metadata(at.join("out/bin")).expect("a copy").mtime(), 1_709_208_000);
+    assert_eq!(
+        (su.mode() & 0o7777, su.mtime(), su.mtime_nsec()),
+        (0o755, 1_709_208_000, 500_000_000)
+    );
+    assert_eq!(
+        fs::metadata(at.join("out/bin")).expect("a copy").mtime(),
+        1_709_208_000
+    );
     assert!(!at.join("out/null").exists());
     let mut value = [0; 8];
-    let len = rustix::fs::getxattr(at.join("out/bin/su"), "user.name", &mut value[..]).expect("an attribute");
+    let len = rustix::fs::getxattr(at.join("out/bin/su"), "user.name", &mut value[..])
+        .expect("an attribute");
     assert_eq!(&value[..len], b"value");
 }
 
@@ -113,9 +190,30 @@ fn volume(at: &Path) {
     symlink("dir/file", at.join("tree/link")).expect("a link");
     let sparse = fs::File::create(at.join("tree/sparse")).expect("a file");
     sparse.set_len(8 << 20).expect("a size");
-    setxattr(at.join("tree/dir"), "user.name", b"value", XattrFlags::empty()).expect("an attribute");
-    fs::write(at.join("list"), "nod /null 0666 0 0 c 1 3\npipe /pipe 0600 1 2\n").expect("a manifest");
-    ok(extern4_in(at, ["build", "-q", "--no-journal", "--manifest", "list", "a.img", "tree"]));
+    setxattr(
+        at.join("tree/dir"),
+        "user.name",
+        b"value",
+        XattrFlags::empty(),
+    )
+    .expect("an attribute");
+    fs::write(
+        at.join("list"),
+        "nod /null 0666 0 0 c 1 3\npipe /pipe 0600 1 2\n",
+    )
+    .expect("a manifest");
+    ok(extern4_in(
+        at,
+        [
+            "build",
+            "-q",
+            "--no-journal",
+            "--manifest",
+            "list",
+            "a.img",
+            "tree",
+        ],
+    ));
 }
 
 #[test]
@@ -124,27 +222,73 @@ fn a_layout_is_read_again_and_is_the_same_each_time() {
     let at = dir.path();
     volume(at);
     for (layout, option) in [("gzip", "--platform=linux/arm64/v8"), ("zstd", "--zstd")] {
-        for output in [format!("oci:{layout}:1.0"), format!("oci:{layout}.again:1.0")] {
+        for output in [
+            format!("oci:{layout}:1.0"),
+            format!("oci:{layout}.again:1.0"),
+        ] {
             ok(extern4_in(at, ["export", option, "a.img", "-o", &output]));
         }
         tool(at, "diff", ["-r", layout, &format!("{layout}.again")]);
-        let again = failed(&extern4_in(at, ["export", "a.img", "-o", &format!("oci:{layout}")]), 1);
-        assert!(again.contains("File exists (--force replaces it)"), "{again}");
-        let blobs = fs::read_dir(at.join(layout).join("blobs/sha256")).expect("a directory").flatten();
+        let again = failed(
+            &extern4_in(at, ["export", "a.img", "-o", &format!("oci:{layout}")]),
+            1,
+        );
+        assert!(
+            again.contains("File exists (--force replaces it)"),
+            "{again}"
+        );
+        let blobs = fs::read_dir(at.join(layout).join("blobs/sha256"))
+            .expect("a directory")
+            .flatten();
         for blob in blobs {
             let said = tool(at, "sha256sum", [blob.path()]);
-            assert!(said.starts_with(blob.file_name().as_encoded_bytes()), "{:?}", blob.path());
+            assert!(
+                said.starts_with(blob.file_name().as_encoded_bytes()),
+                "{:?}",
+                blob.path()
+            );
         }
     }
     assert_eq!(ok(extern4_in(at, ["diff", "a.img", "oci:zstd"])), b"");
     let other = failed(&extern4_in(at, ["diff", "a.img", "oci:gzip:2.0"]), 2);
     assert!(other.contains("2.0"), "{other}");
-    ok(extern4_in(at, ["build", "-q", "--no-journal", "b.img", "oci:zstd:1.0"]));
-    assert!(fs::read(at.join("a.img")).expect("an image") == fs::read(at.join("b.img")).expect("an image"));
-    failed(&extern4_in(at, ["export", "--platform", "linux", "a.img", "-o", "oci:x"]), 2);
-    let said = failed(&extern4_in(at, ["export", "--platform", "linux/amd64", "a.img", "-o", "x.tar"]), 2);
-    assert_eq!(said, "extern4: export: --platform has no effect here: only an OCI layout names one\n");
-    failed(&extern4_in(at, ["export", "--zstd", "a.img", "-o", "x/"]), 2);
+    ok(extern4_in(
+        at,
+        ["build", "-q", "--no-journal", "b.img", "oci:zstd:1.0"],
+    ));
+    assert!(
+        fs::read(at.join("a.img")).expect("an image")
+            == fs::read(at.join("b.img")).expect("an image")
+    );
+    failed(
+        &extern4_in(
+            at,
+            ["export", "--platform", "linux", "a.img", "-o", "oci:x"],
+        ),
+        2,
+    );
+    let said = failed(
+        &extern4_in(
+            at,
+            [
+                "export",
+                "--platform",
+                "linux/amd64",
+                "a.img",
+                "-o",
+                "x.tar",
+            ],
+        ),
+        2,
+    );
+    assert_eq!(
+        said,
+        "extern4: export: --platform has no effect here: only an OCI layout names one\n"
+    );
+    failed(
+        &extern4_in(at, ["export", "--zstd", "a.img", "-o", "x/"]),
+        2,
+    );
 }
 
 #[test]
@@ -169,7 +313,10 @@ fn what_a_layer_cannot_have_is_named() {
     fs::create_dir(at.join("tree")).expect("a directory");
     fs::write(at.join("tree/.wh.etc"), "").expect("a file");
     std::os::unix::net::UnixListener::bind(at.join("tree/socket")).expect("a socket");
-    ok(extern4_in(at, ["build", "-q", "--no-journal", "a.img", "tree"]));
+    ok(extern4_in(
+        at,
+        ["build", "-q", "--no-journal", "a.img", "tree"],
+    ));
     let said = failed(&extern4_in(at, ["export", "a.img", "-o", "oci:layout"]), 1);
     assert_eq!(
         said,
@@ -193,7 +340,11 @@ fn an_export_ends_when_the_disk_is_full() {
     }
     ok(extern4_in(at, ["build", "-q", "a.img", "tree"]));
     fs::create_dir(at.join("small")).expect("a directory");
-    tool(at, "mount", ["-t", "tmpfs", "-o", "size=1M", "none", "small"]);
+    tool(
+        at,
+        "mount",
+        ["-t", "tmpfs", "-o", "size=1M", "none", "small"],
+    );
     let names = || fs::read_dir(at.join("small")).expect("a directory").count();
     let exported: Vec<_> = ["small/a.tar", "oci:small/lay", "small/out/"]
         .into_iter()
@@ -220,6 +371,12 @@ fn an_export_ends_when_the_disk_is_full() {
         assert_eq!(*names, 0);
     }
     let said = failed(&exported[2].0, 1);
-    assert!(said.contains("No space left on device") && said.lines().count() == 1, "{said}");
-    assert!(!whole.is_empty() && whole.iter().all(|len| *len == 100_000), "{whole:?}");
+    assert!(
+        said.contains("No space left on device") && said.lines().count() == 1,
+        "{said}"
+    );
+    assert!(
+        !whole.is_empty() && whole.iter().all(|len| *len == 100_000),
+        "{whole:?}"
+    );
 }

@@ -25,13 +25,20 @@ fn users_image() -> Image {
 }
 
 fn run_as(uid: u32, dir: &Path, script: &str) -> Output {
-    as_user(uid, dir, script).env("LC_ALL", "C").output().expect("setpriv")
+    as_user(uid, dir, script)
+        .env("LC_ALL", "C")
+        .output()
+        .expect("setpriv")
 }
 
 #[track_caller]
 fn succeeds(uid: u32, dir: &Path, script: &str) -> String {
     let run = run_as(uid, dir, script);
-    assert!(run.status.success(), "{script}: {}", String::from_utf8_lossy(&run.stderr));
+    assert!(
+        run.status.success(),
+        "{script}: {}",
+        String::from_utf8_lossy(&run.stderr)
+    );
     String::from_utf8_lossy(&run.stdout).into_owned()
 }
 
@@ -39,7 +46,10 @@ fn succeeds(uid: u32, dir: &Path, script: &str) -> String {
 fn is_refused(uid: u32, dir: &Path, script: &str, why: &str) {
     let run = run_as(uid, dir, script);
     let said = String::from_utf8_lossy(&run.stderr);
-    assert!(!run.status.success() && said.contains(why), "{script}: {said}");
+    assert!(
+        !run.status.success() && said.contains(why),
+        "{script}: {said}"
+    );
 }
 
 /// Scripts that root may run on the volume, each with its output.
@@ -55,9 +65,15 @@ const ROOT_S: &[(&str, &str)] = &[
         "chown 12345:54321 file; chmod 6755 file; echo more >> file; stat -c '%a %u:%g' file",
         "6755 12345:54321\n",
     ),
-    ("mkdir sticky; chmod 1777 sticky; touch sticky/f; chown 7:7 sticky sticky/f; rm sticky/f", ""),
+    (
+        "mkdir sticky; chmod 1777 sticky; touch sticky/f; chown 7:7 sticky sticky/f; rm sticky/f",
+        "",
+    ),
     ("ln file hard; mv hard soft; rm soft", ""),
-    ("touch own; chown 5 own; mv own lost+found; rm lost+found/own", ""),
+    (
+        "touch own; chown 5 own; mv own lost+found; rm lost+found/own",
+        "",
+    ),
     ("touch -d @7 file; stat -c %Y file", "7\n"),
     ("mkfifo fifo; stat -c %F fifo", "fifo\n"),
 ];
@@ -65,8 +81,14 @@ const ROOT_S: &[(&str, &str)] = &[
 /// Scripts with ACLs, which tools set on other users' files, too.
 const ACL_S: &[(&str, &str)] = &[
     ("touch a; setfacl -m u:5:rwx a; stat -c %a a", "674\n"),
-    ("chmod 640 a; getfacl -cn a | grep user:5", "user:5:rwx\t#effective:r--\n"),
-    ("chown 0:0 a; setfacl -m u:6:r a; getfacl -cn a | grep user:6", "user:6:r--\n"),
+    (
+        "chmod 640 a; getfacl -cn a | grep user:5",
+        "user:5:rwx\t#effective:r--\n",
+    ),
+    (
+        "chown 0:0 a; setfacl -m u:6:r a; getfacl -cn a | grep user:6",
+        "user:6:r--\n",
+    ),
     (
         "mkdir d; setfacl -d -m u:5:rwx d; chown 0 d; umask 077; touch d/x; getfacl -cn d/x | grep user:5",
         "user:5:rwx\t#effective:rw-\n",
@@ -93,22 +115,46 @@ fn a_user_acts_as_root_on_the_volume_where_that_is_asked_for() {
             assert_eq!(inside(script), *printed, "{script}");
         }
         if can_run(&[Need::Tool("setfacl")]) {
-            ACL_S.iter().for_each(|(script, printed)| assert_eq!(inside(script), *printed, "{script}"));
+            ACL_S
+                .iter()
+                .for_each(|(script, printed)| assert_eq!(inside(script), *printed, "{script}"));
         }
         // The README's example, with files that root owns.
         inside(
             "cp -a /usr/include/linux linux; diff -r /usr/include/linux linux; stat -c %u:%g linux/fs.h | grep -qx 0:0",
         );
         is_refused(USER, scratch, "mknod mnt/null c 1 3", "not permitted");
-        is_refused(USER, scratch, "setfattr -n trusted.a -v 1 mnt/file", "not permitted");
+        is_refused(
+            USER,
+            scratch,
+            "setfattr -n trusted.a -v 1 mnt/file",
+            "not permitted",
+        );
         for other in [2000, 0] {
             is_refused(other, scratch, "ls mnt", "Permission denied");
         }
-        assert_eq!(fs::metadata(&dir).expect_err("root is another user").raw_os_error(), Some(13));
+        assert_eq!(
+            fs::metadata(&dir)
+                .expect_err("root is another user")
+                .raw_os_error(),
+            Some(13)
+        );
         succeeds(USER, scratch, "./extern4 umount mnt");
         sound(&image);
-        let stat = ok(extern4(&image, ["stat", "-c", "%a %u:%g", "disk.img:/file", "disk.img:/linux/fs.h"]));
-        assert_eq!(String::from_utf8_lossy(&stat), "6755 12345:54321\n644 0:0\n");
+        let stat = ok(extern4(
+            &image,
+            [
+                "stat",
+                "-c",
+                "%a %u:%g",
+                "disk.img:/file",
+                "disk.img:/linux/fs.h",
+            ],
+        ));
+        assert_eq!(
+            String::from_utf8_lossy(&stat),
+            "6755 12345:54321\n644 0:0\n"
+        );
     }
 }
 
@@ -140,7 +186,14 @@ fn a_user_mounts_in_namespaces_of_its_own() {
     let image = users_image();
     let scratch = image.scratch();
     let mut tried = Command::new("setpriv");
-    tried.args(["--reuid=1000", "--regid=1000", "--clear-groups", "unshare", "-Urm", "true"]);
+    tried.args([
+        "--reuid=1000",
+        "--regid=1000",
+        "--clear-groups",
+        "unshare",
+        "-Urm",
+        "true",
+    ]);
     if !tried.status().expect("setpriv").success() {
         skip("user namespaces", "this machine has no namespaces of users");
         return;
@@ -149,5 +202,11 @@ fn a_user_mounts_in_namespaces_of_its_own() {
         chmod 600 mnt/file; stat -c %u:%g mnt/file; ./extern4 umount mnt'";
     assert_eq!(succeeds(USER, scratch, script), "0:0\n");
     sound(&image);
-    assert_eq!(ok(extern4(&image, ["stat", "-c", "%a %u:%g", "disk.img:/file"])), b"600 0:0\n");
+    assert_eq!(
+        ok(extern4(
+            &image,
+            ["stat", "-c", "%a %u:%g", "disk.img:/file"]
+        )),
+        b"600 0:0\n"
+    );
 }

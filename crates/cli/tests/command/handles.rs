@@ -34,9 +34,17 @@ open(my $file, "<&=", $fd) or die; print <$file>;
 fn handles(scratch: &Path, words: [&Path; 3]) -> Result<String, String> {
     let script = scratch.join("handles.pl");
     fs::write(&script, SCRIPT).expect("a script");
-    let run = Command::new("perl").arg(&script).args(words).output().expect("perl");
+    let run = Command::new("perl")
+        .arg(&script)
+        .args(words)
+        .output()
+        .expect("perl");
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim_end().to_owned();
-    if run.status.success() { Ok(text(&run.stdout)) } else { Err(text(&run.stderr)) }
+    if run.status.success() {
+        Ok(text(&run.stdout))
+    } else {
+        Err(text(&run.stderr))
+    }
 }
 
 /// Has the kernel forget every unused file; prints a note where this machine does not allow that.
@@ -44,7 +52,10 @@ fn forget_files() -> bool {
     match fs::write("/proc/sys/vm/drop_caches", "2") {
         Ok(()) => true,
         Err(error) => {
-            skip("handles of forgotten files", &format!("/proc/sys/vm/drop_caches: {error}"));
+            skip(
+                "handles of forgotten files",
+                &format!("/proc/sys/vm/drop_caches: {error}"),
+            );
             false
         }
     }
@@ -74,7 +85,11 @@ fn handles_outlive_what_the_kernel_remembers() {
             return;
         }
         assert_eq!(open("file").as_deref(), Ok("text"));
-        assert!(open("dir").is_ok_and(|path| path.ends_with("/mnt/a/b/c")), "{:?}", open("dir"));
+        assert!(
+            open("dir").is_ok_and(|path| path.ends_with("/mnt/a/b/c")),
+            "{:?}",
+            open("dir")
+        );
         // A new file that takes its inode number is another file.
         fs::remove_file(deep.join("gone")).expect("it is removed");
         fs::write(deep.join("next"), "next").expect("a file");
@@ -89,7 +104,11 @@ fn handles_outlive_what_the_kernel_remembers() {
         drop(kept);
         fs::rename(served.path("a/b"), served.path("b")).expect("it moves");
         forget_files();
-        assert!(open("dir").is_ok_and(|path| path.ends_with("/mnt/b/c")), "{:?}", open("dir"));
+        assert!(
+            open("dir").is_ok_and(|path| path.ends_with("/mnt/b/c")),
+            "{:?}",
+            open("dir")
+        );
         served.umount();
         sound(&image);
     }

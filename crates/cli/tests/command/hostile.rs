@@ -31,7 +31,9 @@ fn files_on_the_image_of_a_user_give_no_rights() {
     if !users_can_mount() {
         return;
     }
-    let image = ImageSpec::new("disk", 16 << 20, &["-t", "ext4"]).from_directory(&[armed]).build();
+    let image = ImageSpec::new("disk", 16 << 20, &["-t", "ext4"])
+        .from_directory(&[armed])
+        .build();
     let scratch = prepare(&image);
     let said = |uid: u32, script: &str| {
         let run = as_user(uid, scratch, script).output().expect("setpriv");
@@ -40,14 +42,20 @@ fn files_on_the_image_of_a_user_give_no_rights() {
     const READ: &str = "head -c 4 mnt/zero | wc -c";
     // In a mount by root, they work.
     let served = Served::new(&image, &[]);
-    assert_eq!((said(USER, "mnt/id -u"), said(USER, READ)), ("0".to_owned(), "4".to_owned()));
+    assert_eq!(
+        (said(USER, "mnt/id -u"), said(USER, READ)),
+        ("0".to_owned(), "4".to_owned())
+    );
     assert_eq!(said(OTHER, "cat mnt/file"), "text");
     served.umount();
     // Users mount on their own directories.
     chown(scratch.join("mnt"), Some(USER), None).expect("its owner");
     for options in ["ro", "rw,suid,dev"] {
         said(USER, &format!("./extern4 mount disk.img mnt -o {options}"));
-        assert_eq!((said(USER, "mnt/id -u"), said(USER, READ)), (USER.to_string(), "0".to_owned()));
+        assert_eq!(
+            (said(USER, "mnt/id -u"), said(USER, READ)),
+            (USER.to_string(), "0".to_owned())
+        );
         assert_eq!(said(USER, "cat mnt/file"), "text");
         // A mount is its owner's, unless the administrator lets users open theirs to others.
         assert_eq!(said(OTHER, "cat mnt/file"), "");
@@ -88,13 +96,44 @@ const SPECS: &[ImageSpec] = &[
     ImageSpec::new(
         "disk",
         16 << 20,
-        &["-t", "ext4", "-b", "1024", "-O", "^metadata_csum,^uninit_bg,^has_journal"],
+        &[
+            "-t",
+            "ext4",
+            "-b",
+            "1024",
+            "-O",
+            "^metadata_csum,^uninit_bg,^has_journal",
+        ],
     )
     .from_directory(TREE),
-    ImageSpec::new("disk", 16 << 20, &["-t", "ext4", "-b", "1024", "-O", "^metadata_csum", "-J", "size=1"])
-        .from_directory(TREE),
-    ImageSpec::new("disk", 16 << 20, &["-t", "ext4", "-b", "4096", "-O", "metadata_csum,inline_data"])
-        .from_directory(TREE),
+    ImageSpec::new(
+        "disk",
+        16 << 20,
+        &[
+            "-t",
+            "ext4",
+            "-b",
+            "1024",
+            "-O",
+            "^metadata_csum",
+            "-J",
+            "size=1",
+        ],
+    )
+    .from_directory(TREE),
+    ImageSpec::new(
+        "disk",
+        16 << 20,
+        &[
+            "-t",
+            "ext4",
+            "-b",
+            "4096",
+            "-O",
+            "metadata_csum,inline_data",
+        ],
+    )
+    .from_directory(TREE),
 ];
 
 /// Every request and every change; refusals do not matter.
@@ -120,7 +159,9 @@ fn damage(bytes: &mut [u8], seed: u64) {
         usize::try_from(state >> 16).expect("64 bits") % below
     };
     // All structures are at the start of these images or begin a block.
-    let used: Vec<usize> = (0..bytes.len()).filter(|at| bytes[*at] != 0 && at % 1024 < 512).collect();
+    let used: Vec<usize> = (0..bytes.len())
+        .filter(|at| bytes[*at] != 0 && at % 1024 < 512)
+        .collect();
     for _ in 0..1 << random(6) {
         let at = used[random(used.len())];
         bytes[at] = match random(4) {
@@ -134,14 +175,23 @@ fn damage(bytes: &mut [u8], seed: u64) {
 
 /// Starts the daemon of a user; no other user may ask where it has mounted the volume.
 fn serve(scratch: &Path) -> Child {
-    let mut daemon = as_user(USER, scratch, "exec ./extern4 mount -f hostile.img mnt 2> said");
+    let mut daemon = as_user(
+        USER,
+        scratch,
+        "exec ./extern4 mount -f hostile.img mnt 2> said",
+    );
     let mut daemon = daemon.stderr(Stdio::null()).spawn().expect("setpriv");
     let dir = scratch.join("mnt");
     let start = Instant::now();
-    while !fs::read_to_string("/proc/mounts").expect("mounts").contains(dir.to_str().expect("UTF-8"))
+    while !fs::read_to_string("/proc/mounts")
+        .expect("mounts")
+        .contains(dir.to_str().expect("UTF-8"))
         && daemon.try_wait().expect("a child").is_none()
     {
-        assert!(start.elapsed() < Duration::from_secs(ANSWER_SECONDS), "it neither serves nor ends");
+        assert!(
+            start.elapsed() < Duration::from_secs(ANSWER_SECONDS),
+            "it neither serves nor ends"
+        );
         std::thread::sleep(Duration::from_millis(2));
     }
     daemon
@@ -150,7 +200,13 @@ fn serve(scratch: &Path) -> Child {
 /// Returns the most memory that a process has had, in KiB.
 fn peak_memory(process: &Child) -> Option<u64> {
     let status = fs::read_to_string(format!("/proc/{}/status", process.id())).ok()?;
-    status.lines().find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB")?.parse().ok())
+    status.lines().find_map(|line| {
+        line.strip_prefix("VmHWM:")?
+            .trim()
+            .strip_suffix(" kB")?
+            .parse()
+            .ok()
+    })
 }
 
 #[test]
@@ -158,8 +214,8 @@ fn damage_costs_an_error_and_not_the_daemon() {
     if !users_can_mount() {
         return;
     }
-    let seeds: u64 =
-        std::env::var("EXTERN4_HOSTILE").map_or(2, |text| text.parse().expect("EXTERN4_HOSTILE is a number"));
+    let seeds: u64 = std::env::var("EXTERN4_HOSTILE")
+        .map_or(2, |text| text.parse().expect("EXTERN4_HOSTILE is a number"));
     let (mut served, mut refused) = (0, 0);
     for (kind, spec) in SPECS.iter().enumerate() {
         let image = spec.build();
@@ -176,13 +232,25 @@ fn damage_costs_an_error_and_not_the_daemon() {
             if daemon.try_wait().expect("a child").is_none() {
                 let within = |seconds: u64, script: &str| {
                     let run = format!("timeout -s KILL {seconds} sh -c \"$SCRIPT\"");
-                    as_user(USER, scratch, &run).env("SCRIPT", script).output().expect("setpriv").status
+                    as_user(USER, scratch, &run)
+                        .env("SCRIPT", script)
+                        .output()
+                        .expect("setpriv")
+                        .status
                 };
                 within(WORK_SECONDS, WORK);
-                assert!(within(ANSWER_SECONDS, "stat -f mnt").success(), "{kind}, {seed}: it hangs");
+                assert!(
+                    within(ANSWER_SECONDS, "stat -f mnt").success(),
+                    "{kind}, {seed}: it hangs"
+                );
                 let memory = peak_memory(&daemon);
-                assert!(memory.is_some_and(|kib| kib < MEMORY), "{kind}, {seed}: {memory:?} KiB");
-                let ended = as_user(USER, scratch, "./extern4 umount mnt").status().expect("setpriv");
+                assert!(
+                    memory.is_some_and(|kib| kib < MEMORY),
+                    "{kind}, {seed}: {memory:?} KiB"
+                );
+                let ended = as_user(USER, scratch, "./extern4 umount mnt")
+                    .status()
+                    .expect("setpriv");
                 assert!(ended.success(), "{kind}, {seed}: it cannot be unmounted");
                 served += 1;
             } else {
@@ -191,9 +259,16 @@ fn damage_costs_an_error_and_not_the_daemon() {
             let code = daemon.wait().expect("it ends").code();
             let said = fs::read_to_string(scratch.join("said")).expect("what it said");
             // Success, or a reported fault; never a signal or a panic.
-            let is_answer = matches!(code, Some(0)) || matches!(code, Some(1 | 3)) && !said.is_empty();
-            assert!(is_answer && !said.contains("fault in the program"), "{kind}, {seed}: {code:?}: {said}");
+            let is_answer =
+                matches!(code, Some(0)) || matches!(code, Some(1 | 3)) && !said.is_empty();
+            assert!(
+                is_answer && !said.contains("fault in the program"),
+                "{kind}, {seed}: {code:?}: {said}"
+            );
         }
     }
-    assert!(served > refused, "{served} were served and {refused} refused");
+    assert!(
+        served > refused,
+        "{served} were served and {refused} refused"
+    );
 }

@@ -30,10 +30,16 @@ struct Users(Child);
 
 impl Users {
     fn new() -> Self {
-        let users = Self(Command::new("unshare").args(["-U", "sleep", "600"]).spawn().expect("a namespace"));
+        let users = Self(
+            Command::new("unshare")
+                .args(["-U", "sleep", "600"])
+                .spawn()
+                .expect("a namespace"),
+        );
         let pid = users.0.id();
         let own = fs::read_link("/proc/self/ns/user").expect("a namespace");
-        while fs::read_link(format!("/proc/{pid}/ns/user")).is_ok_and(|namespace| namespace == own) {
+        while fs::read_link(format!("/proc/{pid}/ns/user")).is_ok_and(|namespace| namespace == own)
+        {
             std::thread::sleep(Duration::from_millis(2));
         }
         for map in ["uid_map", "gid_map"] {
@@ -47,7 +53,11 @@ impl Users {
     fn map(&self, scratch: &Path) -> Option<String> {
         let pid = self.0.id().to_string();
         let mut perl = Command::new("perl");
-        let run = perl.current_dir(scratch).args(["-e", MAP, &pid, "mnt", "mapped"]).output().expect("perl");
+        let run = perl
+            .current_dir(scratch)
+            .args(["-e", MAP, &pid, "mnt", "mapped"])
+            .output()
+            .expect("perl");
         (!run.status.success()).then(|| String::from_utf8_lossy(&run.stderr).into_owned())
     }
 }
@@ -63,10 +73,18 @@ impl Drop for Users {
 /// refusal.
 fn is_too_old(refused: &str) -> bool {
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").expect("a release");
-    let mut numbers = release.split(['.', '-']).map_while(|number| number.parse::<u32>().ok());
+    let mut numbers = release
+        .split(['.', '-'])
+        .map_while(|number| number.parse::<u32>().ok());
     let version = (numbers.next(), numbers.next());
     assert!(version < (Some(6), Some(12)), "{release}: {refused}");
-    skip("idmap", &format!("Linux {} does not map users through FUSE", release.trim_end()));
+    skip(
+        "idmap",
+        &format!(
+            "Linux {} does not map users through FUSE",
+            release.trim_end()
+        ),
+    );
     true
 }
 
@@ -89,12 +107,19 @@ fn users_are_mapped_for_a_mount_of_the_mount() {
         None => {
             let found = fs::metadata(scratch.join("mapped/file")).expect("attributes");
             assert_eq!((found.uid(), found.gid()), (100_000, 100_000));
-            assert_eq!(fs::read_to_string(scratch.join("mapped/file")).expect("a file"), "text");
+            assert_eq!(
+                fs::read_to_string(scratch.join("mapped/file")).expect("a file"),
+                "text"
+            );
             tool(scratch, "umount", ["mapped"]);
             served.umount();
             // Only a mount with the option supports mapped users.
             let served = Served::new(&image, &[]);
-            assert!(users.map(scratch).is_some_and(|said| said.contains("mount_setattr")));
+            assert!(
+                users
+                    .map(scratch)
+                    .is_some_and(|said| said.contains("mount_setattr"))
+            );
             served.umount();
         }
         Some(refused) => {
@@ -111,17 +136,37 @@ const SHUT: &str = r#"sysopen(my $dir, $ARGV[0], 0) or die; my $how = pack("L", 
 /// Privileges of root that the kernel leaves to the file system to check. Each row is a script, and
 /// whether it succeeds for root and for the owner of all files.
 const PRIVILEGED: &[(&str, bool, bool)] = &[
-    ("getfattr -m - --absolute-names file | grep -q trusted.note", true, false),
+    (
+        "getfattr -m - --absolute-names file | grep -q trusted.note",
+        true,
+        false,
+    ),
     ("fstrim .", true, false),
     ("chattr +j file; chattr -j file", true, false),
-    ("chmod 4755 file; fallocate -l 8192 file; test -u file", true, false),
-    ("chmod 4755 file; fallocate -l 8192 file; test -x file", true, true),
+    (
+        "chmod 4755 file; fallocate -l 8192 file; test -u file",
+        true,
+        false,
+    ),
+    (
+        "chmod 4755 file; fallocate -l 8192 file; test -x file",
+        true,
+        true,
+    ),
     ("perl -e \"$SHUT\" .", true, false),
 ];
 
 #[test]
 fn root_keeps_its_privileges_where_users_are_mapped() {
-    let tools = ["getfattr", "setfattr", "fstrim", "chattr", "fallocate", "setpriv"].map(Need::Tool);
+    let tools = [
+        "getfattr",
+        "setfattr",
+        "fstrim",
+        "chattr",
+        "fallocate",
+        "setpriv",
+    ]
+    .map(Need::Tool);
     if !can_map() || !can_run(&tools) {
         return;
     }
@@ -133,20 +178,33 @@ fn root_keeps_its_privileges_where_users_are_mapped() {
             fs::create_dir(scratch.join("mapped")).expect("a directory");
             tools::run("chmod", ["755".as_ref(), scratch.as_os_str()]);
             let served = Served::new(&image, &["-o", transport, "-o", "idmap"]);
-            if users.map(scratch).is_some_and(|refused| is_too_old(&refused)) {
+            if users
+                .map(scratch)
+                .is_some_and(|refused| is_too_old(&refused))
+            {
                 return served.umount();
             }
             tool(
                 &served.dir,
                 "sh",
-                ["-ec", "echo text > first; setfattr -n trusted.note -v x first; cp -a first file"],
+                [
+                    "-ec",
+                    "echo text > first; setfattr -n trusted.note -v x first; cp -a first file",
+                ],
             );
-            tool(&served.dir, "chown", ["-R", &format!("{owner}:{owner}"), "."]);
+            tool(
+                &served.dir,
+                "chown",
+                ["-R", &format!("{owner}:{owner}"), "."],
+            );
             let dir = scratch.join(place);
             for &(script, for_root, for_owner) in PRIVILEGED {
                 // The owner first: the last script shuts the volume down.
                 for (uid, expected) in [(owner_there, for_owner), (0, for_root)] {
-                    let run = as_user(uid, &dir, script).env("SHUT", SHUT).output().expect("setpriv");
+                    let run = as_user(uid, &dir, script)
+                        .env("SHUT", SHUT)
+                        .output()
+                        .expect("setpriv");
                     assert_eq!(
                         run.status.success(),
                         expected,
@@ -177,22 +235,45 @@ fn reserved_blocks_are_for_root_where_users_are_mapped() {
             fs::create_dir(scratch.join("mapped")).expect("a directory");
             tools::run("chmod", ["755".as_ref(), scratch.as_os_str()]);
             let served = Served::new(&image, &["-o", transport, "-o", "idmap", "-o", opens]);
-            if users.map(scratch).is_some_and(|refused| is_too_old(&refused)) {
+            if users
+                .map(scratch)
+                .is_some_and(|refused| is_too_old(&refused))
+            {
                 return served.umount();
             }
             fs::set_permissions(&served.dir, fs::Permissions::from_mode(0o777)).expect("its mode");
             let mapped = scratch.join("mapped");
             let can = |uid, dir: &Path, script: &str| {
-                as_user(uid, dir, script).status().expect("setpriv").success()
+                as_user(uid, dir, script)
+                    .status()
+                    .expect("setpriv")
+                    .success()
             };
-            assert!(!can(1000, &served.dir, "cat /dev/zero > all 2> /dev/null"), "until it is full");
+            assert!(
+                !can(1000, &served.dir, "cat /dev/zero > all 2> /dev/null"),
+                "until it is full"
+            );
             let more = |name: &str| format!("head -c 64K /dev/zero > {name} 2> /dev/null");
-            assert!(!can(1000, &served.dir, &more("users")), "{transport} {opens}");
+            assert!(
+                !can(1000, &served.dir, &more("users")),
+                "{transport} {opens}"
+            );
             // In the mapped mount, this user's files belong to the volume's root.
-            assert!(!can(100_000, &mapped, &more("mapped")), "{transport} {opens}");
-            assert_eq!(fs::metadata(served.path("mapped")).expect("attributes").uid(), 0);
+            assert!(
+                !can(100_000, &mapped, &more("mapped")),
+                "{transport} {opens}"
+            );
+            assert_eq!(
+                fs::metadata(served.path("mapped"))
+                    .expect("attributes")
+                    .uid(),
+                0
+            );
             assert!(can(0, &served.dir, &more("roots")), "{transport} {opens}");
-            assert!(can(0, &served.dir, "head -c 64K /dev/zero >> all"), "{transport} {opens}");
+            assert!(
+                can(0, &served.dir, "head -c 64K /dev/zero >> all"),
+                "{transport} {opens}"
+            );
             tool(scratch, "umount", ["mapped"]);
             served.umount();
             sound(&image);

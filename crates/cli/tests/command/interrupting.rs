@@ -30,13 +30,20 @@ const SHORT_BYTES: usize = 20_000;
 /// Waits until a command handles signals.
 pub(crate) fn wait_until_listening(child: &Child) {
     let listens = || {
-        let tasks = fs::read_dir(format!("/proc/{}/task", child.id())).into_iter().flatten().flatten();
-        let name = |task: fs::DirEntry| fs::read_to_string(task.path().join("comm")).unwrap_or_default();
+        let tasks = fs::read_dir(format!("/proc/{}/task", child.id()))
+            .into_iter()
+            .flatten()
+            .flatten();
+        let name =
+            |task: fs::DirEntry| fs::read_to_string(task.path().join("comm")).unwrap_or_default();
         tasks.map(name).any(|name| name.trim() == "signals")
     };
     let start = Instant::now();
     while !listens() {
-        assert!(start.elapsed() < Duration::from_secs(60), "it does not wait for signals");
+        assert!(
+            start.elapsed() < Duration::from_secs(60),
+            "it does not wait for signals"
+        );
         std::thread::yield_now();
     }
 }
@@ -51,7 +58,12 @@ pub(crate) fn start(image: &Image, args: &[&str]) -> (Child, std::io::PipeReader
 fn start_as(mut command: Command, image: &Image, args: &[&str]) -> (Child, std::io::PipeReader) {
     let (output, end) = std::io::pipe().expect("a pipe");
     fcntl_setpipe_size(&end, 4096).expect("a small pipe");
-    command.current_dir(image.scratch()).args(args).stdin(Stdio::null()).stdout(end).stderr(Stdio::piped());
+    command
+        .current_dir(image.scratch())
+        .args(args)
+        .stdin(Stdio::null())
+        .stdout(end)
+        .stderr(Stdio::piped());
     (command.spawn().expect("the command runs"), output)
 }
 
@@ -75,7 +87,10 @@ fn interrupted(image: &Image, args: &[&str], lines: usize) -> (bool, String) {
     let errors = String::from_utf8_lossy(&ended.stderr).into_owned();
     match ended.status.code() {
         Some(130) => assert!(errors.contains("interrupted: "), "{args:?}: {errors}"),
-        code => assert!(code == Some(0) && errors.is_empty(), "{args:?}: {code:?} {errors}"),
+        code => assert!(
+            code == Some(0) && errors.is_empty(),
+            "{args:?}: {code:?} {errors}"
+        ),
     }
     (ended.status.code() == Some(130), errors)
 }
@@ -83,12 +98,19 @@ fn interrupted(image: &Image, args: &[&str], lines: usize) -> (bool, String) {
 /// Calls `run` with moments that a seed chooses: how many files are done before a signal. Returns
 /// how many signals came in time.
 fn at_moments(seed: u64, mut run: impl FnMut(usize) -> bool) {
-    let moments = std::env::var("EXTERN4_INTERRUPTS")
-        .map_or(6, |text| text.parse().expect("EXTERN4_INTERRUPTS is a number"));
+    let moments = std::env::var("EXTERN4_INTERRUPTS").map_or(6, |text| {
+        text.parse().expect("EXTERN4_INTERRUPTS is a number")
+    });
     let random = plan::pattern(seed, 0, moments);
     // A command can be ahead of its reader by the lines in the pipe, about ten.
-    let ended = random.iter().filter(|byte| run(usize::from(**byte) % (FILES - 15))).count();
-    assert!(ended * 2 > moments, "{ended} of {moments} signals came in time");
+    let ended = random
+        .iter()
+        .filter(|byte| run(usize::from(**byte) % (FILES - 15)))
+        .count();
+    assert!(
+        ended * 2 > moments,
+        "{ended} of {moments} signals came in time"
+    );
 }
 
 /// Returns the name of a file: a long one, so that a pipe holds few lines.
@@ -97,7 +119,15 @@ fn name(at: usize) -> String {
 }
 
 fn contents(at: usize) -> Vec<u8> {
-    plan::pattern(at as u64, 0, if at.is_multiple_of(10) { LONG_BYTES } else { SHORT_BYTES })
+    plan::pattern(
+        at as u64,
+        0,
+        if at.is_multiple_of(10) {
+            LONG_BYTES
+        } else {
+            SHORT_BYTES
+        },
+    )
 }
 
 /// Makes an empty volume, and a tree on the host next to it.
@@ -114,13 +144,21 @@ fn volume() -> Image {
 /// Checks that the files of a copy are whole. Returns how many there are.
 #[track_caller]
 fn whole(copy: &Path) -> usize {
-    let Ok(files) = fs::read_dir(copy) else { return 0 };
+    let Ok(files) = fs::read_dir(copy) else {
+        return 0;
+    };
     let files = files.map(|file| file.expect("a file").path());
     files
         .map(|file| {
-            let at =
-                file.file_name().and_then(|name| name.to_str()?.get(..3)?.parse().ok()).expect("its number");
-            assert!(fs::read(&file).expect("its contents") == contents(at), "{} is whole", file.display());
+            let at = file
+                .file_name()
+                .and_then(|name| name.to_str()?.get(..3)?.parse().ok())
+                .expect("its number");
+            assert!(
+                fs::read(&file).expect("its contents") == contents(at),
+                "{} is whole",
+                file.display()
+            );
         })
         .count()
 }
@@ -138,7 +176,11 @@ fn whole_in(image: &Image) -> usize {
     // rdump would also set the owners, as only root can.
     let dump = |name: &str| format!("dump /tree/{name} {}/{name}\n", back.display());
     let names = said(image, &["ls", "disk.img:/tree"]);
-    tools::debugfs(&image.path, false, &names.lines().map(dump).collect::<String>());
+    tools::debugfs(
+        &image.path,
+        false,
+        &names.lines().map(dump).collect::<String>(),
+    );
     let files = whole(&back);
     fs::remove_dir_all(back).expect("the copy goes");
     files
@@ -151,7 +193,10 @@ fn an_interrupted_copy_into_a_volume_leaves_whole_files() {
         let (is_ended, errors) = interrupted(&image, &["cp", "-rv", "tree", "disk.img:/"], lines);
         let files = whole_in(&image);
         if is_ended {
-            assert!(errors.contains(&format!("interrupted: {files} file")), "{files} are there: {errors}");
+            assert!(
+                errors.contains(&format!("interrupted: {files} file")),
+                "{files} are there: {errors}"
+            );
         }
         ok(extern4(&image, ["rm", "-rf", "disk.img:/tree"]));
         is_ended
@@ -163,11 +208,15 @@ fn an_interrupted_copy_out_of_a_volume_leaves_whole_files() {
     let image = volume();
     ok(extern4(&image, ["cp", "-r", "tree", "disk.img:/"]));
     at_moments(2, |lines| {
-        let (is_ended, errors) = interrupted(&image, &["cp", "-rv", "disk.img:/tree", "out"], lines);
+        let (is_ended, errors) =
+            interrupted(&image, &["cp", "-rv", "disk.img:/tree", "out"], lines);
         let out = image.scratch().join("out");
         let files = whole(&out);
         if is_ended {
-            assert!(errors.contains(&format!("interrupted: {files} file")), "{files} are there: {errors}");
+            assert!(
+                errors.contains(&format!("interrupted: {files} file")),
+                "{files} are there: {errors}"
+            );
         }
         let _ = fs::remove_dir_all(out);
         is_ended
@@ -186,7 +235,10 @@ fn an_interrupted_removal_leaves_whole_files() {
         let files = whole_in(&image);
         if is_ended {
             let removed = FILES - files;
-            assert!(errors.contains(&format!("interrupted: {removed} file")), "{files} are left: {errors}");
+            assert!(
+                errors.contains(&format!("interrupted: {removed} file")),
+                "{files} are left: {errors}"
+            );
         }
         is_ended
     });
@@ -194,7 +246,9 @@ fn an_interrupted_removal_leaves_whole_files() {
 
 /// Writes a script that copies the files of the tree, with a line before and one after.
 fn script(image: &Image, before: &str, after: &str) {
-    let copies: String = (0..FILES).map(|at| format!("cp -v host:tree/{0} /tree/{0}\n", name(at))).collect();
+    let copies: String = (0..FILES)
+        .map(|at| format!("cp -v host:tree/{0} /tree/{0}\n", name(at)))
+        .collect();
     let text = format!("{before}\nmkdir /tree\n{copies}{after}\n");
     fs::write(image.scratch().join("changes"), text).expect("a script");
 }
@@ -211,7 +265,10 @@ fn an_interrupted_script_leaves_what_its_commands_did() {
             let commands = files + 1;
             let said = format!("interrupted: {commands} of {} commands done", FILES + 1);
             let in_copy = format!("interrupted: {files} of {} commands done", FILES + 1);
-            assert!(errors.contains(&said) || errors.contains(&in_copy), "{files} are there: {errors}");
+            assert!(
+                errors.contains(&said) || errors.contains(&in_copy),
+                "{files} are there: {errors}"
+            );
         }
         ok(extern4(&image, ["rm", "-rf", "disk.img:/tree"]));
         is_ended
@@ -224,10 +281,17 @@ fn an_interrupted_transaction_leaves_nothing() {
     script(&image, "begin", "commit");
     at_moments(5, |lines| {
         let (is_ended, errors) = interrupted(&image, &["script", "disk.img", "changes"], lines);
-        assert_eq!(whole_in(&image), if is_ended { 0 } else { FILES }, "{errors}");
+        assert_eq!(
+            whole_in(&image),
+            if is_ended { 0 } else { FILES },
+            "{errors}"
+        );
         if is_ended {
             // A signal at the start comes before the transaction.
-            let texts = ["nothing between begin and commit was done", "interrupted: 0 of "];
+            let texts = [
+                "nothing between begin and commit was done",
+                "interrupted: 0 of ",
+            ];
             assert!(texts.iter().any(|text| errors.contains(text)), "{errors}");
             assert!(!said(&image, &["ls", "disk.img"]).contains("tree"));
         }
@@ -256,7 +320,8 @@ fn an_interrupted_archive_gets_no_name() {
     let image = volume();
     ok(extern4(&image, ["cp", "-r", "tree", "disk.img:/"]));
     at_moments(7, |lines| {
-        let (is_ended, errors) = interrupted(&image, &["tar", "-cvf", "out.tar", "disk.img:/tree"], lines);
+        let (is_ended, errors) =
+            interrupted(&image, &["tar", "-cvf", "out.tar", "disk.img:/tree"], lines);
         let archive = image.scratch().join("out.tar");
         assert_eq!(archive.exists(), !is_ended, "{errors}");
         let _ = fs::remove_file(archive);
@@ -281,12 +346,18 @@ fn a_file_that_is_half_copied_goes() {
     let pipe = pipe(&image);
     for (name, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
         let (child, _output) = start(&image, &["cp", "pipe", "disk.img:/copy"]);
-        let mut file = fs::OpenOptions::new().write(true).open(&pipe).expect("the command reads it");
+        let mut file = fs::OpenOptions::new()
+            .write(true)
+            .open(&pipe)
+            .expect("the command reads it");
         file.write_all(&vec![b'x'; 3 << 20]).expect("it is read");
         signal(&child, name);
         feed_until_closed(&mut file);
         let output = child.wait_with_output().expect("it ends");
-        assert_eq!(failed(&output, code), "extern4: cp: interrupted: 0 files copied\n");
+        assert_eq!(
+            failed(&output, code),
+            "extern4: cp: interrupted: 0 files copied\n"
+        );
         assert!(!said(&image, &["ls", "disk.img"]).contains("copy"));
         sound(&image);
     }
@@ -296,22 +367,36 @@ fn a_file_that_is_half_copied_goes() {
 fn a_script_that_is_interrupted_stops_between_commands() {
     let image = machine();
     let pipe = pipe(&image);
-    for (before, after, name, code) in
-        [("", "", Signal::TERM, 143), ("begin\n", "commit\n", Signal::INT, 130)]
-    {
+    for (before, after, name, code) in [
+        ("", "", Signal::TERM, 143),
+        ("begin\n", "commit\n", Signal::INT, 130),
+    ] {
         let text = format!("{before}mkdir /first\ncp host:pipe /copy\nmkdir /second\n{after}");
         fs::write(image.scratch().join("changes"), text).expect("a script");
         let (child, _output) = start(&image, &["script", "disk.img", "changes"]);
-        let mut file = fs::OpenOptions::new().write(true).open(&pipe).expect("the command reads it");
+        let mut file = fs::OpenOptions::new()
+            .write(true)
+            .open(&pipe)
+            .expect("the command reads it");
         signal(&child, name);
         feed_until_closed(&mut file);
         let errors = failed(&child.wait_with_output().expect("it ends"), code);
         let listed = said(&image, &["ls", "disk.img"]);
-        assert!(!listed.contains("second") && !listed.contains("copy"), "{listed}");
+        assert!(
+            !listed.contains("second") && !listed.contains("copy"),
+            "{listed}"
+        );
         let is_transaction = !before.is_empty();
         assert_eq!(listed.contains("first"), !is_transaction, "{listed}");
-        assert!(errors.contains("script: interrupted: ") && errors.contains("commands done"), "{errors}");
-        assert_eq!(errors.contains("nothing between begin and commit was done"), is_transaction, "{errors}");
+        assert!(
+            errors.contains("script: interrupted: ") && errors.contains("commands done"),
+            "{errors}"
+        );
+        assert_eq!(
+            errors.contains("nothing between begin and commit was done"),
+            is_transaction,
+            "{errors}"
+        );
         sound(&image);
         ok(extern4(&image, ["rm", "-rf", "disk.img:/first"]));
     }
@@ -326,7 +411,18 @@ fn damaged() -> Option<Image> {
     const SPEC: ImageSpec = ImageSpec::new(
         "disk",
         16 << 20,
-        &["-t", "ext4", "-b", "4096", "-I", "256", "-N", "4096", "-O", "metadata_csum"],
+        &[
+            "-t",
+            "ext4",
+            "-b",
+            "4096",
+            "-I",
+            "256",
+            "-N",
+            "4096",
+            "-O",
+            "metadata_csum",
+        ],
     )
     .from_directory(&[fill]);
     if !SPEC.can_run() {
@@ -336,14 +432,22 @@ fn damaged() -> Option<Image> {
     let place = image.debugfs("imap <12>\n");
     let number = |text: &str| {
         let digits = text.trim_start_matches("0x");
-        u64::from_str_radix(digits, if digits.len() < text.len() { 16 } else { 10 }).expect("a number")
+        u64::from_str_radix(digits, if digits.len() < text.len() { 16 } else { 10 })
+            .expect("a number")
     };
-    let words: Vec<_> = place.split([' ', ',', '\n']).filter(|word| !word.is_empty()).collect();
+    let words: Vec<_> = place
+        .split([' ', ',', '\n'])
+        .filter(|word| !word.is_empty())
+        .collect();
     let after = |name: &str| words[words.iter().rposition(|word| *word == name).expect(name) + 1];
     let first = number(after("block")) * 4096 + number(after("offset"));
-    let file = fs::OpenOptions::new().write(true).open(&image.path).expect("an image");
+    let file = fs::OpenOptions::new()
+        .write(true)
+        .open(&image.path)
+        .expect("an image");
     for at in 0..DAMAGED {
-        file.write_all_at(&[0xa5, 0x5a], first + at * 256 + 0x7c).expect("a checksum");
+        file.write_all_at(&[0xa5, 0x5a], first + at * 256 + 0x7c)
+            .expect("a checksum");
     }
     Some(image)
 }
@@ -366,12 +470,33 @@ fn a_check_ends_on_signals_and_changes_nothing() {
     std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_extern4"), &checker).expect("a link");
     // The faults of the first pass do not fit into the pipe, so there is a pass left to end.
     for (name, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
-        let errors = ended(command(), &image, &["check", "--json", "disk.img"], name, code);
-        assert_eq!(errors, "extern4: check: interrupted: 0 of 1 volume checked\n");
-        let errors = ended(Command::new(&checker), &image, &["-nf", "disk.img"], name, 32);
-        assert_eq!(errors, "extern4: fsck.extern4: interrupted: disk.img is not checked\n");
+        let errors = ended(
+            command(),
+            &image,
+            &["check", "--json", "disk.img"],
+            name,
+            code,
+        );
+        assert_eq!(
+            errors,
+            "extern4: check: interrupted: 0 of 1 volume checked\n"
+        );
+        let errors = ended(
+            Command::new(&checker),
+            &image,
+            &["-nf", "disk.img"],
+            name,
+            32,
+        );
+        assert_eq!(
+            errors,
+            "extern4: fsck.extern4: interrupted: disk.img is not checked\n"
+        );
     }
-    assert!(before == fs::read(&image.path).expect("an image"), "the image has changed");
+    assert!(
+        before == fs::read(&image.path).expect("an image"),
+        "the image has changed"
+    );
 }
 
 #[test]
@@ -380,8 +505,13 @@ fn a_recovery_ends_between_two_volumes() {
     // Their reports are more than the pipe holds.
     let args = [&["recover"][..], &["disk.img"; 300]].concat();
     let errors = ended(command(), &image, &args, Signal::TERM, 143);
-    let rest = errors.strip_prefix("extern4: recover: interrupted: ").expect("a message");
-    assert!(rest.ends_with(" of 300 volumes done\n") && !rest.starts_with("300 "), "{errors}");
+    let rest = errors
+        .strip_prefix("extern4: recover: interrupted: ")
+        .expect("a message");
+    assert!(
+        rest.ends_with(" of 300 volumes done\n") && !rest.starts_with("300 "),
+        "{errors}"
+    );
     sound(&image);
 }
 
@@ -409,6 +539,12 @@ fn an_interrupted_layout_leaves_nothing() {
             }
         }
         assert!(!scratch.join("new").exists());
-        assert!(fs::read_dir(scratch.join("there")).into_iter().flatten().next().is_none());
+        assert!(
+            fs::read_dir(scratch.join("there"))
+                .into_iter()
+                .flatten()
+                .next()
+                .is_none()
+        );
     }
 }

@@ -39,9 +39,16 @@ fn listening() -> Command {
 fn comes_to_wait(child: &mut Child) -> bool {
     let start = Instant::now();
     loop {
-        let tasks = fs::read_dir(format!("/proc/{}/task", child.id())).into_iter().flatten().flatten();
-        let place = |task: fs::DirEntry| fs::read_to_string(task.path().join("wchan")).unwrap_or_default();
-        if tasks.map(place).any(|place| WAITS.iter().any(|wait| place.contains(wait))) {
+        let tasks = fs::read_dir(format!("/proc/{}/task", child.id()))
+            .into_iter()
+            .flatten()
+            .flatten();
+        let place =
+            |task: fs::DirEntry| fs::read_to_string(task.path().join("wchan")).unwrap_or_default();
+        if tasks
+            .map(place)
+            .any(|place| WAITS.iter().any(|wait| place.contains(wait)))
+        {
             return true;
         }
         if child.try_wait().expect("a child").is_some() {
@@ -75,7 +82,9 @@ fn end(mut child: Child) -> Output {
 fn interrupt(image: &Image, args: &[&str], start: &[u8]) -> String {
     let names = || {
         let names = fs::read_dir(image.scratch()).expect("a directory");
-        let mut names: Vec<_> = names.map(|name| name.expect("a name").file_name()).collect();
+        let mut names: Vec<_> = names
+            .map(|name| name.expect("a name").file_name())
+            .collect();
         names.sort();
         names
     };
@@ -84,7 +93,10 @@ fn interrupt(image: &Image, args: &[&str], start: &[u8]) -> String {
     for (name, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
         let mut command = listening();
         command.current_dir(image.scratch()).args(args);
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
         let mut child = command.spawn().expect("the command runs");
         let mut input = child.stdin.take().expect("a pipe");
         input.write_all(start).expect("it reads");
@@ -95,12 +107,18 @@ fn interrupt(image: &Image, args: &[&str], start: &[u8]) -> String {
         drop(input);
         errors = String::from_utf8_lossy(&output.stderr).into_owned();
         // A shell reports either in the same way.
-        let ended = output.status.code().or(output.status.signal().map(|signal| 128 + signal));
+        let ended = output
+            .status
+            .code()
+            .or(output.status.signal().map(|signal| 128 + signal));
         assert_eq!(ended, Some(code), "{args:?}: {errors}");
         assert!(names() == before, "{args:?}: {:?} were {before:?}", names());
         sound(image);
         let journal = tool(image.scratch(), "dumpe2fs", ["-h", "disk.img"]);
-        assert!(!String::from_utf8_lossy(&journal).contains("needs_recovery"), "{args:?}");
+        assert!(
+            !String::from_utf8_lossy(&journal).contains("needs_recovery"),
+            "{args:?}"
+        );
     }
     errors
 }
@@ -117,7 +135,11 @@ fn half_archive(image: &Image, compression: &str) -> Vec<u8> {
     let dir = image.scratch().join("half");
     fs::create_dir(&dir).expect("a directory");
     fs::write(dir.join("first"), "whole").expect("a file");
-    fs::write(dir.join("second"), extern4_testkit::plan::pattern(1, 0, 300_000)).expect("a file");
+    fs::write(
+        dir.join("second"),
+        extern4_testkit::plan::pattern(1, 0, 300_000),
+    )
+    .expect("a file");
     let archive = tool(&dir, "tar", ["-c", compression, "first", "second"]);
     fs::remove_dir_all(&dir).expect("it goes");
     archive[..archive.len() / 2].to_vec()
@@ -126,8 +148,16 @@ fn half_archive(image: &Image, compression: &str) -> Vec<u8> {
 #[test]
 fn signals_end_the_wait_for_an_archive() {
     let image = machine();
-    for start in [&[][..], &half_archive(&image, "--sort=none"), &half_archive(&image, "--gzip")] {
-        let errors = interrupt(&image, &["tar", "-xf", "-", "-C", "disk.img:/", "first", "none"], start);
+    for start in [
+        &[][..],
+        &half_archive(&image, "--sort=none"),
+        &half_archive(&image, "--gzip"),
+    ] {
+        let errors = interrupt(
+            &image,
+            &["tar", "-xf", "-", "-C", "disk.img:/", "first", "none"],
+            start,
+        );
         assert_eq!(errors, "extern4: tar: interrupted: nothing was changed\n");
         assert!(!said(&image, &["ls", "disk.img"]).contains("first"));
         interrupt(&image, &["tar", "-t"], start);
@@ -161,7 +191,11 @@ fn signals_end_the_wait_for_a_named_pipe() {
         }
         // The second time with a writer that writes nothing.
         writer.get_or_insert_with(|| {
-            let both: File = OpenOptions::new().read(true).write(true).open(&pipe).expect("a pipe");
+            let both: File = OpenOptions::new()
+                .read(true)
+                .write(true)
+                .open(&pipe)
+                .expect("a pipe");
             both
         });
     }
@@ -181,7 +215,11 @@ fn signals_end_the_wait_for_commands() {
 fn signals_end_the_wait_of_a_command_in_a_script() {
     let image = machine();
     let pipe = fifo(&image);
-    let held = OpenOptions::new().read(true).write(true).open(&pipe).expect("a pipe");
+    let held = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(&pipe)
+        .expect("a pipe");
     for line in [
         "cat -",
         "sha256sum -",
@@ -200,13 +238,26 @@ fn signals_end_the_wait_of_a_command_in_a_script() {
         "tar -t",
         "tar -xf - -C /",
     ] {
-        fs::write(image.scratch().join("changes"), format!("mkdir -p /first\n{line}\nmkdir /last\n"))
-            .expect("a script");
+        fs::write(
+            image.scratch().join("changes"),
+            format!("mkdir -p /first\n{line}\nmkdir /last\n"),
+        )
+        .expect("a script");
         let errors = interrupt(&image, &["script", "disk.img", "changes"], b"");
-        assert!(errors.ends_with("interrupted: 1 of 3 commands done\n"), "{line}: {errors}");
+        assert!(
+            errors.ends_with("interrupted: 1 of 3 commands done\n"),
+            "{line}: {errors}"
+        );
         let listed = said(&image, &["ls", "disk.img"]);
-        assert!(listed.contains("first") && !listed.contains("last"), "{line}: {listed}");
-        assert_eq!(said(&image, &["cat", "disk.img:/etc/hostname"]), "tiny\n", "{line}");
+        assert!(
+            listed.contains("first") && !listed.contains("last"),
+            "{line}: {listed}"
+        );
+        assert_eq!(
+            said(&image, &["cat", "disk.img:/etc/hostname"]),
+            "tiny\n",
+            "{line}"
+        );
     }
     drop(held);
 }
@@ -216,10 +267,17 @@ fn signals_end_the_wait_for_new_contents() {
     let image = machine();
     // Nothing, a part of a piece, and more than one piece.
     for start in [0, 1000, 3 << 20] {
-        let errors = interrupt(&image, &["put", "disk.img:/etc/hostname"], &vec![b'x'; start]);
+        let errors = interrupt(
+            &image,
+            &["put", "disk.img:/etc/hostname"],
+            &vec![b'x'; start],
+        );
         assert_eq!(errors, "extern4: put: interrupted: nothing was changed\n");
         assert_eq!(said(&image, &["cat", "disk.img:/etc/hostname"]), "tiny\n");
-        assert_eq!(said(&image, &["ls", "-A", "disk.img:/etc"]), "group\nhostname\nos-release\npasswd\n");
+        assert_eq!(
+            said(&image, &["ls", "-A", "disk.img:/etc"]),
+            "group\nhostname\nos-release\npasswd\n"
+        );
     }
 }
 
@@ -237,8 +295,15 @@ fn signals_end_the_wait_for_an_answer() {
         for start in [&b""[..], b"y"] {
             let errors = interrupt(&image, args, start);
             assert!(errors.contains("interrupted: "), "{args:?}: {errors}");
-            assert_eq!(said(&image, &["cat", "disk.img:/etc/hostname"]), "tiny\n", "{args:?}");
-            assert!(said(&image, &["ls", "disk.img:/etc"]).contains("group"), "{args:?}");
+            assert_eq!(
+                said(&image, &["cat", "disk.img:/etc/hostname"]),
+                "tiny\n",
+                "{args:?}"
+            );
+            assert!(
+                said(&image, &["ls", "disk.img:/etc"]).contains("group"),
+                "{args:?}"
+            );
         }
     }
 }

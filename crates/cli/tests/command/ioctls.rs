@@ -16,7 +16,18 @@ use crate::run::{extern4, ok, tool};
 const PROJECTS: ImageSpec = ImageSpec::new(
     "disk",
     64 << 20,
-    &["-t", "ext4", "-b", "4096", "-L", "first", "-O", "quota,project", "-E", "quotatype=prjquota"],
+    &[
+        "-t",
+        "ext4",
+        "-b",
+        "4096",
+        "-L",
+        "first",
+        "-O",
+        "quota,project",
+        "-E",
+        "quotatype=prjquota",
+    ],
 );
 
 /// `perl ioctl.pl DIR`, which prints the label, and `perl ioctl.pl DIR LABEL`, which sets it.
@@ -52,12 +63,20 @@ fn projects_and_flags_are_set_by_owners() {
     for transport in transports() {
         let image = PROJECTS.build();
         let served = served(&image, transport);
-        let user = |uid, script: &str| as_user(uid, &served.dir, script).status().expect("setpriv").success();
+        let user = |uid, script: &str| {
+            as_user(uid, &served.dir, script)
+                .status()
+                .expect("setpriv")
+                .success()
+        };
         assert!(user(
             1000,
             "mkdir dir; echo text > file; chattr -p 42 file; chattr -p 43 dir; chattr +P dir"
         ));
-        assert!(user(1000, "echo text > dir/below; chattr +d file; lsattr -p file | grep -q '^ *42 .*d'"));
+        assert!(user(
+            1000,
+            "echo text > dir/below; chattr +d file; lsattr -p file | grep -q '^ *42 .*d'"
+        ));
         assert!(user(1000, "lsattr -p dir/below | grep -q '^ *43 '"));
         // As with the kernel: flags without effect here are kept, and inherited.
         assert!(user(
@@ -79,9 +98,17 @@ fn projects_and_flags_are_set_by_owners() {
         tool(&served.dir, "chattr", ["-i", "file"]);
         served.umount();
         sound(&image);
-        let said = tools::debugfs(&image.path, false, "get_quota project 42\nget_quota project 43\n");
+        let said = tools::debugfs(
+            &image.path,
+            false,
+            "get_quota project 42\nget_quota project 43\n",
+        );
         for project in ["42 ", "43 "] {
-            assert!(said.lines().any(|line| line.trim_start().starts_with(project)), "{said}");
+            assert!(
+                said.lines()
+                    .any(|line| line.trim_start().starts_with(project)),
+                "{said}"
+            );
         }
     }
 }
@@ -94,16 +121,29 @@ fn the_label_is_the_superuser_s_to_change() {
     let image = PROJECTS.build();
     fs::write(image.scratch().join("label.pl"), LABEL).expect("a script");
     let served = served(&image, "transport=auto");
-    let label = |words: &[&str]| text(&tool(image.scratch(), "perl", [&["label.pl", "mnt"], words].concat()));
+    let label = |words: &[&str]| {
+        text(&tool(
+            image.scratch(),
+            "perl",
+            [&["label.pl", "mnt"], words].concat(),
+        ))
+    };
     assert_eq!(label(&[]), "first");
-    let user = |script: &str| as_user(1000, image.scratch(), script).output().expect("setpriv");
+    let user = |script: &str| {
+        as_user(1000, image.scratch(), script)
+            .output()
+            .expect("setpriv")
+    };
     assert_eq!(text(&user("perl label.pl mnt").stdout), "first");
     assert_eq!(text(&user("perl label.pl mnt mine").stderr), "1");
     assert_eq!(text(&user("perl label.pl mnt").stdout), "first");
     label(&["sixteen bytes ok"]);
     assert_eq!(label(&[]), "sixteen bytes ok");
     served.umount();
-    assert_eq!(text(&tool(image.scratch(), "e2label", ["disk.img"])), "sixteen bytes ok");
+    assert_eq!(
+        text(&tool(image.scratch(), "e2label", ["disk.img"])),
+        "sixteen bytes ok"
+    );
     sound(&image);
 }
 
@@ -125,7 +165,11 @@ fn a_new_label_is_found_on_the_device() {
         tool(image.scratch(), "perl", ["label.pl", "mnt", label]);
         tool(image.scratch(), "sync", ["-f", "mnt"]);
         for look in [source, "disk.img"] {
-            let found = tool(image.scratch(), "blkid", ["-p", "-s", "LABEL", "-o", "value", look]);
+            let found = tool(
+                image.scratch(),
+                "blkid",
+                ["-p", "-s", "LABEL", "-o", "value", look],
+            );
             assert_eq!(text(&found), label, "{source}, {look}");
         }
         patiently(&["umount"], &image.scratch().join("mnt"));
@@ -151,16 +195,32 @@ fn fstrim_gives_the_host_its_room_back() {
         tool(&served.dir, "sync", ["kept", "gone"]);
         let before = taken(&image.path);
         fs::remove_file(served.path("gone")).expect("it is removed");
-        let user = as_user(1000, image.scratch(), "fstrim mnt").output().expect("setpriv");
-        assert!(text(&user.stderr).contains("not permitted"), "{}", text(&user.stderr));
+        let user = as_user(1000, image.scratch(), "fstrim mnt")
+            .output()
+            .expect("setpriv");
+        assert!(
+            text(&user.stderr).contains("not permitted"),
+            "{}",
+            text(&user.stderr)
+        );
         // The kernel forgets the file a moment later.
         let start = std::time::Instant::now();
         while taken(&image.path) + (23 << 20) > before && start.elapsed().as_secs() < 60 {
             tool(image.scratch(), "fstrim", ["-v", "mnt"]);
         }
-        assert!(taken(&image.path) + (23 << 20) < before, "{} of {before}", taken(&image.path));
-        assert_eq!(fs::read(served.path("kept")).expect("a file"), vec![b'k'; 4 << 20]);
-        let beyond = ["-o", "1T", "-l", "1M"].map(OsStr::new).into_iter().chain([served.dir.as_os_str()]);
+        assert!(
+            taken(&image.path) + (23 << 20) < before,
+            "{} of {before}",
+            taken(&image.path)
+        );
+        assert_eq!(
+            fs::read(served.path("kept")).expect("a file"),
+            vec![b'k'; 4 << 20]
+        );
+        let beyond = ["-o", "1T", "-l", "1M"]
+            .map(OsStr::new)
+            .into_iter()
+            .chain([served.dir.as_os_str()]);
         let beyond = tools::try_run("fstrim", beyond);
         assert!(beyond.is_err(), "there is nothing there");
         served.umount();

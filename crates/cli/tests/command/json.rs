@@ -40,17 +40,27 @@ fn validator(pointer: &str) -> Validator {
 /// The validators of the definition of a command, one for each kind of object that it prints.
 fn kinds(name: &str) -> Vec<(String, Validator)> {
     let pointers = match definitions()[name]["oneOf"].as_array() {
-        Some(all) => (0..all.len()).map(|at| format!("{name}/oneOf/{at}")).collect(),
+        Some(all) => (0..all.len())
+            .map(|at| format!("{name}/oneOf/{at}"))
+            .collect(),
         None => vec![name.to_owned()],
     };
-    pointers.into_iter().map(|pointer| (pointer.clone(), validator(&pointer))).collect()
+    pointers
+        .into_iter()
+        .map(|pointer| (pointer.clone(), validator(&pointer)))
+        .collect()
 }
 
 /// Returns the objects in the output of a command.
 fn objects(args: &[&OsStr], output: &Output) -> Vec<Value> {
     let text = std::str::from_utf8(&output.stdout).expect("UTF-8");
-    assert!(!text.chars().any(|c| c.is_control() && c != '\n'), "{args:?}: {text:?}");
-    let parse = |line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{args:?}: {error}: {line}"));
+    assert!(
+        !text.chars().any(|c| c.is_control() && c != '\n'),
+        "{args:?}: {text:?}"
+    );
+    let parse = |line| {
+        serde_json::from_str(line).unwrap_or_else(|error| panic!("{args:?}: {error}: {line}"))
+    };
     text.lines().map(parse).collect()
 }
 
@@ -70,21 +80,32 @@ impl Seen {
             [first, second, ..] if first == "bench" && (second == "walk" || second == "ops") => {
                 format!("bench-{}", second.display())
             }
-            [first, second, ..] if first == "quota" && second == "check" => "quota-check".to_owned(),
+            [first, second, ..] if first == "quota" && second == "check" => {
+                "quota-check".to_owned()
+            }
             _ => args[0].to_string_lossy().into_owned(),
         };
         let output = extern4(image, [&args[..], &[OsStr::new("--json")]].concat());
-        let kinds = self.kinds.entry(name).or_insert_with_key(|name| kinds(name));
+        let kinds = self
+            .kinds
+            .entry(name)
+            .or_insert_with_key(|name| kinds(name));
         let found = objects(&args, &output);
         assert!(!found.is_empty(), "{args:?}: {output:?}");
         for object in found {
-            let fitting: Vec<_> = kinds.iter().filter(|(_, kind)| kind.is_valid(&object)).collect();
+            let fitting: Vec<_> = kinds
+                .iter()
+                .filter(|(_, kind)| kind.is_valid(&object))
+                .collect();
             let why = |(pointer, kind): &(String, Validator)| {
-                kind.iter_errors(&object).map(|error| format!("{pointer}: {error}\n")).collect::<String>()
+                kind.iter_errors(&object)
+                    .map(|error| format!("{pointer}: {error}\n"))
+                    .collect::<String>()
             };
             let errors: String = kinds.iter().map(why).collect();
             assert_eq!(fitting.len(), 1, "{args:?}: {object}\n{errors}");
-            self.met.extend(fitting.into_iter().map(|(pointer, _)| pointer.clone()));
+            self.met
+                .extend(fitting.into_iter().map(|(pointer, _)| pointer.clone()));
         }
     }
 }
@@ -110,20 +131,40 @@ pub(crate) fn hostile() -> Image {
             symlink(name, dir.join("link"))?;
         }
         fs::create_dir(root.join("etc"))?;
-        fs::write(root.join("etc/passwd"), "a\x1b[31mb:x:0:0::/:\nc\u{9b}d:x:1:1::/:\n")?;
+        fs::write(
+            root.join("etc/passwd"),
+            "a\x1b[31mb:x:0:0::/:\nc\u{9b}d:x:1:1::/:\n",
+        )?;
         fs::write(root.join("etc/group"), "a\x1b[31mb:x:0:\n")
     }
-    let image =
-        ImageSpec::new("disk", 8 << 20, &["-t", "ext4", "-b", "4096"]).from_directory(&[fill]).build();
-    ok(extern4(&image, ["tune", "disk.img", "-L", "a\x1b[31m\nb\u{9b}", "-M", "/a\x1b[31m\nb"]));
+    let image = ImageSpec::new("disk", 8 << 20, &["-t", "ext4", "-b", "4096"])
+        .from_directory(&[fill])
+        .build();
+    ok(extern4(
+        &image,
+        [
+            "tune",
+            "disk.img",
+            "-L",
+            "a\x1b[31m\nb\u{9b}",
+            "-M",
+            "/a\x1b[31m\nb",
+        ],
+    ));
     for name in NAMES {
         let attribute = [b"user.", name].concat();
         let value: String = name.iter().map(|byte| format!("{byte:02x}")).collect();
         let path = [b"disk.img:/", name].concat();
-        let args = ["setfattr".as_ref(), "-n".as_ref(), OsStr::from_bytes(&attribute), "-v".as_ref()];
+        let args = [
+            "setfattr".as_ref(),
+            "-n".as_ref(),
+            OsStr::from_bytes(&attribute),
+            "-v".as_ref(),
+        ];
         ok(extern4(
             &image,
-            args.into_iter().chain([format!("0x{value}").as_ref(), OsStr::from_bytes(&path)]),
+            args.into_iter()
+                .chain([format!("0x{value}").as_ref(), OsStr::from_bytes(&path)]),
         ));
     }
     image
@@ -220,9 +261,12 @@ fn all_output_is_as_the_schema_says() {
     let etc = extern4(&image, ["inode", "--json", "changed.img:/etc"]);
     let etc: Value = serde_json::from_slice(&ok(etc)).expect("an object");
     let block = etc["blocks"][0]["physical"].as_u64().expect("a block");
-    let file =
-        fs::OpenOptions::new().write(true).open(image.scratch().join("changed.img")).expect("it opens");
-    std::os::unix::fs::FileExt::write_all_at(&file, &[0xff; 64], block * 4096 + 100).expect("a directory");
+    let file = fs::OpenOptions::new()
+        .write(true)
+        .open(image.scratch().join("changed.img"))
+        .expect("it opens");
+    std::os::unix::fs::FileExt::write_all_at(&file, &[0xff; 64], block * 4096 + 100)
+        .expect("a directory");
     seen.run(&image, &["check", "changed.img"]);
     if !can_mount() {
         return;
@@ -235,8 +279,14 @@ fn all_output_is_as_the_schema_says() {
     served.umount();
     seen.run(&image, &[&["bench", "disk.img"], &SHORT[..]].concat());
     let all = definitions().keys().filter(|name| !name.starts_with(PART));
-    let all: BTreeSet<_> = all.flat_map(|name| kinds(name)).map(|(pointer, _)| pointer).collect();
-    assert_eq!(seen.met, all, "each kind of object of each command is printed");
+    let all: BTreeSet<_> = all
+        .flat_map(|name| kinds(name))
+        .map(|(pointer, _)| pointer)
+        .collect();
+    assert_eq!(
+        seen.met, all,
+        "each kind of object of each command is printed"
+    );
 }
 
 #[test]
@@ -256,7 +306,14 @@ fn hostile_names_are_valid_json_without_control_characters() {
         ] {
             seen.run(&image, &[OsStr::new(command), OsStr::from_bytes(path)]);
         }
-        seen.run(&image, &[OsStr::new("cmp"), OsStr::from_bytes(&file), OsStr::from_bytes(&file)]);
+        seen.run(
+            &image,
+            &[
+                OsStr::new("cmp"),
+                OsStr::from_bytes(&file),
+                OsStr::from_bytes(&file),
+            ],
+        );
     }
 }
 
@@ -268,10 +325,14 @@ fn the_schema_has_every_command_with_json_and_no_other() {
     let mut with_json = BTreeSet::new();
     let mut without = BTreeSet::new();
     let main = help(&["--help"]);
-    let lines =
-        main.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
-    let names =
-        lines.filter(|line| !line.starts_with("   ")).filter_map(|line| line.split_whitespace().next());
+    let lines = main
+        .lines()
+        .skip_while(|line| *line != "Commands:")
+        .skip(1)
+        .take_while(|line| !line.is_empty());
+    let names = lines
+        .filter(|line| !line.starts_with("   "))
+        .filter_map(|line| line.split_whitespace().next());
     for words in names.map(|name| vec![name]).chain([
         vec!["bench", "walk"],
         vec!["bench", "ops"],
@@ -280,14 +341,22 @@ fn the_schema_has_every_command_with_json_and_no_other() {
         let knows = help(&[&words[..], &["--help"]].concat()).contains("--json");
         if knows { &mut with_json } else { &mut without }.insert(words.join("-"));
     }
-    let defined = definitions().keys().filter(|name| !name.starts_with(PART)).cloned();
+    let defined = definitions()
+        .keys()
+        .filter(|name| !name.starts_with(PART))
+        .cloned();
     assert_eq!(with_json, defined.collect());
     // The guide says why the others have no JSON.
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide/scripts.md");
     let page = fs::read_to_string(page).expect("a page");
-    let rows = page.lines().skip_while(|line| !line.starts_with("| without `--json`")).skip(2);
+    let rows = page
+        .lines()
+        .skip_while(|line| !line.starts_with("| without `--json`"))
+        .skip(2);
     let cells = rows.map_while(|row| row.strip_prefix("| ")?.split(" |").next());
-    let listed = cells.flat_map(|cell| cell.split(", ")).map(|name| name.trim_matches('`').to_owned());
+    let listed = cells
+        .flat_map(|cell| cell.split(", "))
+        .map(|name| name.trim_matches('`').to_owned());
     assert_eq!(without, listed.collect());
 }
 
@@ -295,7 +364,10 @@ fn the_schema_has_every_command_with_json_and_no_other() {
 fn the_schema_describes_counters_as_the_command_does() {
     let image = machine();
     let text = String::from_utf8(ok(extern4(&image, ["stats", "--explain"]))).expect("text");
-    let explained: BTreeMap<_, _> = text.lines().filter_map(|line| line.split_once(": ")).collect();
+    let explained: BTreeMap<_, _> = text
+        .lines()
+        .filter_map(|line| line.split_once(": "))
+        .collect();
     assert!(explained.len() > 30, "{text}");
     for kind in definitions()["stats"]["oneOf"].as_array().expect("kinds") {
         for (name, meaning) in &explained {
@@ -309,14 +381,21 @@ fn every_key_of_the_schema_is_described_and_no_other_is_allowed() {
     fn look(at: &str, value: &Value) {
         if let Some(properties) = value["properties"].as_object() {
             for (key, property) in properties {
-                let text = property["description"].as_str().or(property["$ref"].as_str());
+                let text = property["description"]
+                    .as_str()
+                    .or(property["$ref"].as_str());
                 assert!(text.is_some_and(|text| text.len() > 5), "{at}: {key}");
             }
             let is_part = at.ends_with("/type-file");
-            let is_closed = value["additionalProperties"] == false || value["unevaluatedProperties"] == false;
+            let is_closed =
+                value["additionalProperties"] == false || value["unevaluatedProperties"] == false;
             assert!(is_closed != is_part, "{at} is closed");
         }
-        let members = value.as_object().into_iter().flatten().map(|(key, value)| (key.clone(), value));
+        let members = value
+            .as_object()
+            .into_iter()
+            .flatten()
+            .map(|(key, value)| (key.clone(), value));
         let items = value.as_array().into_iter().flatten().enumerate();
         for (key, value) in members.chain(items.map(|(at, value)| (at.to_string(), value))) {
             look(&format!("{at}/{key}"), value);

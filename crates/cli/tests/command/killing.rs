@@ -13,7 +13,11 @@ use extern4_testkit::tools;
 
 use crate::mounting::{can_mount_as_root, in_foreground, patiently, sound, transports};
 
-const SPEC: ImageSpec = ImageSpec::new("disk", 128 << 20, &["-t", "ext4", "-b", "4096", "-J", "size=4"]);
+const SPEC: ImageSpec = ImageSpec::new(
+    "disk",
+    128 << 20,
+    &["-t", "ext4", "-b", "4096", "-J", "size=4"],
+);
 /// Threads that work in the mount.
 const THREADS: u64 = 4;
 /// Files that one thread keeps at most.
@@ -22,7 +26,9 @@ const MOST_FILES: u64 = 64;
 /// Returns bytes that identify their file and their position in it.
 fn contents(thread: u64, number: u64) -> Vec<u8> {
     let words = 64 + (thread * 7919 + number * 104_729) % 4096;
-    (0..words).flat_map(|word| (thread << 48 ^ number << 24 ^ word).to_le_bytes()).collect()
+    (0..words)
+        .flat_map(|word| (thread << 48 ^ number << 24 ^ word).to_le_bytes())
+        .collect()
 }
 
 fn path(dir: &Path, thread: u64, number: u64) -> PathBuf {
@@ -54,8 +60,8 @@ fn work(dir: &Path, thread: u64, first: u64, is_dead: &AtomicBool, is_synced: &A
             && let Some(oldest) = oldest
         {
             told.there.remove(0);
-            let removed =
-                fs::remove_file(path(dir, thread, oldest)).and_then(|()| File::open(&own)?.sync_all());
+            let removed = fs::remove_file(path(dir, thread, oldest))
+                .and_then(|()| File::open(&own)?.sync_all());
             if removed.is_err() {
                 break;
             }
@@ -69,7 +75,10 @@ fn work(dir: &Path, thread: u64, first: u64, is_dead: &AtomicBool, is_synced: &A
 
 /// Makes a file under a name of its own, renames it to its path, and makes it durable.
 fn make(dir: &Path, thread: u64, number: u64) -> Result<()> {
-    let (path, other) = (path(dir, thread, number), dir.join(format!("t{thread}/new")));
+    let (path, other) = (
+        path(dir, thread, number),
+        dir.join(format!("t{thread}/new")),
+    );
     let bytes = contents(thread, number);
     let mut file = File::create(&other)?;
     for part in bytes.chunks(5000) {
@@ -91,7 +100,11 @@ fn churn(own: &Path, number: u64) -> Result<()> {
     fs::create_dir_all(dir.join(format!("{}", number % 5)))?;
     fs::write(dir.join("a"), vec![7; (number % 50_000) as usize])?;
     fs::rename(dir.join("a"), dir.join(format!("{}/b", number % 5)))?;
-    if number.is_multiple_of(5) { fs::remove_dir_all(&dir) } else { Ok(()) }
+    if number.is_multiple_of(5) {
+        fs::remove_dir_all(&dir)
+    } else {
+        Ok(())
+    }
 }
 
 /// Asserts that the files that were durable are there, and that the removed ones are gone.
@@ -99,10 +112,17 @@ fn check(dir: &Path, thread: u64, told: &Told) {
     for number in &told.there {
         let path = path(dir, thread, *number);
         let found = fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-        assert!(found == contents(thread, *number), "{} holds something else", path.display());
+        assert!(
+            found == contents(thread, *number),
+            "{} holds something else",
+            path.display()
+        );
     }
     for number in &told.gone {
-        assert!(!path(dir, thread, *number).exists(), "{thread}/{number} is back");
+        assert!(
+            !path(dir, thread, *number).exists(),
+            "{thread}/{number} is back"
+        );
     }
 }
 
@@ -112,7 +132,9 @@ fn kill(image: &Image, dir: &Path, transport: &str, round: u64) {
     for thread in 0..THREADS {
         fs::create_dir_all(dir.join(format!("t{thread}"))).expect("a directory");
     }
-    File::open(dir).and_then(|root| root.sync_all()).expect("durable");
+    File::open(dir)
+        .and_then(|root| root.sync_all())
+        .expect("durable");
     let (is_dead, is_synced) = (AtomicBool::new(false), AtomicBool::new(false));
     let told: Vec<Told> = std::thread::scope(|scope| {
         let workers: Vec<_> = (0..THREADS)
@@ -127,12 +149,21 @@ fn kill(image: &Image, dir: &Path, transport: &str, round: u64) {
             std::thread::sleep(Duration::from_millis(1));
         }
         std::thread::sleep(Duration::from_millis(100 + round * 37 % 400));
-        daemon.kill().and_then(|()| daemon.wait()).expect("it is killed");
+        daemon
+            .kill()
+            .and_then(|()| daemon.wait())
+            .expect("it is killed");
         is_dead.store(true, Ordering::Relaxed);
-        workers.into_iter().map(|worker| worker.join().expect("it ends")).collect()
+        workers
+            .into_iter()
+            .map(|worker| worker.join().expect("it ends"))
+            .collect()
     });
     tools::run("umount", ["-l".as_ref(), dir.as_os_str()]);
-    let synced: usize = told.iter().map(|told| told.there.len() + told.gone.len()).sum();
+    let synced: usize = told
+        .iter()
+        .map(|told| told.there.len() + told.gone.len())
+        .sum();
     assert!(synced > 0, "round {round}: no sync was reported");
     let mut daemon = in_foreground(image, dir, transport);
     for (thread, told) in (0..).zip(&told) {
@@ -149,8 +180,8 @@ fn synced_data_survives_a_kill() {
     if !can_mount_as_root() {
         return;
     }
-    let rounds =
-        std::env::var("EXTERN4_KILLS").map_or(3, |text| text.parse().expect("EXTERN4_KILLS is a number"));
+    let rounds = std::env::var("EXTERN4_KILLS")
+        .map_or(3, |text| text.parse().expect("EXTERN4_KILLS is a number"));
     for transport in transports() {
         let image = SPEC.build();
         let dir = image.scratch().join("mnt");

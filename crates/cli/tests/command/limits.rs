@@ -19,14 +19,18 @@ use crate::run::{extern4, failed, ok};
 fn limited(image: &Image, script: &str) -> Output {
     let script = format!("{script}; exec timeout 60 \"$0\" mount $* disk.img mnt");
     let mut bash = Command::new("bash");
-    bash.current_dir(image.scratch()).args(["-c", &script, env!("CARGO_BIN_EXE_extern4")]);
+    bash.current_dir(image.scratch())
+        .args(["-c", &script, env!("CARGO_BIN_EXE_extern4")]);
     bash.output().expect("bash runs")
 }
 
 /// Returns whether the mount serves; asserts that it has given the reason if not.
 #[track_caller]
 fn serves_or_says_why_not(image: &Image, said: &Output, what: &str) -> bool {
-    let (dir, errors) = (image.scratch().join("mnt"), String::from_utf8_lossy(&said.stderr));
+    let (dir, errors) = (
+        image.scratch().join("mnt"),
+        String::from_utf8_lossy(&said.stderr),
+    );
     assert_ne!(said.status.code(), Some(124), "{what}: it hangs: {errors}");
     assert_eq!(said.status.success(), is_mounted(image), "{what}: {errors}");
     if !said.status.success() {
@@ -35,7 +39,10 @@ fn serves_or_says_why_not(image: &Image, said: &Output, what: &str) -> bool {
     }
     fs::write(dir.join("file"), what).expect("it is written");
     patiently(&[env!("CARGO_BIN_EXE_extern4"), "umount"], &dir);
-    assert_eq!(ok(extern4(image, ["cat", "disk.img:/file"])), what.as_bytes());
+    assert_eq!(
+        ok(extern4(image, ["cat", "disk.img:/file"])),
+        what.as_bytes()
+    );
     true
 }
 
@@ -48,10 +55,17 @@ fn few_file_descriptors_are_an_error() {
     fs::create_dir(image.scratch().join("mnt")).expect("a directory");
     for transport in transports() {
         for descriptors in [5, 8, 10, 11, 12, 13, 15, 20, 23, 26, 64] {
-            let said = limited(&image, &format!("ulimit -n {descriptors}; set -- -o {transport}"));
+            let said = limited(
+                &image,
+                &format!("ulimit -n {descriptors}; set -- -o {transport}"),
+            );
             let what = format!("{transport}, {descriptors} descriptors");
             let serves = serves_or_says_why_not(&image, &said, &what);
-            assert!(serves || descriptors < 64, "{what}: {}", String::from_utf8_lossy(&said.stderr));
+            assert!(
+                serves || descriptors < 64,
+                "{what}: {}",
+                String::from_utf8_lossy(&said.stderr)
+            );
             assert!(!serves || descriptors > 13, "{what}");
         }
     }
@@ -91,18 +105,39 @@ fn few_threads_are_an_error() {
         return;
     }
     let image = image_of(USER);
-    let run = |script: &str| as_user(USER, image.scratch(), script).output().expect("setpriv");
+    let run = |script: &str| {
+        as_user(USER, image.scratch(), script)
+            .output()
+            .expect("setpriv")
+    };
     assert!(run("mkdir mnt").status.success());
     for threads in 1..=12 {
-        let said = run(&format!("ulimit -u {threads}; exec timeout 60 ./extern4 mount disk.img mnt"));
+        let said = run(&format!(
+            "ulimit -u {threads}; exec timeout 60 ./extern4 mount disk.img mnt"
+        ));
         let errors = String::from_utf8_lossy(&said.stderr);
-        assert_ne!(said.status.code(), Some(124), "{threads} threads: it hangs: {errors}");
-        assert_eq!(said.status.success(), is_mounted(&image), "{threads} threads: {errors}");
-        assert!(said.status.success() || !errors.is_empty(), "{threads} threads: {:?}", said.status);
+        assert_ne!(
+            said.status.code(),
+            Some(124),
+            "{threads} threads: it hangs: {errors}"
+        );
+        assert_eq!(
+            said.status.success(),
+            is_mounted(&image),
+            "{threads} threads: {errors}"
+        );
+        assert!(
+            said.status.success() || !errors.is_empty(),
+            "{threads} threads: {:?}",
+            said.status
+        );
         if said.status.success() {
             let used = run("ls mnt && sync -f mnt && ./extern4 umount mnt");
             let errors = String::from_utf8_lossy(&used.stderr);
-            assert!(used.status.success() && !is_mounted(&image), "{threads} threads: {errors}");
+            assert!(
+                used.status.success() && !is_mounted(&image),
+                "{threads} threads: {errors}"
+            );
         }
     }
     sound(&image);
@@ -118,10 +153,16 @@ fn a_write_beyond_the_size_limit_fails() {
     let dir = image.scratch().join("mnt");
     fs::create_dir(&dir).expect("a directory");
     let said = limited(&image, "ulimit -f 20000");
-    assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
+    assert!(
+        said.status.success(),
+        "{}",
+        String::from_utf8_lossy(&said.stderr)
+    );
     let mut file = File::create(dir.join("big")).expect("a file");
     let block = vec![b'x'; 1 << 20];
-    let result = (0..48).try_for_each(|_| file.write_all(&block)).and_then(|()| file.sync_all());
+    let result = (0..48)
+        .try_for_each(|_| file.write_all(&block))
+        .and_then(|()| file.sync_all());
     let errno = result.expect_err("there is a limit").raw_os_error();
     assert!(matches!(errno, Some(5 | 27)), "{errno:?}");
     drop(file);
@@ -131,7 +172,8 @@ fn a_write_beyond_the_size_limit_fails() {
     fs::write(image.scratch().join("large"), vec![b'x'; 40 << 20]).expect("a file");
     let put = "ulimit -f 20000; exec \"$0\" cp large disk.img:/large";
     let mut bash = Command::new("bash");
-    bash.current_dir(image.scratch()).args(["-c", put, env!("CARGO_BIN_EXE_extern4")]);
+    bash.current_dir(image.scratch())
+        .args(["-c", put, env!("CARGO_BIN_EXE_extern4")]);
     let said = failed(&bash.output().expect("bash runs"), 1);
     assert!(said.contains("large"), "{said}");
     ok(extern4(&image, ["recover", "disk.img"]));
@@ -149,21 +191,33 @@ fn a_mount_can_be_looked_into_without_a_runtime_directory() {
     let own = Path::new("/tmp/extern4-2");
     // Another name, for where that one is taken.
     let others = || {
-        let names = fs::read_dir("/tmp").expect("a directory").flatten().map(|entry| entry.path());
-        names.filter(|path| path.to_string_lossy().starts_with("/tmp/extern4-2.")).collect::<Vec<_>>()
+        let names = fs::read_dir("/tmp")
+            .expect("a directory")
+            .flatten()
+            .map(|entry| entry.path());
+        names
+            .filter(|path| path.to_string_lossy().starts_with("/tmp/extern4-2."))
+            .collect::<Vec<_>>()
     };
     let clear = || {
         let _ = fs::remove_dir_all(own).or_else(|_| fs::remove_file(own));
-        others().iter().for_each(|dir| fs::remove_dir_all(dir).expect("a directory"));
+        others()
+            .iter()
+            .for_each(|dir| fs::remove_dir_all(dir).expect("a directory"));
     };
     clear();
     let run = |script: &str| {
         let script = format!("unset XDG_RUNTIME_DIR; {script}");
-        as_user(USER, image.scratch(), &script).output().expect("setpriv")
+        as_user(USER, image.scratch(), &script)
+            .output()
+            .expect("setpriv")
     };
     ok(run("mkdir mnt; ./extern4 mount disk.img mnt"));
     let found = fs::symlink_metadata(own).expect("a directory");
-    assert_eq!((found.is_dir(), found.uid(), found.mode() & 0o7777), (true, USER, 0o700));
+    assert_eq!(
+        (found.is_dir(), found.uid(), found.mode() & 0o7777),
+        (true, USER, 0o700)
+    );
     assert!(!ok(run("./extern4 stats mnt")).is_empty());
     ok(run("./extern4 umount mnt"));
     clear();
@@ -176,7 +230,9 @@ fn a_mount_can_be_looked_into_without_a_runtime_directory() {
         &|| fs::create_dir(own).expect("a directory"),
         &|| symlink(&elsewhere, own).expect("a link"),
         &|| {
-            fs::create_dir(own).and_then(|()| chown(own, Some(USER), None)).expect("a directory");
+            fs::create_dir(own)
+                .and_then(|()| chown(own, Some(USER), None))
+                .expect("a directory");
             fs::set_permissions(own, fs::Permissions::from_mode(0o777)).expect("its mode");
         },
     ];
@@ -186,7 +242,10 @@ fn a_mount_can_be_looked_into_without_a_runtime_directory() {
         assert!(!ok(run("./extern4 stats mnt")).is_empty());
         let dirs = others();
         let found = fs::symlink_metadata(&dirs[0]).expect("a directory");
-        assert_eq!((dirs.len(), found.uid(), found.mode() & 0o7777), (1, USER, 0o700));
+        assert_eq!(
+            (dirs.len(), found.uid(), found.mode() & 0o7777),
+            (1, USER, 0o700)
+        );
         assert_eq!(fs::read_dir(own).expect("a directory").count(), 0);
         ok(run("./extern4 umount mnt"));
         assert_eq!(fs::read_dir(&elsewhere).expect("a directory").count(), 0);

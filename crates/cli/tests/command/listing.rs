@@ -22,63 +22,127 @@ pub(crate) fn rooted(listing: &[u8]) -> Vec<u8> {
 fn ls_is_that_of_gnu() {
     let Some(all) = everything() else { return };
     let (image, mount) = (&all.image, &all.mount);
-    for flags in
-        ["-An", "-AnR", "-lAnR", "-lAniR", "-lAnRt", "-lAnRS", "-lAnRSr", "-lAnRh", "-1AR", "-lAnRtr"]
-    {
+    for flags in [
+        "-An", "-AnR", "-lAnR", "-lAniR", "-lAnRt", "-lAnRS", "-lAnRSr", "-lAnRh", "-1AR",
+        "-lAnRtr",
+    ] {
         let ours = ok(extern4(image, ["ls", flags, "disk.img"]));
         let theirs = rooted(&tool(&mount.path, "ls", [flags, "."]));
-        assert!(ours == theirs, "{flags}\n{}", first_difference(&ours, &theirs));
+        assert!(
+            ours == theirs,
+            "{flags}\n{}",
+            first_difference(&ours, &theirs)
+        );
     }
 }
 
 pub(crate) fn first_difference(ours: &[u8], theirs: &[u8]) -> String {
-    let lines =
-        |text: &[u8]| text.split(|byte| *byte == b'\n').map(|line| line.escape_ascii().to_string()).collect();
+    let lines = |text: &[u8]| {
+        text.split(|byte| *byte == b'\n')
+            .map(|line| line.escape_ascii().to_string())
+            .collect()
+    };
     let (ours, theirs): (Vec<String>, Vec<String>) = (lines(ours), lines(theirs));
-    let at = ours.iter().zip(&theirs).position(|(a, b)| a != b).unwrap_or(ours.len().min(theirs.len()));
-    format!("line {at}\nours:   {:?}\ntheirs: {:?}", ours.get(at), theirs.get(at))
+    let at = ours
+        .iter()
+        .zip(&theirs)
+        .position(|(a, b)| a != b)
+        .unwrap_or(ours.len().min(theirs.len()));
+    format!(
+        "line {at}\nours:   {:?}\ntheirs: {:?}",
+        ours.get(at),
+        theirs.get(at)
+    )
 }
 
 #[test]
 fn ls_shows_dots_and_names_of_the_image() {
     let image = machine();
-    let listing = String::from_utf8(ok(extern4(&image, ["ls", "-la", "disk.img:/home/ann"]))).expect("text");
+    let listing =
+        String::from_utf8(ok(extern4(&image, ["ls", "-la", "disk.img:/home/ann"]))).expect("text");
     let lines: Vec<_> = listing.lines().collect();
     assert_eq!(lines.len(), 6, "{listing}");
-    assert!(lines[1].starts_with("drwxr-xr-x 2 ann   ann") && lines[1].ends_with(" ."), "{listing}");
-    assert!(lines[2].contains(" root  root") && lines[2].ends_with(" .."), "{listing}");
-    assert!(lines[3].contains(" 12345 ") && lines[3].ends_with(" .profile"), "{listing}");
-    assert!(lines[4].starts_with("-rw-r----- 1 ann   ann ") && lines[4].ends_with(" notes.txt"), "{listing}");
-    assert!(lines[5].starts_with("lrwxrwxrwx") && lines[5].ends_with(" todo -> notes.txt"), "{listing}");
+    assert!(
+        lines[1].starts_with("drwxr-xr-x 2 ann   ann") && lines[1].ends_with(" ."),
+        "{listing}"
+    );
+    assert!(
+        lines[2].contains(" root  root") && lines[2].ends_with(" .."),
+        "{listing}"
+    );
+    assert!(
+        lines[3].contains(" 12345 ") && lines[3].ends_with(" .profile"),
+        "{listing}"
+    );
+    assert!(
+        lines[4].starts_with("-rw-r----- 1 ann   ann ") && lines[4].ends_with(" notes.txt"),
+        "{listing}"
+    );
+    assert!(
+        lines[5].starts_with("lrwxrwxrwx") && lines[5].ends_with(" todo -> notes.txt"),
+        "{listing}"
+    );
     let check = |args: &[&str], expected: &str| {
         let output = ok(extern4(&image, args));
         assert_eq!(String::from_utf8_lossy(&output), expected, "{args:?}");
     };
-    check(&["ls", "disk.img"], "bin\netc\nhome\nlost+found\nroot\nvar\n");
+    check(
+        &["ls", "disk.img"],
+        "bin\netc\nhome\nlost+found\nroot\nvar\n",
+    );
     check(&["ls", "-d", "disk.img:/etc"], "/etc\n");
-    check(&["ls", "disk.img:/etc/hostname", "disk.img:/etc/passwd"], "/etc/hostname\n/etc/passwd\n");
+    check(
+        &["ls", "disk.img:/etc/hostname", "disk.img:/etc/passwd"],
+        "/etc/hostname\n/etc/passwd\n",
+    );
     check(&["ls", "disk.img:/home/ann/todo"], "/home/ann/todo\n");
-    check(&["ls", "disk.img:/home", "disk.img:/bin"], "/bin:\ntrue\n\n/home:\nann\n");
-    check(&["ls", "--color=always", "disk.img:/bin"], "\x1b[0m\x1b[01;32mtrue\x1b[0m\n");
+    check(
+        &["ls", "disk.img:/home", "disk.img:/bin"],
+        "/bin:\ntrue\n\n/home:\nann\n",
+    );
+    check(
+        &["ls", "--color=always", "disk.img:/bin"],
+        "\x1b[0m\x1b[01;32mtrue\x1b[0m\n",
+    );
 }
 
 #[test]
 fn several_volumes_are_told_apart() {
     let image = machine();
     std::fs::copy(&image.path, image.scratch().join("copy.img")).expect("a copy");
-    let output = ok(extern4(&image, ["ls", "-d", "disk.img:/etc", "copy.img:/bin"]));
-    assert_eq!(String::from_utf8_lossy(&output), "copy.img:/bin\ndisk.img:/etc\n");
-    let output = ok(extern4(&image, ["find", "disk.img:/bin", "copy.img:/bin", "-type", "f"]));
-    assert_eq!(String::from_utf8_lossy(&output), "disk.img:/bin/true\ncopy.img:/bin/true\n");
+    let output = ok(extern4(
+        &image,
+        ["ls", "-d", "disk.img:/etc", "copy.img:/bin"],
+    ));
+    assert_eq!(
+        String::from_utf8_lossy(&output),
+        "copy.img:/bin\ndisk.img:/etc\n"
+    );
+    let output = ok(extern4(
+        &image,
+        ["find", "disk.img:/bin", "copy.img:/bin", "-type", "f"],
+    ));
+    assert_eq!(
+        String::from_utf8_lossy(&output),
+        "disk.img:/bin/true\ncopy.img:/bin/true\n"
+    );
 }
 
 #[test]
 fn find_is_that_of_gnu() {
     let Some(all) = everything() else { return };
     let (image, mount) = (&all.image, &all.mount);
-    let reference = std::fs::read_dir(&mount.path).expect("a mount").filter_map(Result::ok);
-    let reference = reference.map(|entry| entry.file_name()).filter(|name| name.as_bytes() != b"lost+found");
-    let reference = reference.min().expect("a file").into_string().expect("a plain name");
+    let reference = std::fs::read_dir(&mount.path)
+        .expect("a mount")
+        .filter_map(Result::ok);
+    let reference = reference
+        .map(|entry| entry.file_name())
+        .filter(|name| name.as_bytes() != b"lost+found");
+    let reference = reference
+        .min()
+        .expect("a file")
+        .into_string()
+        .expect("a plain name");
     let newer = format!("-newer {reference}");
     let expressions = [
         "",
@@ -124,17 +188,21 @@ fn find_is_that_of_gnu() {
         "-type c -ls",
         "-type d -ls",
     ];
-    for expression in expressions.iter().filter(|expression| !expression.contains("is_not_there")) {
+    for expression in expressions
+        .iter()
+        .filter(|expression| !expression.contains("is_not_there"))
+    {
         let words: Vec<_> = expression.split_whitespace().collect();
         let separate = !expression.contains("-ls") && !expression.contains("-print");
         let null: &[&str] = if separate { &["-print0"] } else { &[] };
         let group = |words: &[&str]| -> Vec<String> {
             // An action must apply to the whole expression, and an option must come before it.
-            let (options, tests): (Vec<_>, Vec<_>) = if words.iter().any(|word| word.ends_with("depth")) {
-                (words.to_vec(), Vec::new())
-            } else {
-                (Vec::new(), words.to_vec())
-            };
+            let (options, tests): (Vec<_>, Vec<_>) =
+                if words.iter().any(|word| word.ends_with("depth")) {
+                    (words.to_vec(), Vec::new())
+                } else {
+                    (Vec::new(), words.to_vec())
+                };
             let mut all: Vec<String> = options.iter().map(ToString::to_string).collect();
             if separate && !tests.is_empty() {
                 all.push("(".to_owned());
@@ -147,13 +215,25 @@ fn find_is_that_of_gnu() {
             all
         };
         let words = group(&words);
-        let ours =
-            ok(extern4(image, ["find".to_owned(), "disk.img".to_owned()].into_iter().chain(words.clone())));
-        let theirs = tool(&mount.path, "find", [".".to_owned()].into_iter().chain(words));
+        let ours = ok(extern4(
+            image,
+            ["find".to_owned(), "disk.img".to_owned()]
+                .into_iter()
+                .chain(words.clone()),
+        ));
+        let theirs = tool(
+            &mount.path,
+            "find",
+            [".".to_owned()].into_iter().chain(words),
+        );
         let separator = if separate { 0 } else { b'\n' };
         let ours = in_volume(&ours);
         let theirs = unrooted(&theirs, separator, separate);
-        assert_same(expression, &canonical(&ours, separator), &canonical(&theirs, separator));
+        assert_same(
+            expression,
+            &canonical(&ours, separator),
+            &canonical(&theirs, separator),
+        );
     }
 }
 
@@ -164,15 +244,21 @@ fn find_takes_ages_and_regular_expressions_as_gnu_does() {
     let dir = image.scratch().join("files");
     std::fs::create_dir(&dir).expect("a directory");
     let now = std::time::SystemTime::now();
-    for (at, age) in [-30_i64, 20, 40, 80, 100, 140, 86_300, 86_500, 200_000].into_iter().enumerate() {
-        let time = now.checked_sub(std::time::Duration::from_secs(300_000)).expect("a time")
+    for (at, age) in [-30_i64, 20, 40, 80, 100, 140, 86_300, 86_500, 200_000]
+        .into_iter()
+        .enumerate()
+    {
+        let time = now
+            .checked_sub(std::time::Duration::from_secs(300_000))
+            .expect("a time")
             + std::time::Duration::from_secs(300_000_u64.saturating_add_signed(-age));
         let file = std::fs::File::create(dir.join(format!("age{at}"))).expect("a file");
-        file.set_times(std::fs::FileTimes::new().set_modified(time)).expect("times");
+        file.set_times(std::fs::FileTimes::new().set_modified(time))
+            .expect("times");
     }
     let names = [
-        "a", "aa", "ab", "a+", "a?", "*a", "(a|b)", "a{2}", "a^b", "a$b", "]", "[", "-", "a\\", "a.b",
-        "[a:]", "x y", "n\nl", "A1",
+        "a", "aa", "ab", "a+", "a?", "*a", "(a|b)", "a{2}", "a^b", "a$b", "]", "[", "-", "a\\",
+        "a.b", "[a:]", "x y", "n\nl", "A1",
     ];
     for name in names {
         std::fs::write(dir.join(name), "").expect("a file");
@@ -183,7 +269,10 @@ fn find_takes_ages_and_regular_expressions_as_gnu_does() {
     for test in ["-mmin", "-mtime"] {
         for number in ["0", "1", "2", "3", "1439", "1442"] {
             // In days, a time in the future is a whole day old or less.
-            for sign in ["", "+", "-"].into_iter().filter(|_| !test.ends_with("time") || number != "0") {
+            for sign in ["", "+", "-"]
+                .into_iter()
+                .filter(|_| !test.ends_with("time") || number != "0")
+            {
                 expressions.push(vec![test.to_owned(), format!("{sign}{number}")]);
             }
         }
@@ -238,16 +327,34 @@ fn find_takes_ages_and_regular_expressions_as_gnu_does() {
     }
     for expression in expressions {
         // -print0 escapes names that are patterns.
-        let words = expression.iter().map(String::as_str).chain(["-printf", "%p\\0"]);
-        let ours = ok(extern4(&image, ["find", "disk.img:/files"].into_iter().chain(words)));
-        let words = expression.iter().map(|word| word.replace("/files", "files"));
+        let words = expression
+            .iter()
+            .map(String::as_str)
+            .chain(["-printf", "%p\\0"]);
+        let ours = ok(extern4(
+            &image,
+            ["find", "disk.img:/files"].into_iter().chain(words),
+        ));
+        let words = expression
+            .iter()
+            .map(|word| word.replace("/files", "files"));
         let theirs = tool(
             image.scratch(),
             "find",
-            ["files".to_owned()].into_iter().chain(words).chain(["-print0".to_owned()]),
+            ["files".to_owned()]
+                .into_iter()
+                .chain(words)
+                .chain(["-print0".to_owned()]),
         );
-        let theirs: Vec<String> = sorted_by(&theirs, 0).iter().map(|path| format!("/{path}")).collect();
-        assert_same(&expression.join(" "), &sorted_by(&in_volume(&ours), 0), &theirs);
+        let theirs: Vec<String> = sorted_by(&theirs, 0)
+            .iter()
+            .map(|path| format!("/{path}"))
+            .collect();
+        assert_same(
+            &expression.join(" "),
+            &sorted_by(&in_volume(&ours), 0),
+            &theirs,
+        );
     }
 }
 
@@ -273,7 +380,9 @@ fn unrooted(output: &[u8], separator: u8, whole: bool) -> Vec<u8> {
             };
         }
         let text = part.to_vec();
-        let end = [&b" . "[..], b" ./"].iter().find_map(|mark| find(&text, mark));
+        let end = [&b" . "[..], b" ./"]
+            .iter()
+            .find_map(|mark| find(&text, mark));
         match end {
             Some(at) => [&text[..=at], &text[at + 2..]].concat(),
             None if text.ends_with(b" .") => [&text[..text.len() - 1], b"/"].concat(),
@@ -297,9 +406,9 @@ fn canonical(output: &[u8], separator: u8) -> Vec<String> {
 
 fn numbers_for_names(line: &str) -> String {
     let mut words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
-    let long = words
-        .get(2)
-        .is_some_and(|mode| mode.len() == 10 && mode.as_bytes()[1..].iter().all(|c| b"rwxsStT-".contains(c)));
+    let long = words.get(2).is_some_and(|mode| {
+        mode.len() == 10 && mode.as_bytes()[1..].iter().all(|c| b"rwxsStT-".contains(c))
+    });
     if long && words.len() > 5 {
         words[4] = id(&words[4], "/etc/passwd");
         words[5] = id(&words[5], "/etc/group");
@@ -310,8 +419,12 @@ fn numbers_for_names(line: &str) -> String {
 
 fn id(name: &str, table: &str) -> String {
     let table = std::fs::read_to_string(table).unwrap_or_default();
-    let line = table.lines().find(|line| line.split(':').next() == Some(name));
-    line.and_then(|line| line.split(':').nth(2)).unwrap_or(name).to_owned()
+    let line = table
+        .lines()
+        .find(|line| line.split(':').next() == Some(name));
+    line.and_then(|line| line.split(':').nth(2))
+        .unwrap_or(name)
+        .to_owned()
 }
 
 #[test]
@@ -324,16 +437,43 @@ fn find_starts_at_the_given_path() {
     check(&["disk.img:/bin"], "disk.img:/bin\ndisk.img:/bin/true\n");
     check(&["disk.img:/bin/"], "disk.img:/bin/\ndisk.img:/bin/true\n");
     check(&["disk.img:/bin", "-name", "bin"], "disk.img:/bin\n");
-    check(&["disk.img", "-maxdepth", "0", "-name", "/"], "disk.img:/\n");
-    check(&["disk.img:/home", "-user", "ann", "-type", "f"], "disk.img:/home/ann/notes.txt\n");
-    check(&["disk.img:/home", "-nouser"], "disk.img:/home/ann/.profile\n");
-    check(&["disk.img:/home", "-group", "1000", "-type", "d"], "disk.img:/home/ann\n");
-    check(&["disk.img:/etc", "-samefile", "/etc/passwd"], "disk.img:/etc/passwd\n");
+    check(
+        &["disk.img", "-maxdepth", "0", "-name", "/"],
+        "disk.img:/\n",
+    );
+    check(
+        &["disk.img:/home", "-user", "ann", "-type", "f"],
+        "disk.img:/home/ann/notes.txt\n",
+    );
+    check(
+        &["disk.img:/home", "-nouser"],
+        "disk.img:/home/ann/.profile\n",
+    );
+    check(
+        &["disk.img:/home", "-group", "1000", "-type", "d"],
+        "disk.img:/home/ann\n",
+    );
+    check(
+        &["disk.img:/etc", "-samefile", "/etc/passwd"],
+        "disk.img:/etc/passwd\n",
+    );
     check(&["disk.img:/etc", "-name", "p*", "-quit"], "");
-    check(&["disk.img:/etc", "-name", "p*", "-print", "-quit"], "disk.img:/etc/passwd\n");
-    check(&["disk.img:/etc", "!", "-newer", "/etc/hostname"], "disk.img:/etc/hostname\n");
-    check(&["disk.img:/etc", "-regex", ".*/h[a-z]+"], "disk.img:/etc/hostname\n");
-    let json = ok(extern4(&image, ["find", "--json", "disk.img:/bin", "-type", "f"]));
+    check(
+        &["disk.img:/etc", "-name", "p*", "-print", "-quit"],
+        "disk.img:/etc/passwd\n",
+    );
+    check(
+        &["disk.img:/etc", "!", "-newer", "/etc/hostname"],
+        "disk.img:/etc/hostname\n",
+    );
+    check(
+        &["disk.img:/etc", "-regex", ".*/h[a-z]+"],
+        "disk.img:/etc/hostname\n",
+    );
+    let json = ok(extern4(
+        &image,
+        ["find", "--json", "disk.img:/bin", "-type", "f"],
+    ));
     let json: serde_json::Value = serde_json::from_slice(&json).expect("an object");
     assert_eq!(json["path"], "/bin/true");
     assert_eq!(json["mode"], "0755");
@@ -346,16 +486,25 @@ fn stat_is_that_of_gnu() {
     let (image, mount) = (&all.image, &all.mount);
     const FORMAT: &str = "%a|%A|%b|%B|%f|%F|%g|%h|%i|%s|%t|%T|%u|%w|%x|%y|%z|%W|%X|%Y|%Z";
     let files = tool(&mount.path, "find", [".", "-mindepth", "1", "-print0"]);
-    let files: Vec<_> = files.split(|byte| *byte == 0).filter(|file| !file.is_empty()).collect();
+    let files: Vec<_> = files
+        .split(|byte| *byte == 0)
+        .filter(|file| !file.is_empty())
+        .collect();
     for some in files.chunks(500) {
         let ours = some.iter().map(|file| [b"disk.img:", &file[1..]].concat());
-        let ours: Vec<_> =
-            ours.map(|place| std::ffi::OsString::from(std::ffi::OsStr::from_bytes(&place))).collect();
-        let theirs = some.iter().map(|file| std::ffi::OsStr::from_bytes(file).to_owned());
+        let ours: Vec<_> = ours
+            .map(|place| std::ffi::OsString::from(std::ffi::OsStr::from_bytes(&place)))
+            .collect();
+        let theirs = some
+            .iter()
+            .map(|file| std::ffi::OsStr::from_bytes(file).to_owned());
         let arguments = ["-c".into(), FORMAT.into()];
         let ours = ok(extern4(
             image,
-            [std::ffi::OsString::from("stat")].into_iter().chain(arguments.clone()).chain(ours),
+            [std::ffi::OsString::from("stat")]
+                .into_iter()
+                .chain(arguments.clone())
+                .chain(ours),
         ));
         let theirs = tool(&mount.path, "stat", arguments.into_iter().chain(theirs));
         assert_same(FORMAT, &sorted(&ours), &sorted(&theirs));
@@ -369,13 +518,28 @@ fn stat_for_people_is_laid_out_as_gnus() {
     let text = String::from_utf8(text).expect("text");
     let lines: Vec<_> = text.lines().collect();
     assert_eq!(lines[0], "  File: /etc/hostname");
-    assert_eq!(lines[1], "  Size: 5         \tBlocks: 8          IO Block: 4096   regular file");
-    assert_eq!(lines[3], "Access: (0644/-rw-r--r--)  Uid: (    0/    root)   Gid: (    0/    root)");
+    assert_eq!(
+        lines[1],
+        "  Size: 5         \tBlocks: 8          IO Block: 4096   regular file"
+    );
+    assert_eq!(
+        lines[3],
+        "Access: (0644/-rw-r--r--)  Uid: (    0/    root)   Gid: (    0/    root)"
+    );
     assert_eq!(lines[5], "Modify: 2024-02-29 12:00:00.000000000 +0000");
     assert!(lines[7].starts_with(" Birth: 2"), "{text}");
-    let name = ok(extern4(&image, ["stat", "-c", "%N", "disk.img:/home/ann/todo"]));
-    assert_eq!(String::from_utf8_lossy(&name), "'/home/ann/todo' -> 'notes.txt'\n");
-    let size = ok(extern4(&image, ["stat", "-L", "-c", "%s", "disk.img:/home/ann/todo"]));
+    let name = ok(extern4(
+        &image,
+        ["stat", "-c", "%N", "disk.img:/home/ann/todo"],
+    ));
+    assert_eq!(
+        String::from_utf8_lossy(&name),
+        "'/home/ann/todo' -> 'notes.txt'\n"
+    );
+    let size = ok(extern4(
+        &image,
+        ["stat", "-L", "-c", "%s", "disk.img:/home/ann/todo"],
+    ));
     assert_eq!(size, b"9\n");
 }
 
@@ -383,18 +547,30 @@ fn stat_for_people_is_laid_out_as_gnus() {
 fn du_and_df_are_those_of_gnu() {
     let Some(all) = everything() else { return };
     let (image, mount) = (&all.image, &all.mount);
-    for flags in
-        [&["-a"][..], &["-s"], &["-d", "1"], &["-a", "--apparent-size"], &["-h"], &["-b", "-a"], &["-ac"]]
-    {
+    for flags in [
+        &["-a"][..],
+        &["-s"],
+        &["-d", "1"],
+        &["-a", "--apparent-size"],
+        &["-h"],
+        &["-b", "-a"],
+        &["-ac"],
+    ] {
         let ours = ok(extern4(image, [&["du"], flags, &["disk.img"]].concat()));
         let theirs = tool(&mount.path, "du", [flags, &["."]].concat());
-        let theirs = theirs.split(|byte| *byte == b'\n').map(|line| match find(line, b"\t.") {
-            Some(at) if line.len() == at + 2 => [&line[..=at], b"/"].concat(),
-            Some(at) => [&line[..=at], &line[at + 2..]].concat(),
-            None => line.to_vec(),
-        });
+        let theirs = theirs
+            .split(|byte| *byte == b'\n')
+            .map(|line| match find(line, b"\t.") {
+                Some(at) if line.len() == at + 2 => [&line[..=at], b"/"].concat(),
+                Some(at) => [&line[..=at], &line[at + 2..]].concat(),
+                None => line.to_vec(),
+            });
         let theirs = theirs.collect::<Vec<_>>().join(&b'\n');
-        assert_same(&format!("{flags:?}"), &sorted(&without_links(&ours)), &sorted(&without_links(&theirs)));
+        assert_same(
+            &format!("{flags:?}"),
+            &sorted(&without_links(&ours)),
+            &sorted(&without_links(&theirs)),
+        );
     }
     for flags in [&["-k"][..], &["-i"], &["-h"]] {
         let flag = if flags == ["-k"] { &[][..] } else { flags };
@@ -402,12 +578,19 @@ fn du_and_df_are_those_of_gnu() {
         let theirs = tool(
             Path::new("/"),
             "df",
-            flags.iter().map(|flag| flag.as_ref()).chain([mount.path.as_os_str()]),
+            flags
+                .iter()
+                .map(|flag| flag.as_ref())
+                .chain([mount.path.as_os_str()]),
         );
         let numbers = |text: &[u8]| -> Vec<String> {
             let text = String::from_utf8_lossy(text).into_owned();
             let line = text.lines().nth(1).expect("a line").to_owned();
-            line.split_whitespace().skip(1).take(4).map(str::to_owned).collect()
+            line.split_whitespace()
+                .skip(1)
+                .take(4)
+                .map(str::to_owned)
+                .collect()
         };
         assert_eq!(numbers(&ours), numbers(&theirs), "{flags:?}");
     }
@@ -416,7 +599,9 @@ fn du_and_df_are_those_of_gnu() {
 /// Drops the lines that contain `link`: `du -a` shows a file with several names once, and which of
 /// them depends on the order of the walk.
 fn without_links(output: &[u8]) -> Vec<u8> {
-    let lines = output.split(|byte| *byte == b'\n').filter(|line| find(line, b"link").is_none());
+    let lines = output
+        .split(|byte| *byte == b'\n')
+        .filter(|line| find(line, b"link").is_none());
     lines.collect::<Vec<_>>().join(&b'\n')
 }
 
@@ -448,7 +633,10 @@ fn tree_draws_branches() {
 ";
     assert_eq!(String::from_utf8_lossy(&output), expected);
     let output = ok(extern4(&image, ["tree", "-d", "-L", "1", "disk.img:/home"]));
-    assert_eq!(String::from_utf8_lossy(&output), "/home\n└── ann\n\n2 directories\n");
+    assert_eq!(
+        String::from_utf8_lossy(&output),
+        "/home\n└── ann\n\n2 directories\n"
+    );
 }
 
 #[test]
@@ -457,7 +645,10 @@ fn json_keeps_every_name() {
     let (image, mount) = (&all.image, &all.mount);
     let output = ok(extern4(image, ["ls", "-AR", "--json", "disk.img"]));
     let mut ours: Vec<Vec<u8>> = Vec::new();
-    for line in output.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+    for line in output
+        .split(|byte| *byte == b'\n')
+        .filter(|line| !line.is_empty())
+    {
         let object: serde_json::Value = serde_json::from_slice(line).expect("one object a line");
         ours.push(match object.get("path_hex").and_then(|hex| hex.as_str()) {
             Some(hex) => unhex(hex),
@@ -503,9 +694,23 @@ fn paths_have_any_length() {
         "{}",
         long.len()
     );
-    assert_eq!(said(&["ls", "-AR", "disk.img:/tree"]).lines().filter(|line| *line == name).count(), 50);
+    assert_eq!(
+        said(&["ls", "-AR", "disk.img:/tree"])
+            .lines()
+            .filter(|line| *line == name)
+            .count(),
+        50
+    );
     let tree = said(&["tree", "disk.img:/tree"]);
-    assert!(tree.contains("link -> target") && tree.ends_with("51 directories, 2 files\n"), "{}", tree.len());
+    assert!(
+        tree.contains("link -> target") && tree.ends_with("51 directories, 2 files\n"),
+        "{}",
+        tree.len()
+    );
     let attributes = said(&["getfattr", "-Rd", "disk.img:/tree"]);
-    assert!(attributes.contains("/file\nuser.a=\"1\"\n"), "{}", attributes.len());
+    assert!(
+        attributes.contains("/file\nuser.a=\"1\"\n"),
+        "{}",
+        attributes.len()
+    );
 }

@@ -18,11 +18,23 @@ struct Host {
 
 impl Host {
     fn new(mke2fs: &[&str]) -> Self {
-        let host = Self { image: EMPTY.build() };
+        let host = Self {
+            image: EMPTY.build(),
+        };
         fs::create_dir(host.path("host")).expect("a directory");
-        tool(host.image.scratch(), "mount", ["-t", "tmpfs", "-o", "size=24M", "tmpfs", "host"]);
-        File::create(host.path("host/sparse.img")).and_then(|file| file.set_len(64 << 20)).expect("an image");
-        tool(host.image.scratch(), "mke2fs", [&["-q"], mke2fs, &["host/sparse.img"]].concat());
+        tool(
+            host.image.scratch(),
+            "mount",
+            ["-t", "tmpfs", "-o", "size=24M", "tmpfs", "host"],
+        );
+        File::create(host.path("host/sparse.img"))
+            .and_then(|file| file.set_len(64 << 20))
+            .expect("an image");
+        tool(
+            host.image.scratch(),
+            "mke2fs",
+            [&["-q"], mke2fs, &["host/sparse.img"]].concat(),
+        );
         host
     }
 
@@ -48,9 +60,15 @@ impl Drop for Host {
 fn umount_fails(image: &Image, said: &str) {
     let output: Output = extern4(image, ["umount", "mnt"]);
     let errors = failed(&output, 1);
-    assert!(errors.contains("not all is on the volume") && errors.contains(said), "{errors}");
+    assert!(
+        errors.contains("not all is on the volume") && errors.contains(said),
+        "{errors}"
+    );
     let table = fs::read_to_string("/proc/self/mountinfo").expect("mounts");
-    assert!(!table.contains(image.scratch().join("mnt").to_str().expect("text")), "it is mounted still");
+    assert!(
+        !table.contains(image.scratch().join("mnt").to_str().expect("text")),
+        "it is mounted still"
+    );
 }
 
 const KINDS: [&[&str]; 2] = [&["-t", "ext4"], &["-t", "ext2"]];
@@ -66,11 +84,15 @@ fn umount_fails_when_the_disk_of_the_image_is_full() {
             fs::create_dir(host.path("mnt")).expect("a directory");
             // No commit finds the disk full before the directories are made.
             let options = format!("commit=300,{transport}");
-            ok(extern4(&host.image, ["mount", "-o", &options, "host/sparse.img", "mnt"]));
+            ok(extern4(
+                &host.image,
+                ["mount", "-o", &options, "host/sparse.img", "mnt"],
+            ));
             fs::write(host.path("mnt/file"), [7; 100_000]).expect("there is room");
             host.fill();
             // This changes blocks in memory, until a sync(2) of any process finds the disk full.
-            let _ = (0..2000).try_for_each(|at| fs::create_dir(host.path(&format!("mnt/dir-{at}"))));
+            let _ =
+                (0..2000).try_for_each(|at| fs::create_dir(host.path(&format!("mnt/dir-{at}"))));
             umount_fails(&host.image, "No space left");
         }
     }
@@ -84,7 +106,9 @@ fn commands_fail_when_the_disk_of_the_image_is_full() {
     let sources = tools::temporary("extern4-");
     let (large, tree) = (sources.path().join("large"), sources.path().join("tree"));
     fs::write(&large, vec![7; 3_000_000]).expect("a file");
-    (0..2000).try_for_each(|at| fs::create_dir_all(tree.join(at.to_string()))).expect("directories");
+    (0..2000)
+        .try_for_each(|at| fs::create_dir_all(tree.join(at.to_string())))
+        .expect("directories");
     let (large_name, tree_name) = (large.to_str().expect("text"), tree.to_str().expect("text"));
     for mke2fs in KINDS {
         // None, and perhaps enough for contents, but not for all of it.
@@ -96,12 +120,19 @@ fn commands_fail_when_the_disk_of_the_image_is_full() {
             ] {
                 let host = Host::new(mke2fs);
                 host.fill();
-                let filler = File::options().write(true).open(host.path("host/filler")).expect("a file");
+                let filler = File::options()
+                    .write(true)
+                    .open(host.path("host/filler"))
+                    .expect("a file");
                 let len = filler.metadata().expect("attributes").len();
                 filler.set_len(len - room).expect("a little room");
                 let input = File::open(&large).expect("a file");
                 let mut command = command();
-                let output = command.current_dir(host.image.scratch()).args(args).stdin(input).output();
+                let output = command
+                    .current_dir(host.image.scratch())
+                    .args(args)
+                    .stdin(input)
+                    .output();
                 let errors = failed(&output.expect("it runs"), 1);
                 assert!(errors.contains("No space left"), "{args:?}: {errors}");
             }
@@ -119,7 +150,10 @@ fn umount_fails_when_what_the_kernel_kept_is_lost() {
         let host = Host::new(&["-t", "ext4"]);
         fs::create_dir(host.path("mnt")).expect("a directory");
         let options = format!("writeback_cache,{transport}");
-        ok(extern4(&host.image, ["mount", "-o", &options, "host/sparse.img", "mnt"]));
+        ok(extern4(
+            &host.image,
+            ["mount", "-o", &options, "host/sparse.img", "mnt"],
+        ));
         host.fill();
         // The write succeeds; `close` reports the error, and `fs::write` ignores that.
         fs::write(host.path("mnt/file"), vec![7; 1 << 20]).expect("the kernel takes it");

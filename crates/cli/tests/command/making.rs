@@ -67,16 +67,30 @@ const FEATURES: &[&str] = &[
 
 /// Returns random options, and the size of the device.
 pub(crate) fn options(random: &mut Random) -> (Vec<String>, u64) {
-    let mut args = vec!["-t".to_owned(), random.one_of(&["ext2", "ext3", "ext4", "ext4"]).to_owned()];
+    let mut args = vec![
+        "-t".to_owned(),
+        random.one_of(&["ext2", "ext3", "ext4", "ext4"]).to_owned(),
+    ];
     let mut add = |name: &str, value: String| args.extend([name.to_owned(), value]);
     if random.happens(50) {
-        add("-b", random.one_of(&["1024", "2048", "4096", "-2048"]).to_owned());
+        add(
+            "-b",
+            random.one_of(&["1024", "2048", "4096", "-2048"]).to_owned(),
+        );
     }
     if random.happens(30) {
-        add("-i", random.one_of(&["2048", "4096", "8192", "16384", "65536", "1048576"]).to_owned());
+        add(
+            "-i",
+            random
+                .one_of(&["2048", "4096", "8192", "16384", "65536", "1048576"])
+                .to_owned(),
+        );
     }
     if random.happens(30) {
-        add("-I", random.one_of(&["128", "256", "512", "1024"]).to_owned());
+        add(
+            "-I",
+            random.one_of(&["128", "256", "512", "1024"]).to_owned(),
+        );
     }
     if random.happens(20) {
         add("-N", (5 + random.below(30_000)).to_string());
@@ -94,13 +108,28 @@ pub(crate) fn options(random: &mut Random) -> (Vec<String>, u64) {
         add("-L", format!("label {}", random.below(100)));
     }
     if random.happens(20) {
-        add("-J", random.one_of(&["size=4", "size=8", "size=16,location=3000", "size=32"]).to_owned());
+        add(
+            "-J",
+            random
+                .one_of(&["size=4", "size=8", "size=16,location=3000", "size=32"])
+                .to_owned(),
+        );
     }
     if random.happens(10) {
-        add("-T", random.one_of(&["small", "news", "largefile", "default"]).to_owned());
+        add(
+            "-T",
+            random
+                .one_of(&["small", "news", "largefile", "default"])
+                .to_owned(),
+        );
     }
     if random.happens(10) {
-        add("-e", random.one_of(&["continue", "remount-ro", "panic"]).to_owned());
+        add(
+            "-e",
+            random
+                .one_of(&["continue", "remount-ro", "panic"])
+                .to_owned(),
+        );
     }
     if random.happens(15) {
         let choices = [
@@ -152,11 +181,15 @@ pub(crate) fn described(dir: &Path, name: &str) -> Vec<String> {
     ];
     let text = tool(dir, "dumpe2fs", [name]);
     let text = String::from_utf8_lossy(&text).into_owned();
-    let lines = text.lines().filter(|line| !OWN.iter().any(|start| line.starts_with(start)));
+    let lines = text
+        .lines()
+        .filter(|line| !OWN.iter().any(|start| line.starts_with(start)));
     let mut described: Vec<String> = lines.map(without_places).collect();
-    for (kind, line) in
-        [("user", "User quota inode"), ("group", "Group quota inode"), ("project", "Project quota inode")]
-    {
+    for (kind, line) in [
+        ("user", "User quota inode"),
+        ("group", "Group quota inode"),
+        ("project", "Project quota inode"),
+    ] {
         if text.lines().any(|found| found.starts_with(line)) {
             described.extend(quotas(dir, name, kind));
         }
@@ -167,41 +200,66 @@ pub(crate) fn described(dir: &Path, name: &str) -> Vec<String> {
 /// The quotas of one kind on a volume, with what is in use.
 fn quotas(dir: &Path, name: &str, kind: &str) -> Vec<String> {
     let text = tool(dir, "debugfs", ["-R", &format!("list_quota {kind}"), name]);
-    String::from_utf8_lossy(&text).lines().map(str::to_owned).collect()
+    String::from_utf8_lossy(&text)
+        .lines()
+        .map(str::to_owned)
+        .collect()
 }
 
 fn without_places(line: &str) -> String {
     // Groups with the journal differ in their free blocks, and in whether their bitmaps are
     // written.
-    let line = line.replace("BLOCK_UNINIT, ", "").replace(", BLOCK_UNINIT", "");
+    let line = line
+        .replace("BLOCK_UNINIT, ", "")
+        .replace(", BLOCK_UNINIT", "");
     let line = match line.split_once(" free blocks, ") {
         Some((_, rest)) => rest.to_owned(),
         None => line,
     };
-    let words = line.split(' ').filter(|word| !word.starts_with("0x")).map(|word| word.to_owned());
+    let words = line
+        .split(' ')
+        .filter(|word| !word.starts_with("0x"))
+        .map(|word| word.to_owned());
     words.collect::<Vec<_>>().join(" ")
 }
 
 pub(crate) fn mke2fs(dir: &Path, args: &[String], names: &[&str]) -> Output {
     let mut command = Command::new("mke2fs");
-    command.current_dir(dir).env("MKE2FS_CONFIG", "mke2fs.conf").args(["-q", "-F"]).args(args).args(names);
+    command
+        .current_dir(dir)
+        .env("MKE2FS_CONFIG", "mke2fs.conf")
+        .args(["-q", "-F"])
+        .args(args)
+        .args(names);
     command.output().expect("mke2fs runs")
 }
 
 pub(crate) fn mkfs(dir: &Path, args: &[String], names: &[&str]) -> Output {
     let mut command = command();
-    command.current_dir(dir).env_remove("MKE2FS_CONFIG").args(["mkfs", "-q"]).args(args).args(names);
+    command
+        .current_dir(dir)
+        .env_remove("MKE2FS_CONFIG")
+        .args(["mkfs", "-q"])
+        .args(args)
+        .args(names);
     command.output().expect("the command runs")
 }
 
 /// How many sets of options are tried: some in CI, `EXTERN4_MKFS_SETS` in `make soak`.
 pub(crate) fn sets(few: u64) -> u64 {
-    std::env::var("EXTERN4_MKFS_SETS").ok().and_then(|sets| sets.parse().ok()).unwrap_or(few)
+    std::env::var("EXTERN4_MKFS_SETS")
+        .ok()
+        .and_then(|sets| sets.parse().ok())
+        .unwrap_or(few)
 }
 
 #[test]
 fn volumes_are_made_as_mke2fs_makes_them() {
-    if !can_run(&[Need::Tool("mke2fs"), Need::Tool("dumpe2fs"), Need::Tool("e2fsck")]) {
+    if !can_run(&[
+        Need::Tool("mke2fs"),
+        Need::Tool("dumpe2fs"),
+        Need::Tool("e2fsck"),
+    ]) {
         return;
     }
     let sets = sets(40);
@@ -212,11 +270,18 @@ fn volumes_are_made_as_mke2fs_makes_them() {
     for _ in 0..sets {
         let (args, bytes) = options(&mut random);
         for name in ["ours", "theirs"] {
-            File::create(dir.join(name)).and_then(|file| file.set_len(bytes)).expect("it is made");
+            File::create(dir.join(name))
+                .and_then(|file| file.set_len(bytes))
+                .expect("it is made");
         }
-        let size = random.happens(30).then(|| format!("{}K", (bytes >> 10) - random.below(999)));
+        let size = random
+            .happens(30)
+            .then(|| format!("{}K", (bytes >> 10) - random.below(999)));
         let run = |make: fn(&Path, &[String], &[&str]) -> Output, name: &str| {
-            let names: Vec<&str> = [Some(name), size.as_deref()].into_iter().flatten().collect();
+            let names: Vec<&str> = [Some(name), size.as_deref()]
+                .into_iter()
+                .flatten()
+                .collect();
             make(dir, &args, &names)
         };
         let (ours, theirs) = (run(mkfs, "ours"), run(mke2fs, "theirs"));
@@ -227,7 +292,11 @@ fn volumes_are_made_as_mke2fs_makes_them() {
         // mke2fs makes too few inodes for lost+found, and then fails. It also asks for 50 blocks
         // for files; ours makes the small volumes that `build` needs.
         let told_by_it = String::from_utf8_lossy(&theirs.stderr);
-        let fails = ["Illegal inode number", "Could not allocate inode", "Not enough space to build"];
+        let fails = [
+            "Illegal inode number",
+            "Could not allocate inode",
+            "Not enough space to build",
+        ];
         if fails.iter().any(|text| told_by_it.contains(text)) {
             continue;
         }
@@ -256,9 +325,18 @@ fn rare_divisions_into_groups_are_those_of_mke2fs() {
     std::fs::write(dir.join("mke2fs.conf"), CONFIG).expect("it is written");
     for (words, size) in [
         // Descriptors that take more than three quarters of a group go to meta groups.
-        ("-t ext4 -O ^extra_isize,^metadata_csum,uninit_bg -g 296", "6281K"),
-        ("-t ext4 -O ^extra_isize,^metadata_csum,uninit_bg -g 336", "6281K"),
-        ("-t ext4 -O ^extra_isize,^metadata_csum,uninit_bg -g 344", "6281K"),
+        (
+            "-t ext4 -O ^extra_isize,^metadata_csum,uninit_bg -g 296",
+            "6281K",
+        ),
+        (
+            "-t ext4 -O ^extra_isize,^metadata_csum,uninit_bg -g 336",
+            "6281K",
+        ),
+        (
+            "-t ext4 -O ^extra_isize,^metadata_csum,uninit_bg -g 344",
+            "6281K",
+        ),
         ("-t ext2 -b 1024 -g 344", "64M"),
         ("-t ext2 -b 1024 -g 352", "64M"),
         ("-t ext4 -b 1024 -g 256 -O ^resize_inode -N 4000", "786400K"),
@@ -267,17 +345,26 @@ fn rare_divisions_into_groups_are_those_of_mke2fs() {
         // Groups get smaller for more inodes than one can have.
         ("-t ext3 -b 2048 -g 6696 -N 18374", "13049K"),
         // One copy of the superblock leaves the last group room.
-        ("-t ext2 -b 1024 -N 22371 -O sparse_super2 -E num_backup_sb=1", "16091K"),
+        (
+            "-t ext2 -b 1024 -N 22371 -O sparse_super2 -E num_backup_sb=1",
+            "16091K",
+        ),
         // The inode table of a short last group has its place in another.
         ("-t ext4 -b 1024 -G 128", "1048796K"),
     ] {
         let args: Vec<String> = words.split(' ').map(str::to_owned).collect();
         for name in ["ours", "theirs"] {
-            File::create(dir.join(name)).and_then(|file| file.set_len(2 << 30)).expect("it is made");
+            File::create(dir.join(name))
+                .and_then(|file| file.set_len(2 << 30))
+                .expect("it is made");
         }
         ok(mkfs(dir, &args, &["ours", size]));
         ok(mke2fs(dir, &args, &["theirs", size]));
-        assert_same(&format!("{words} {size}"), &described(dir, "ours"), &described(dir, "theirs"));
+        assert_same(
+            &format!("{words} {size}"),
+            &described(dir, "ours"),
+            &described(dir, "theirs"),
+        );
     }
     // Neither makes a volume whose inodes leave a group no room.
     let args = ["-t", "ext2", "-b", "1024", "-g", "344", "-i", "1024"].map(str::to_owned);
@@ -295,9 +382,21 @@ fn a_made_volume_is_sound_and_can_be_used() {
     let dir = scratch.path();
     for kind in ["ext2", "ext3", "ext4"] {
         let name = format!("{kind}.img");
-        let text = ok(extern4_in(dir, ["mkfs", "-t", kind, "-L", "made", &name, "64M"]));
-        assert!(String::from_utf8_lossy(&text).starts_with("65536 blocks of 1024 bytes, 16384 inodes\n"));
-        assert_eq!(File::open(dir.join(&name)).and_then(|file| file.metadata()).unwrap().len(), 64 << 20);
+        let text = ok(extern4_in(
+            dir,
+            ["mkfs", "-t", kind, "-L", "made", &name, "64M"],
+        ));
+        assert!(
+            String::from_utf8_lossy(&text)
+                .starts_with("65536 blocks of 1024 bytes, 16384 inodes\n")
+        );
+        assert_eq!(
+            File::open(dir.join(&name))
+                .and_then(|file| file.metadata())
+                .unwrap()
+                .len(),
+            64 << 20
+        );
         ok(extern4_in(dir, ["mkdir", &format!("{name}:/dir")]));
         ok(extern4_in(dir, ["check", &name]));
         if can_run(&[Need::Tool("e2fsck")]) {
@@ -314,15 +413,31 @@ fn quotas_count_from_the_start() {
     }
     let scratch = tempfile::tempdir().expect("a directory");
     let dir = scratch.path();
-    let options = ["-O", "quota", "-E", "quotatype=usrquota:grpquota:prjquota,root_owner=70000:7"];
-    ok(extern4_in(dir, [&["mkfs", "-q", "-b", "1024"], &options[..], &["disk.img", "64M"]].concat()));
+    let options = [
+        "-O",
+        "quota",
+        "-E",
+        "quotatype=usrquota:grpquota:prjquota,root_owner=70000:7",
+    ];
+    ok(extern4_in(
+        dir,
+        [
+            &["mkfs", "-q", "-b", "1024"],
+            &options[..],
+            &["disk.img", "64M"],
+        ]
+        .concat(),
+    ));
     let used = |kind: &str| -> Vec<String> {
         tool(dir, "e2fsck", ["-fn", "disk.img"]);
         let words = |line: &String| {
             let words: Vec<&str> = line.split_whitespace().collect();
             (words.len() == 7).then(|| [words[0], words[1], words[4]].join(" "))
         };
-        let mut used: Vec<String> = quotas(dir, "disk.img", kind).iter().filter_map(words).collect();
+        let mut used: Vec<String> = quotas(dir, "disk.img", kind)
+            .iter()
+            .filter_map(words)
+            .collect();
         used.sort();
         used
     };
@@ -346,11 +461,16 @@ fn the_callers_configuration_counts() {
     std::fs::write(dir.join("own.conf"), own).expect("it is written");
     let run = |config: &str| {
         let mut command = command();
-        command.current_dir(dir).env("MKE2FS_CONFIG", config).args(["mkfs", "-n", "x.img", "64M"]);
+        command
+            .current_dir(dir)
+            .env("MKE2FS_CONFIG", config)
+            .args(["mkfs", "-n", "x.img", "64M"]);
         command.output().expect("the command runs")
     };
     let text = ok(run("own.conf"));
-    assert!(String::from_utf8_lossy(&text).starts_with("65536 blocks of 1024 bytes, 1024 inodes\n"));
+    assert!(
+        String::from_utf8_lossy(&text).starts_with("65536 blocks of 1024 bytes, 1024 inodes\n")
+    );
     std::fs::write(dir.join("wrong.conf"), "[defaults]\nblocksize\n").expect("it is written");
 }
 
@@ -361,16 +481,29 @@ fn a_configuration_that_cannot_be_read_is_named() {
     std::fs::write(dir.join("wrong.conf"), "[defaults]\nblocksize\n").expect("it is written");
     std::fs::write(dir.join("bytes.conf"), b"[defaults]\n\xff\n").expect("it is written");
     std::fs::create_dir(dir.join("tree")).expect("a directory");
-    for args in [&["mkfs", "x.img", "64M"][..], &["mkfs", "x.img", "-d", "tree"], &["build", "x.img", "tree"]]
-    {
+    for args in [
+        &["mkfs", "x.img", "64M"][..],
+        &["mkfs", "x.img", "-d", "tree"],
+        &["build", "x.img", "tree"],
+    ] {
         for (config, says) in [
-            ("wrong.conf", "'wrong.conf': mke2fs.conf, line 2: a relation is written 'name = value'\n"),
+            (
+                "wrong.conf",
+                "'wrong.conf': mke2fs.conf, line 2: a relation is written 'name = value'\n",
+            ),
             ("none.conf", "'none.conf': No such file or directory\n"),
             ("tree", "'tree': Is a directory\n"),
-            ("bytes.conf", "'bytes.conf': stream did not contain valid UTF-8\n"),
+            (
+                "bytes.conf",
+                "'bytes.conf': stream did not contain valid UTF-8\n",
+            ),
         ] {
             let mut command = command();
-            let output = command.current_dir(dir).env("MKE2FS_CONFIG", config).args(args).output();
+            let output = command
+                .current_dir(dir)
+                .env("MKE2FS_CONFIG", config)
+                .args(args)
+                .output();
             let said = failed(&output.expect("the command runs"), 1);
             assert_eq!(said, format!("extern4: {}: {says}", args[0]), "{args:?}");
             assert!(!dir.join("x.img").exists(), "{args:?}");
@@ -398,8 +531,13 @@ fn the_same_options_make_the_same_bytes() {
     for name in ["one", "two"] {
         let mut command = command();
         let seed = format!("hash_seed={uuid}");
-        command.current_dir(dir).env("SOURCE_DATE_EPOCH", "1700000000");
-        ok(command.args(["mkfs", "-q", "-U", uuid, "-E", &seed, name, "64M"]).output().unwrap());
+        command
+            .current_dir(dir)
+            .env("SOURCE_DATE_EPOCH", "1700000000");
+        ok(command
+            .args(["mkfs", "-q", "-U", uuid, "-E", &seed, name, "64M"])
+            .output()
+            .unwrap());
     }
     assert!(std::fs::read(dir.join("one")).unwrap() == std::fs::read(dir.join("two")).unwrap());
 }
@@ -411,14 +549,23 @@ fn an_existing_volume_is_not_overwritten() {
     ok(extern4_in(dir, ["mkfs", "-q", "disk.img", "64M"]));
     let before = std::fs::read(dir.join("disk.img")).unwrap();
     let told = failed(&extern4_in(dir, ["mkfs", "disk.img"]), 1);
-    assert!(told.contains("holds an ext2, ext3 or ext4 volume"), "{told}");
+    assert!(
+        told.contains("holds an ext2, ext3 or ext4 volume"),
+        "{told}"
+    );
     ok(extern4_in(dir, ["mkfs", "-n", "disk.img", "32M"]));
     assert!(std::fs::read(dir.join("disk.img")).unwrap() == before);
-    ok(extern4_in(dir, ["mkfs", "-q", "--force", "-t", "ext2", "disk.img"]));
+    ok(extern4_in(
+        dir,
+        ["mkfs", "-q", "--force", "-t", "ext2", "disk.img"],
+    ));
     ok(extern4_in(dir, ["check", "disk.img"]));
 
     // A volume in use stays as it is.
-    let _open = extern4::Volume::options().write(true).open(dir.join("disk.img")).expect("it opens");
+    let _open = extern4::Volume::options()
+        .write(true)
+        .open(dir.join("disk.img"))
+        .expect("it opens");
     let told = failed(&extern4_in(dir, ["mkfs", "--force", "disk.img"]), 1);
     assert!(told.contains("has it open"), "{told}");
 }
@@ -430,10 +577,15 @@ fn rubbish_does_not_shine_through() {
     let dir = scratch.path();
     let rubbish = File::create(dir.join("disk.img")).unwrap();
     for chunk in 0..48 {
-        rubbish.write_all_at(&vec![0xa5; 1 << 20], chunk << 20).unwrap();
+        rubbish
+            .write_all_at(&vec![0xa5; 1 << 20], chunk << 20)
+            .unwrap();
     }
     for kind in ["ext2", "ext3", "ext4"] {
-        ok(extern4_in(dir, ["mkfs", "-q", "--force", "-t", kind, "disk.img"]));
+        ok(extern4_in(
+            dir,
+            ["mkfs", "-q", "--force", "-t", kind, "disk.img"],
+        ));
         ok(extern4_in(dir, ["check", "disk.img"]));
         if can_run(&[Need::Tool("e2fsck")]) {
             tool(dir, "e2fsck", ["-fn", "disk.img"]);
@@ -459,12 +611,19 @@ fn partitions_and_devices_become_volumes() {
     ok(extern4_in(dir, ["mkfs", "-q", "disk.img#1"]));
     ok(extern4_in(dir, ["check", "disk.img#1"]));
     let mut kept = [0; 4096];
-    File::open(dir.join("disk.img")).unwrap().read_exact_at(&mut kept, 80 << 20).unwrap();
+    File::open(dir.join("disk.img"))
+        .unwrap()
+        .read_exact_at(&mut kept, 80 << 20)
+        .unwrap();
     assert!(kept == [0x5a; 4096]);
     let told = failed(&extern4_in(dir, ["mkfs", "-F", "disk.img#1", "65M"]), 1);
     assert!(told.contains("more than its"), "{told}");
 
-    let device = tool(dir, "losetup", ["-f", "--show", "-o", "1M", "--sizelimit", "64M", "disk.img"]);
+    let device = tool(
+        dir,
+        "losetup",
+        ["-f", "--show", "-o", "1M", "--sizelimit", "64M", "disk.img"],
+    );
     let device = String::from_utf8(device).unwrap().trim().to_owned();
     let made = extern4_in(dir, ["mkfs", "-q", "-F", "-t", "ext3", &device]);
     let checked = extern4_in(dir, ["check", &device]);
@@ -481,19 +640,54 @@ fn wrong_options_are_named_and_leave_nothing_behind() {
         (&["x.img"][..], 1, "a size has to be given"),
         (&["x.img", "64X"], 2, "'X' is no unit"),
         (&["x.img", "2K"], 1, "too few"),
-        (&["-O", "bigalloc", "x.img", "64M"], 1, "'bigalloc' is not supported"),
-        (&["-O", "nonsense", "x.img", "64M"], 2, "there is no feature 'nonsense'"),
         (
-            &["-O", "^metadata_csum,metadata_csum_seed", "-t", "ext2", "x.img", "64M"],
+            &["-O", "bigalloc", "x.img", "64M"],
+            1,
+            "'bigalloc' is not supported",
+        ),
+        (
+            &["-O", "nonsense", "x.img", "64M"],
+            2,
+            "there is no feature 'nonsense'",
+        ),
+        (
+            &[
+                "-O",
+                "^metadata_csum,metadata_csum_seed",
+                "-t",
+                "ext2",
+                "x.img",
+                "64M",
+            ],
             2,
             "needs metadata_csum",
         ),
         (&["-O", "^extent", "x.img", "64M"], 2, "64bit needs extent"),
-        (&["-O", "project", "-I", "128", "x.img", "64M"], 2, "project needs inodes of at least 256"),
-        (&["-E", "quotatype=usrquota:all", "x.img", "64M"], 2, "'all' is none of usrquota"),
-        (&["-O", "journal_dev", "-b", "4096", "x.img", "3M"], 1, "a journal of 768 blocks"),
-        (&["-J", "device=none.img", "x.img", "64M"], 1, "its journal none.img: No such file"),
-        (&["-J", "device=UUID=7", "x.img", "64M"], 1, "no device has an external journal with UUID=7"),
+        (
+            &["-O", "project", "-I", "128", "x.img", "64M"],
+            2,
+            "project needs inodes of at least 256",
+        ),
+        (
+            &["-E", "quotatype=usrquota:all", "x.img", "64M"],
+            2,
+            "'all' is none of usrquota",
+        ),
+        (
+            &["-O", "journal_dev", "-b", "4096", "x.img", "3M"],
+            1,
+            "a journal of 768 blocks",
+        ),
+        (
+            &["-J", "device=none.img", "x.img", "64M"],
+            1,
+            "its journal none.img: No such file",
+        ),
+        (
+            &["-J", "device=UUID=7", "x.img", "64M"],
+            1,
+            "no device has an external journal with UUID=7",
+        ),
         (&["-b", "3000", "x.img", "64M"], 2, "3000 bytes"),
         (&["-I", "100", "x.img", "64M"], 2, "100 bytes"),
         (&["-m", "51", "x.img", "64M"], 2, "51 %"),

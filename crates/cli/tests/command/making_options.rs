@@ -13,25 +13,40 @@ use crate::run::{assert_same, command, extern4_in, failed, ok, tool};
 /// Asserts that a run succeeded, with warnings or without.
 #[track_caller]
 fn made(output: &Output) {
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
 }
 
 /// Asserts that both programs make the same volume of 64 MiB, by dumpe2fs and e2fsck.
 #[track_caller]
 fn are_same(dir: &Path, theirs: &str, ours: &str) {
-    let [theirs, ours] = [theirs, ours].map(|words| words.split(' ').map(str::to_owned).collect::<Vec<_>>());
+    let [theirs, ours] =
+        [theirs, ours].map(|words| words.split(' ').map(str::to_owned).collect::<Vec<_>>());
     for name in ["ours", "theirs"] {
-        File::create(dir.join(name)).and_then(|file| file.set_len(64 << 20)).expect("it is made");
+        File::create(dir.join(name))
+            .and_then(|file| file.set_len(64 << 20))
+            .expect("it is made");
     }
     made(&mkfs(dir, &ours, &["ours"]));
     made(&mke2fs(dir, &theirs, &["theirs"]));
     tool(dir, "e2fsck", ["-fn", "ours"]);
-    assert_same(&ours.join(" "), &described(dir, "ours"), &described(dir, "theirs"));
+    assert_same(
+        &ours.join(" "),
+        &described(dir, "ours"),
+        &described(dir, "theirs"),
+    );
 }
 
 fn scratch() -> Option<tempfile::TempDir> {
-    if !can_run(&[Need::Tool("mke2fs"), Need::Tool("dumpe2fs"), Need::Tool("e2fsck"), Need::Tool("debugfs")])
-    {
+    if !can_run(&[
+        Need::Tool("mke2fs"),
+        Need::Tool("dumpe2fs"),
+        Need::Tool("e2fsck"),
+        Need::Tool("debugfs"),
+    ]) {
         return None;
     }
     let scratch = tempfile::tempdir().expect("a directory");
@@ -93,19 +108,34 @@ fn each_option_makes_the_volume_of_mke2fs() {
         are_same(dir, words, words);
     }
     // Here words of several -E add up; mke2fs takes the words of the last one.
-    are_same(dir, "-t ext4 -E stride=4,stripe_width=8", "-t ext4 -E stride=4 -E stripe_width=8");
+    are_same(
+        dir,
+        "-t ext4 -E stride=4,stripe_width=8",
+        "-t ext4 -E stride=4 -E stripe_width=8",
+    );
     // mke2fs says that the label is too long, and so does this command.
     let long = "m".repeat(70);
     let args = ["-t", "ext4", "-L", "sixteen bytes, and more", "-M", &long].map(str::to_owned);
     let told = mkfs(dir, &[&args[..], &["-F".to_owned()]].concat(), &["ours"]);
     made(&told);
     let said = String::from_utf8_lossy(&told.stderr);
-    assert!(said.contains("the label has 23 bytes, and is cut off: 'sixteen bytes, a'"), "{said}");
+    assert!(
+        said.contains("the label has 23 bytes, and is cut off: 'sixteen bytes, a'"),
+        "{said}"
+    );
     assert!(said.contains("the last mount point has 70 bytes"), "{said}");
     made(&mke2fs(dir, &args, &["theirs"]));
-    assert_same("a long label", &described(dir, "ours"), &described(dir, "theirs"));
+    assert_same(
+        "a long label",
+        &described(dir, "ours"),
+        &described(dir, "theirs"),
+    );
     // The bad blocks are in use.
-    ok(mkfs(dir, &["-F", "-l", "bad"].map(str::to_owned), &["ours"]));
+    ok(mkfs(
+        dir,
+        &["-F", "-l", "bad"].map(str::to_owned),
+        &["ours"],
+    ));
     let blocks = tool(dir, "dumpe2fs", ["-b", "ours"]);
     assert_eq!(String::from_utf8_lossy(&blocks), "300\n5000\n5001\n60000\n");
 }
@@ -116,22 +146,44 @@ fn the_words_of_a_configuration_are_those_of_mke2fs() {
     let Some(scratch) = scratch() else { return };
     let dir = scratch.path();
     let base = "[defaults]\nbase_features = sparse_super,filetype\nblocksize = 4096\ninode_size = 256\ninode_ratio = 1024\n";
-    for words in ["^acl", "acl,^acl", "^acl,user_xattr", "journal_data_writeback,^journal_data", "debug"] {
-        fs::write(dir.join("mke2fs.conf"), format!("{base}default_mntopts = {words}\n"))
-            .expect("it is written");
+    for words in [
+        "^acl",
+        "acl,^acl",
+        "^acl,user_xattr",
+        "journal_data_writeback,^journal_data",
+        "debug",
+    ] {
+        fs::write(
+            dir.join("mke2fs.conf"),
+            format!("{base}default_mntopts = {words}\n"),
+        )
+        .expect("it is written");
         for name in ["ours", "theirs"] {
-            File::create(dir.join(name)).and_then(|file| file.set_len(16 << 20)).expect("it is made");
+            File::create(dir.join(name))
+                .and_then(|file| file.set_len(16 << 20))
+                .expect("it is made");
         }
         let mut ours = command();
-        ours.current_dir(dir).env("MKE2FS_CONFIG", "mke2fs.conf").args(["mkfs", "-q", "-t", "ext2", "ours"]);
+        ours.current_dir(dir)
+            .env("MKE2FS_CONFIG", "mke2fs.conf")
+            .args(["mkfs", "-q", "-t", "ext2", "ours"]);
         made(&ours.output().expect("the command runs"));
-        made(&mke2fs(dir, &["-t", "ext2"].map(str::to_owned), &["theirs"]));
+        made(&mke2fs(
+            dir,
+            &["-t", "ext2"].map(str::to_owned),
+            &["theirs"],
+        ));
         assert_same(words, &described(dir, "ours"), &described(dir, "theirs"));
     }
-    fs::write(dir.join("mke2fs.conf"), format!("{base}default_mntopts = ^nonsense\n"))
-        .expect("it is written");
+    fs::write(
+        dir.join("mke2fs.conf"),
+        format!("{base}default_mntopts = ^nonsense\n"),
+    )
+    .expect("it is written");
     let mut ours = command();
-    ours.current_dir(dir).env("MKE2FS_CONFIG", "mke2fs.conf").args(["mkfs", "-F", "-t", "ext2", "ours"]);
+    ours.current_dir(dir)
+        .env("MKE2FS_CONFIG", "mke2fs.conf")
+        .args(["mkfs", "-F", "-t", "ext2", "ours"]);
     let told = failed(&ours.output().expect("the command runs"), 2);
     assert!(told.contains("there is no option 'nonsense'"), "{told}");
 }
@@ -150,7 +202,11 @@ fn options_that_cannot_be_fulfilled_say_why() {
         ("-b -512", 2, "blocks of at least 512 bytes"),
         ("-i 1023", 2, "1024 to 67108864 are possible"),
         ("-i 67108865", 2, "1024 to 67108864 are possible"),
-        ("-r 0 -J size=4", 2, "revision 0 has no features and no journal"),
+        (
+            "-r 0 -J size=4",
+            2,
+            "revision 0 has no features and no journal",
+        ),
         ("-r 0 -j", 2, "revision 0 has no features and no journal"),
         ("-r 2", 2, "2 is not in 0..=1"),
         ("-E resize=1", 2, "resize=1 is not more"),
@@ -170,15 +226,22 @@ fn options_that_cannot_be_fulfilled_say_why() {
         ("--for debian1", 2, "debian12"),
     ] {
         let words: Vec<&str> = words.split(' ').collect();
-        let told = failed(&extern4_in(dir, [&["mkfs"], &words[..], &["x.img", "64M"]].concat()), code);
+        let told = failed(
+            &extern4_in(dir, [&["mkfs"], &words[..], &["x.img", "64M"]].concat()),
+            code,
+        );
         assert!(told.contains(says), "{words:?}: {told}");
         assert!(!dir.join("x.img").exists(), "{words:?}");
     }
-    let told = failed(&extern4_in(dir, ["mkfs", "-E", "offset=1024", "x.img@4096", "64M"]), 2);
+    let told = failed(
+        &extern4_in(dir, ["mkfs", "-E", "offset=1024", "x.img@4096", "64M"]),
+        2,
+    );
     assert!(told.contains("and so does -E offset="), "{told}");
     let told = String::from_utf8(ok(extern4_in(dir, ["mkfs", "-V"]))).expect("text");
     assert!(told.contains(env!("CARGO_PKG_VERSION")), "{told}");
-    let told = String::from_utf8(ok(extern4_in(dir, ["mkfs", "-v", "-n", "x.img", "64M"]))).expect("text");
+    let told =
+        String::from_utf8(ok(extern4_in(dir, ["mkfs", "-v", "-n", "x.img", "64M"]))).expect("text");
     assert!(
         told.starts_with("Configuration: the built-in one, of e2fsprogs 1.47; types ext4, small\n"),
         "{told}"
@@ -192,9 +255,13 @@ fn large_blocks_have_no_more_inodes_than_blocks() {
     let dir = scratch.path();
     fs::create_dir(dir.join("tree")).expect("a directory");
     for size in ["256M", "+200M"] {
-        let args = ["build", "-n", "--json", "-b", "65536", "--size", size, "x.img", "tree"];
-        let json: serde_json::Value = serde_json::from_slice(&ok(extern4_in(dir, args))).expect("an object");
-        let [inodes, blocks] = ["inodes", "blocks"].map(|key| json[key].as_u64().expect("a number"));
+        let args = [
+            "build", "-n", "--json", "-b", "65536", "--size", size, "x.img", "tree",
+        ];
+        let json: serde_json::Value =
+            serde_json::from_slice(&ok(extern4_in(dir, args))).expect("an object");
+        let [inodes, blocks] =
+            ["inodes", "blocks"].map(|key| json[key].as_u64().expect("a number"));
         assert!(inodes <= blocks + 64, "{size}: {json}");
     }
 }
@@ -211,9 +278,14 @@ fn a_volume_for_a_system_has_its_features() {
         let json: serde_json::Value = serde_json::from_slice(&json).expect("an object");
         fs::remove_file(dir.join("x.img")).expect("it is removed");
         let names = json["features"].as_array().expect("features").iter();
-        names.map(|name| name.as_str().expect("a name").to_owned()).collect()
+        names
+            .map(|name| name.as_str().expect("a name").to_owned())
+            .collect()
     };
-    for make in [&["mkfs", "-q", "x.img", "64M"][..], &["build", "-q", "--size", "64M", "x.img", "tree"]] {
+    for make in [
+        &["mkfs", "-q", "x.img", "64M"][..],
+        &["build", "-q", "--size", "64M", "x.img", "tree"],
+    ] {
         let all = features(make);
         for (system, without) in [
             ("debian11", &["orphan_file", "metadata_csum_seed"][..]),
@@ -224,28 +296,54 @@ fn a_volume_for_a_system_has_its_features() {
             ("grub2.06", &["metadata_csum_seed"]),
             ("e2fsck1.46", &["orphan_file"]),
         ] {
-            assert!(without.iter().all(|name| all.iter().any(|known| known == name)), "{make:?}: {all:?}");
-            let expected: Vec<&String> =
-                all.iter().filter(|name| !without.contains(&name.as_str())).collect();
+            assert!(
+                without
+                    .iter()
+                    .all(|name| all.iter().any(|known| known == name)),
+                "{make:?}: {all:?}"
+            );
+            let expected: Vec<&String> = all
+                .iter()
+                .filter(|name| !without.contains(&name.as_str()))
+                .collect();
             let made = features(&[make, &["--for", system]].concat());
-            assert_eq!(made.iter().collect::<Vec<_>>(), expected, "{make:?} --for {system}");
+            assert_eq!(
+                made.iter().collect::<Vec<_>>(),
+                expected,
+                "{make:?} --for {system}"
+            );
         }
         assert_eq!(
-            features(&[make, &["--for", "debian12", "-O", "orphan_file,metadata_csum_seed"]].concat()),
+            features(
+                &[
+                    make,
+                    &["--for", "debian12", "-O", "orphan_file,metadata_csum_seed"]
+                ]
+                .concat()
+            ),
             all
         );
     }
     // Debian 12's own mke2fs makes the same.
-    if Path::new("/etc/mke2fs.conf").exists() && can_run(&[Need::Tool("dumpe2fs"), Need::Tool("mke2fs")]) {
+    if Path::new("/etc/mke2fs.conf").exists()
+        && can_run(&[Need::Tool("dumpe2fs"), Need::Tool("mke2fs")])
+    {
         // Of a later Debian, /etc/mke2fs.conf has other defaults.
-        let is_bookworm = fs::read_to_string("/etc/os-release").is_ok_and(|text| text.contains("bookworm"));
+        let is_bookworm =
+            fs::read_to_string("/etc/os-release").is_ok_and(|text| text.contains("bookworm"));
         if is_bookworm {
             for name in ["ours", "theirs"] {
-                File::create(dir.join(name)).and_then(|file| file.set_len(64 << 20)).expect("it is made");
+                File::create(dir.join(name))
+                    .and_then(|file| file.set_len(64 << 20))
+                    .expect("it is made");
             }
             tool(dir, "mke2fs", ["-q", "-t", "ext4", "theirs"]);
             ok(extern4_in(dir, ["mkfs", "-q", "--for", "debian12", "ours"]));
-            assert_same("debian12", &described(dir, "ours"), &described(dir, "theirs"));
+            assert_same(
+                "debian12",
+                &described(dir, "ours"),
+                &described(dir, "theirs"),
+            );
         }
     }
 }
@@ -258,29 +356,79 @@ fn extended_options_reach_the_tree() {
     fs::create_dir(dir.join("tree")).expect("a directory");
     fs::write(dir.join("tree/file"), "text").expect("a file");
     fs::set_permissions(dir.join("tree"), fs::Permissions::from_mode(0o750)).expect("a mode");
-    let has_xattr =
-        rustix::fs::setxattr(dir.join("tree/file"), "user.key", b"value", rustix::fs::XattrFlags::empty())
-            .is_ok();
+    let has_xattr = rustix::fs::setxattr(
+        dir.join("tree/file"),
+        "user.key",
+        b"value",
+        rustix::fs::XattrFlags::empty(),
+    )
+    .is_ok();
     let stat = |place: &str, what: &str| {
-        String::from_utf8(ok(extern4_in(dir, ["stat", "-c", what, place]))).expect("text").trim().to_owned()
+        String::from_utf8(ok(extern4_in(dir, ["stat", "-c", what, place])))
+            .expect("text")
+            .trim()
+            .to_owned()
     };
-    ok(extern4_in(dir, ["mkfs", "-q", "-E", "root_perms=1711", "x.img", "64M"]));
+    ok(extern4_in(
+        dir,
+        ["mkfs", "-q", "-E", "root_perms=1711", "x.img", "64M"],
+    ));
     assert_eq!(stat("x.img:/", "%a"), "1711");
-    ok(extern4_in(dir, ["mkfs", "-q", "-F", "-E", "root_perms=1711", "-d", "tree", "x.img", "64M"]));
+    ok(extern4_in(
+        dir,
+        [
+            "mkfs",
+            "-q",
+            "-F",
+            "-E",
+            "root_perms=1711",
+            "-d",
+            "tree",
+            "x.img",
+            "64M",
+        ],
+    ));
     assert_eq!(stat("x.img:/", "%a"), "1711");
-    let xattrs = || String::from_utf8(ok(extern4_in(dir, ["getfattr", "-d", "x.img:/file"]))).expect("text");
+    let xattrs =
+        || String::from_utf8(ok(extern4_in(dir, ["getfattr", "-d", "x.img:/file"]))).expect("text");
     assert_eq!(xattrs().contains("user.key"), has_xattr);
-    ok(extern4_in(dir, ["mkfs", "-q", "-F", "-E", "no_copy_xattrs", "-d", "tree", "x.img", "64M"]));
-    assert_eq!((stat("x.img:/", "%a"), xattrs().contains("user.key")), ("750".to_owned(), false));
+    ok(extern4_in(
+        dir,
+        [
+            "mkfs",
+            "-q",
+            "-F",
+            "-E",
+            "no_copy_xattrs",
+            "-d",
+            "tree",
+            "x.img",
+            "64M",
+        ],
+    ));
+    assert_eq!(
+        (stat("x.img:/", "%a"), xattrs().contains("user.key")),
+        ("750".to_owned(), false)
+    );
     ok(extern4_in(dir, ["check", "x.img"]));
     // At an offset, in a file that is there and in a new one, with a tree and without.
     for source in [&[][..], &["-d", "tree"]] {
-        let make = [&["mkfs", "-q", "-E", "offset=1048576", "at.img", "16M"], source].concat();
+        let make = [
+            &["mkfs", "-q", "-E", "offset=1048576", "at.img", "16M"],
+            source,
+        ]
+        .concat();
         ok(extern4_in(dir, &make));
-        assert_eq!(fs::metadata(dir.join("at.img")).expect("a file").len(), 17 << 20);
+        assert_eq!(
+            fs::metadata(dir.join("at.img")).expect("a file").len(),
+            17 << 20
+        );
         ok(extern4_in(dir, ["check", "at.img@1M"]));
         let told = failed(&extern4_in(dir, &make), 1);
-        assert!(told.contains("at.img@1048576") && told.contains("holds an ext2"), "{told}");
+        assert!(
+            told.contains("at.img@1048576") && told.contains("holds an ext2"),
+            "{told}"
+        );
         ok(extern4_in(dir, [&make[..], &["-F"]].concat()));
         fs::remove_file(dir.join("at.img")).expect("it is removed");
     }
@@ -300,8 +448,16 @@ fn nodiscard_keeps_the_blocks_of_a_file() {
     }
     let taken = || fs::metadata(dir.join("x.img")).expect("a file").blocks() * 512;
     assert!(taken() >= len);
-    for options in [&["-K"][..], &["-E", "nodiscard"], &["-K", "-d", "tree"], &["-E", "discard,nodiscard"]] {
-        ok(extern4_in(dir, [&["mkfs", "-q", "-F"], options, &["x.img"]].concat()));
+    for options in [
+        &["-K"][..],
+        &["-E", "nodiscard"],
+        &["-K", "-d", "tree"],
+        &["-E", "discard,nodiscard"],
+    ] {
+        ok(extern4_in(
+            dir,
+            [&["mkfs", "-q", "-F"], options, &["x.img"]].concat(),
+        ));
         assert!(taken() >= len, "{options:?}: {} bytes", taken());
         ok(extern4_in(dir, ["check", "x.img"]));
     }
@@ -321,19 +477,39 @@ fn superblocks_alone_bring_a_volume_back() {
     let uuid = "6c1f4b52-3a0e-4d0c-9c55-0d2a4f6b7e11";
     for kind in ["ext2", "ext3", "ext4"] {
         let options = ["-q", "-F", "-t", kind, "-U", uuid];
-        ok(extern4_in(dir, [&["mkfs"], &options[..], &["-d", "tree", "x.img", "64M"]].concat()));
-        let disk = File::options().write(true).open(dir.join("x.img")).expect("the image");
+        ok(extern4_in(
+            dir,
+            [&["mkfs"], &options[..], &["-d", "tree", "x.img", "64M"]].concat(),
+        ));
+        let disk = File::options()
+            .write(true)
+            .open(dir.join("x.img"))
+            .expect("the image");
         for block in [1, 8193, 24577, 40961, 57345] {
-            std::os::unix::fs::FileExt::write_all_at(&disk, &[0x5a; 2048], block << 10).expect("hurt");
+            std::os::unix::fs::FileExt::write_all_at(&disk, &[0x5a; 2048], block << 10)
+                .expect("hurt");
         }
         assert!(!extern4_in(dir, ["ls", "x.img"]).status.success());
-        ok(extern4_in(dir, [&["mkfs", "-S"], &options[..], &["x.img"]].concat()));
-        let mended = Command::new("e2fsck").current_dir(dir).args(["-fy", "x.img"]).output();
+        ok(extern4_in(
+            dir,
+            [&["mkfs", "-S"], &options[..], &["x.img"]].concat(),
+        ));
+        let mended = Command::new("e2fsck")
+            .current_dir(dir)
+            .args(["-fy", "x.img"])
+            .output();
         let mended = mended.expect("e2fsck runs");
-        assert!(mended.status.code().is_some_and(|code| code < 4), "{kind}: {mended:?}");
+        assert!(
+            mended.status.code().is_some_and(|code| code < 4),
+            "{kind}: {mended:?}"
+        );
         tool(dir, "e2fsck", ["-fn", "x.img"]);
         for number in 0..100 {
-            assert_eq!(ok(extern4_in(dir, ["cat", &format!("x.img:/{number}")])), [7; 5000], "{kind}");
+            assert_eq!(
+                ok(extern4_in(dir, ["cat", &format!("x.img:/{number}")])),
+                [7; 5000],
+                "{kind}"
+            );
         }
     }
 }

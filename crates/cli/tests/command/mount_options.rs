@@ -23,7 +23,12 @@ fn files_are_shown_as_one_user_s() {
         tools::run("chmod", ["755".as_ref(), image.scratch().as_os_str()]);
         let served = Served::new(&image, &["-o", transport, "-o", "uid=1000,gid=50"]);
         fs::write(served.path("root's"), "text").expect("a file");
-        let user = |uid, script: &str| as_user(uid, &served.dir, script).status().expect("setpriv").success();
+        let user = |uid, script: &str| {
+            as_user(uid, &served.dir, script)
+                .status()
+                .expect("setpriv")
+                .success()
+        };
         assert!(user(
             1000,
             "echo more >> root*s; chmod 600 root*s; echo mine > mine; mkdir dir; mv mine dir"
@@ -36,7 +41,10 @@ fn files_are_shown_as_one_user_s() {
         served.umount();
         sound(&image);
         // On the volume they belong to the users that made them.
-        let owners = ok(extern4(&image, ["stat", "-c", "%u:%g", "disk.img:/root's", "disk.img:/dir"]));
+        let owners = ok(extern4(
+            &image,
+            ["stat", "-c", "%u:%g", "disk.img:/root's", "disk.img:/dir"],
+        ));
         assert_eq!(String::from_utf8_lossy(&owners), "0:0\n1000:1000\n");
     }
 }
@@ -49,11 +57,17 @@ fn a_volume_begins_where_the_option_says() {
     let image = EMPTY.build();
     let disk = partitioned(&image);
     fs::rename(&disk, &image.path).expect("it takes the image's place");
-    let served = Served::new(&image, &["-o", "offset=1M,commit=1,errors=remount-ro,data=ordered"]);
+    let served = Served::new(
+        &image,
+        &["-o", "offset=1M,commit=1,errors=remount-ro,data=ordered"],
+    );
     fs::write(served.path("file"), "text").expect("a file");
     served.umount();
     assert_eq!(ok(extern4(&image, ["cat", "disk.img#2:/file"])), b"text");
-    let said = failed(&extern4(&image, ["mount", "-o", "offset=1M", "disk.img@1M", "."]), 2);
+    let said = failed(
+        &extern4(&image, ["mount", "-o", "offset=1M", "disk.img@1M", "."]),
+        2,
+    );
     assert!(said.contains("disk.img@1048576"), "{said}");
     for (words, named) in [
         ("noauto,data=none", "'data=none'"),
@@ -68,7 +82,10 @@ fn a_volume_begins_where_the_option_says() {
 /// Returns the blocks of contents that are in the log, as the mount counts them.
 fn blocks_logged(image: &Image) -> u64 {
     let stats = String::from_utf8(ok(extern4(image, ["stats", "mnt"]))).expect("text");
-    let count = stats.lines().find_map(|line| line.strip_suffix(" blocks_logged")).expect("a counter");
+    let count = stats
+        .lines()
+        .find_map(|line| line.strip_suffix(" blocks_logged"))
+        .expect("a counter");
     count.trim().parse().expect("a number")
 }
 
@@ -91,7 +108,10 @@ fn contents_go_through_the_journal_where_that_is_asked_for() {
         assert_eq!(blocks_logged(&image) >= most, all, "{option}");
         // The state after a crash now has all of it.
         let crashed = image.copy();
-        assert!(ok(extern4(&crashed, ["cat", "disk.img:/file"])) == [7; SIZE], "{option}");
+        assert!(
+            ok(extern4(&crashed, ["cat", "disk.img:/file"])) == [7; SIZE],
+            "{option}"
+        );
         // Also for single files: the superuser sets the flag.
         let before = blocks_logged(&image);
         write(&served, "flagged");
@@ -103,10 +123,16 @@ fn contents_go_through_the_journal_where_that_is_asked_for() {
         assert!(fs::read(served.path("flagged")).expect("it is read") == [7; SIZE]);
         served.umount();
         sound(&image);
-        assert!(ok(extern4(&image, ["cat", "disk.img:/flagged"])) == [7; SIZE], "{option}");
+        assert!(
+            ok(extern4(&image, ["cat", "disk.img:/flagged"])) == [7; SIZE],
+            "{option}"
+        );
     }
     let image = ImageSpec::new("disk", 16 << 20, &["-t", "ext4", "-O", "^has_journal"]).build();
-    let said = failed(&extern4(&image, ["mount", "-o", "data=journal", "disk.img", "."]), 3);
+    let said = failed(
+        &extern4(&image, ["mount", "-o", "data=journal", "disk.img", "."]),
+        3,
+    );
     assert!(said.contains("no journal"), "{said}");
 }
 
@@ -114,8 +140,12 @@ fn contents_go_through_the_journal_where_that_is_asked_for() {
 #[track_caller]
 fn counter(image: &Image, name: &str) -> usize {
     let stats = String::from_utf8(ok(extern4(image, ["stats", "mnt"]))).expect("UTF-8");
-    let line = stats.lines().find(|line| line.trim_end().ends_with(&format!(" {name}")));
-    let number = line.and_then(|line| line.split_whitespace().next()).and_then(|number| number.parse().ok());
+    let line = stats
+        .lines()
+        .find(|line| line.trim_end().ends_with(&format!(" {name}")));
+    let number = line
+        .and_then(|line| line.split_whitespace().next())
+        .and_then(|number| number.parse().ok());
     number.unwrap_or_else(|| panic!("no {name}: {stats}"))
 }
 
@@ -129,7 +159,8 @@ fn known_files_leave_the_caches_and_stay_the_same() {
     for transport in transports() {
         let image = EMPTY.build();
         let served = Served::new(&image, &["-o", transport, "-o", "memory=4M"]);
-        let create = |options: &mut fs::OpenOptions| options.create(true).open(served.path("removed"));
+        let create =
+            |options: &mut fs::OpenOptions| options.create(true).open(served.path("removed"));
         let removed = create(fs::File::options().read(true).write(true)).expect("a file");
         removed.write_all_at(b"text", 0).expect("it is written");
         let number = removed.metadata().expect("attributes").ino();
@@ -144,7 +175,11 @@ fn known_files_leave_the_caches_and_stay_the_same() {
             }
         }
         // At most 4000 inodes may be in memory; without a bound, all of them would be.
-        assert!(counter(&image, "inodes") <= 4000, "{}", counter(&image, "inodes"));
+        assert!(
+            counter(&image, "inodes") <= 4000,
+            "{}",
+            counter(&image, "inodes")
+        );
         let inner: Vec<fs::File> = (0..FILES / 1000)
             .map(|dir| fs::File::open(served.path(&format!("{dir}"))).expect("it opens"))
             .collect();
@@ -153,7 +188,12 @@ fn known_files_leave_the_caches_and_stay_the_same() {
                 let path = served.path(&format!("{}/{}", file / 1000, file % 1000));
                 // The server is asked for this each time.
                 let none = rustix::fs::getxattr(&path, "user.none", &mut [0_u8; 8][..]);
-                assert_eq!(none.err(), Some(rustix::io::Errno::NODATA), "{round}: {}", path.display());
+                assert_eq!(
+                    none.err(),
+                    Some(rustix::io::Errno::NODATA),
+                    "{round}: {}",
+                    path.display()
+                );
             }
         }
         // A directory that has left the caches is found at its place.
@@ -169,7 +209,10 @@ fn known_files_leave_the_caches_and_stay_the_same() {
             made.expect("a file");
             assert_eq!(fs::read(to.join("made")).expect("a file"), b"");
         }
-        assert!(fs::rename(served.path("0"), served.path("0/1001/0")).is_err(), "it would be below itself");
+        assert!(
+            fs::rename(served.path("0"), served.path("0/1001/0")).is_err(),
+            "it would be below itself"
+        );
         let mut text = [0; 9];
         assert_eq!(removed.read_at(&mut text, 0).expect("it is read"), 4);
         let attributes = removed.metadata().expect("attributes");
@@ -183,7 +226,16 @@ fn known_files_leave_the_caches_and_stay_the_same() {
 
 /// Remounts with these words; returns the message if that is refused.
 fn remount(image: &Image, words: &str) -> Option<String> {
-    let run = extern4(image, ["mount", "-o", &format!("remount,{words}"), "disk.img", "mnt"]);
+    let run = extern4(
+        image,
+        [
+            "mount",
+            "-o",
+            &format!("remount,{words}"),
+            "disk.img",
+            "mnt",
+        ],
+    );
     (!run.status.success()).then(|| failed(&run, 1))
 }
 
@@ -206,22 +258,45 @@ fn a_remount_does_not_pretend_to_change_the_data_mode() {
             tool(image.scratch(), "tune2fs", ["-o", volume, "disk.img"]);
         }
         let served = Served::new(&image, &["-o", options]);
-        let stats = String::from_utf8(ok(extern4(&image, ["stats", "mnt", "--json"]))).expect("text");
-        assert!(stats.contains(&format!("\"data\":\"{data}\",\"commit_seconds\":{commit},")), "{stats}");
+        let stats =
+            String::from_utf8(ok(extern4(&image, ["stats", "mnt", "--json"]))).expect("text");
+        assert!(
+            stats.contains(&format!("\"data\":\"{data}\",\"commit_seconds\":{commit},")),
+            "{stats}"
+        );
         let stats = String::from_utf8(ok(extern4(&image, ["stats", "mnt"]))).expect("text");
-        assert!(stats.contains(&format!("{data:>12} data\n{commit:>12} commit_seconds\n")), "{stats}");
+        assert!(
+            stats.contains(&format!("{data:>12} data\n{commit:>12} commit_seconds\n")),
+            "{stats}"
+        );
         // Words that repeat the current values are accepted, as mount(8) passes on the words of
         // fstab.
-        assert_eq!(remount(&image, &format!("ro,data={data},commit={commit}")), None, "{options}");
+        assert_eq!(
+            remount(&image, &format!("ro,data={data},commit={commit}")),
+            None,
+            "{options}"
+        );
         let read_only = || fs::write(served.path("file"), "text").is_err();
         assert!(read_only());
-        for other in ["ordered", "writeback", "journal"].into_iter().filter(|other| *other != data) {
+        for other in ["ordered", "writeback", "journal"]
+            .into_iter()
+            .filter(|other| *other != data)
+        {
             let said = remount(&image, &format!("rw,data={other}")).unwrap_or_default();
-            assert!(said.contains("data mode") && said.contains(&format!("data={data}")), "{other}: {said}");
+            assert!(
+                said.contains("data mode") && said.contains(&format!("data={data}")),
+                "{other}: {said}"
+            );
         }
-        for other in [0, 6].into_iter().filter(|other| (*other, commit) != (0, 5)) {
+        for other in [0, 6]
+            .into_iter()
+            .filter(|other| (*other, commit) != (0, 5))
+        {
             let said = remount(&image, &format!("rw,commit={other}")).unwrap_or_default();
-            assert!(said.contains(&format!("commit={commit}")), "{other}: {said}");
+            assert!(
+                said.contains(&format!("commit={commit}")),
+                "{other}: {said}"
+            );
         }
         // The refused remounts have changed nothing.
         assert!(read_only());
@@ -262,11 +337,23 @@ fn a_remount_does_not_pretend_to_change_fixed_options() {
         ("lifetime=0", "lifetime"),
     ] {
         let said = remount(&image, words).unwrap_or_default();
-        assert!(said.contains(&format!("cannot change {name} on remount")), "{words}: {said}");
+        assert!(
+            said.contains(&format!("cannot change {name} on remount")),
+            "{words}: {said}"
+        );
     }
-    assert!(fs::write(served.path("file"), "text").is_ok(), "what was refused has changed nothing");
+    assert!(
+        fs::write(served.path("file"), "text").is_ok(),
+        "what was refused has changed nothing"
+    );
     // Words that repeat fixed values are accepted, and the others take effect.
-    assert_eq!(remount(&image, "ro,lazytime,relatime,errors=remount-ro,memory=32M,nosuid"), None);
+    assert_eq!(
+        remount(
+            &image,
+            "ro,lazytime,relatime,errors=remount-ro,memory=32M,nosuid"
+        ),
+        None
+    );
     assert!(fs::write(served.path("file"), "text").is_err());
     served.umount();
     sound(&image);
@@ -282,17 +369,36 @@ fn nodiratime_leaves_access_times_of_directories_alone() {
         let served = Served::new(&image, &["-o", words]);
         fs::write(served.path("file"), "text").expect("a file");
         let before = std::time::SystemTime::UNIX_EPOCH;
-        let times = fs::FileTimes::new().set_accessed(before).set_modified(before);
-        fs::File::open(&served.dir).and_then(|dir| dir.set_times(times)).expect("its times");
-        assert_eq!(fs::read_dir(&served.dir).expect("it is read").count(), 2, "with lost+found");
-        let accessed = |path| fs::metadata(path).and_then(|found| found.accessed()).expect("its time");
+        let times = fs::FileTimes::new()
+            .set_accessed(before)
+            .set_modified(before);
+        fs::File::open(&served.dir)
+            .and_then(|dir| dir.set_times(times))
+            .expect("its times");
+        assert_eq!(
+            fs::read_dir(&served.dir).expect("it is read").count(),
+            2,
+            "with lost+found"
+        );
+        let accessed = |path| {
+            fs::metadata(path)
+                .and_then(|found| found.accessed())
+                .expect("its time")
+        };
         assert_eq!(accessed(served.dir.clone()) != before, noted, "{words}");
         // On a remount, mount(8) passes on the words of the table.
         let table = fs::read_to_string("/proc/self/mounts").expect("the mount table");
         let dir = served.dir.to_str().expect("a plain name");
-        let line = table.lines().find(|line| line.split(' ').nth(1) == Some(dir)).expect("it is mounted");
+        let line = table
+            .lines()
+            .find(|line| line.split(' ').nth(1) == Some(dir))
+            .expect("it is mounted");
         assert_eq!(line.contains(",nodiratime,"), !noted, "{line}");
-        assert_eq!(remount(&image, if noted { "ro" } else { "ro,nodiratime" }), None, "{words}");
+        assert_eq!(
+            remount(&image, if noted { "ro" } else { "ro,nodiratime" }),
+            None,
+            "{words}"
+        );
         served.umount();
         sound(&image);
     }
@@ -304,15 +410,30 @@ fn the_mount_table_shows_when_access_times_change() {
     if !can_mount_as_root() {
         return;
     }
-    for (word, told) in [("noatime", "noatime"), ("relatime", "relatime"), ("norelatime", "relatime")] {
+    for (word, told) in [
+        ("noatime", "noatime"),
+        ("relatime", "relatime"),
+        ("norelatime", "relatime"),
+    ] {
         let image = EMPTY.build();
         let served = Served::new(&image, &["-o", word]);
         let table = fs::read_to_string("/proc/self/mounts").expect("the mount table");
         let dir = served.dir.to_str().expect("a plain name");
-        let line = table.lines().find(|line| line.split(' ').nth(1) == Some(dir)).expect("it is mounted");
-        let options: Vec<_> = line.split(' ').nth(3).expect("options").split(',').collect();
+        let line = table
+            .lines()
+            .find(|line| line.split(' ').nth(1) == Some(dir))
+            .expect("it is mounted");
+        let options: Vec<_> = line
+            .split(' ')
+            .nth(3)
+            .expect("options")
+            .split(',')
+            .collect();
         assert_eq!(
-            options.iter().copied().find(|option| option.ends_with("atime")),
+            options
+                .iter()
+                .copied()
+                .find(|option| option.ends_with("atime")),
             Some(told),
             "{word}: {line}"
         );
@@ -332,24 +453,37 @@ fn noload_ignores_newer_contents_in_the_journal() {
     // As after a crash: durable in the journal, and nowhere else yet.
     let mount = image.mount("noatime");
     fs::write(mount.path.join("file"), "text").expect("a file");
-    fs::File::open(&mount.path).and_then(|dir| dir.sync_all()).expect("it is synced");
+    fs::File::open(&mount.path)
+        .and_then(|dir| dir.sync_all())
+        .expect("it is synced");
     let crashed = fs::read(&image.path).expect("the image is read");
     mount.unmount();
     fs::write(&image.path, &crashed).expect("the image is written");
     let names = |dir: &std::path::Path| {
-        let entries =
-            fs::read_dir(dir).expect("it is read").map(|entry| entry.expect("an entry").file_name());
+        let entries = fs::read_dir(dir)
+            .expect("it is read")
+            .map(|entry| entry.expect("an entry").file_name());
         entries.collect::<std::collections::BTreeSet<_>>()
     };
     let theirs = names(&image.mount("ro,noload").path);
-    assert!(!theirs.contains(std::ffi::OsStr::new("file")), "a journal to leave aside");
+    assert!(
+        !theirs.contains(std::ffi::OsStr::new("file")),
+        "a journal to leave aside"
+    );
     for (options, has_file) in [("ro,noload", false), ("norecovery,ro", false), ("ro", true)] {
         let served = Served::new(&image, &["-o", options]);
-        assert_eq!(names(&served.dir).contains(std::ffi::OsStr::new("file")), has_file, "{options}");
+        assert_eq!(
+            names(&served.dir).contains(std::ffi::OsStr::new("file")),
+            has_file,
+            "{options}"
+        );
         assert!(has_file || names(&served.dir) == theirs, "{options}");
         served.umount();
     }
-    assert!(crashed == fs::read(&image.path).expect("the image is read"), "nothing is written");
+    assert!(
+        crashed == fs::read(&image.path).expect("the image is read"),
+        "nothing is written"
+    );
 }
 
 #[test]
@@ -358,40 +492,68 @@ fn a_quota_option_reports_that_the_volume_has_no_quotas() {
         return;
     }
     const WITH: ImageSpec = ImageSpec::new("disk", 16 << 20, &["-t", "ext4", "-O", "quota"]);
-    for (spec, options, is_told) in
-        [(EMPTY, "usrquota,grpquota", true), (EMPTY, "noquota", false), (WITH, "usrquota", false)]
-    {
+    for (spec, options, is_told) in [
+        (EMPTY, "usrquota,grpquota", true),
+        (EMPTY, "noquota", false),
+        (WITH, "usrquota", false),
+    ] {
         let image = spec.build();
         fs::create_dir(image.scratch().join("mnt")).expect("a directory");
         let output = extern4(&image, ["mount", "-o", options, "disk.img", "mnt"]);
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         ok(extern4(&image, ["umount", "mnt"]));
         assert!(output.status.success(), "{options}: {said}");
-        assert_eq!(said.contains("it has no quotas"), is_told, "{options}: {said}");
+        assert_eq!(
+            said.contains("it has no quotas"),
+            is_told,
+            "{options}: {said}"
+        );
     }
 }
 
 /// In a mount, `df` shows the limit, too, unless quotas only count.
 #[test]
 fn a_directory_with_a_project_has_no_more_room_than_that() {
-    const PROJECT: &str =
-        "mkdir project\nset_inode_field project projid 77\nset_inode_field project flags 0x20080000\n";
+    const PROJECT: &str = "mkdir project\nset_inode_field project projid 77\nset_inode_field project flags 0x20080000\n";
     if !can_mount() {
         return;
     }
-    let mke2fs = &["-t", "ext4", "-b", "1024", "-O", "quota,project", "-E", "quotatype=prjquota"];
-    let spec = ImageSpec::new("disk", 16 << 20, mke2fs).then(&[Step::Debugfs(PROJECT), Step::E2fsck(&[])]);
+    let mke2fs = &[
+        "-t",
+        "ext4",
+        "-b",
+        "1024",
+        "-O",
+        "quota,project",
+        "-E",
+        "quotatype=prjquota",
+    ];
+    let spec =
+        ImageSpec::new("disk", 16 << 20, mke2fs).then(&[Step::Debugfs(PROJECT), Step::E2fsck(&[])]);
     let image = spec.build();
-    let volume = extern4::Volume::options().write(true).open(&image.path).expect("a volume");
-    let limits = Limits { space: (0, 100 << 10), inodes: (0, 20) };
-    volume.ext4().set_quota(Kind::Project, 77, &limits).expect("limits");
+    let volume = extern4::Volume::options()
+        .write(true)
+        .open(&image.path)
+        .expect("a volume");
+    let limits = Limits {
+        space: (0, 100 << 10),
+        inodes: (0, 20),
+    };
+    volume
+        .ext4()
+        .set_quota(Kind::Project, 77, &limits)
+        .expect("limits");
     volume.close().expect("it is closed");
     for (options, is_limited) in [("prjquota", true), ("noquota", false)] {
         let served = Served::new(&image, &["-o", options]);
         let stat = |name: &str| rustix::fs::statvfs(served.path(name)).expect("totals");
         assert!(stat("").f_blocks > 1000 && stat("lost+found").f_files > 100);
         let of_project = (stat("project").f_blocks, stat("project").f_files);
-        assert_eq!(of_project == (100, 20), is_limited, "{options}: {of_project:?}");
+        assert_eq!(
+            of_project == (100, 20),
+            is_limited,
+            "{options}: {of_project:?}"
+        );
         served.umount();
     }
 }
@@ -406,15 +568,24 @@ fn a_volume_is_mounted_by_a_copy_of_its_superblock() {
     wipe_superblock(&image);
     // As the kernel counts, in KiB: block 32,768.
     assert!(image.mount("ro,noload,sb=131072").path.join("dir").is_dir());
-    for args in [&["-o", "ro,sb=131072"][..], &["-o", "ro", "--superblock", "32768"]] {
+    for args in [
+        &["-o", "ro,sb=131072"][..],
+        &["-o", "ro", "--superblock", "32768"],
+    ] {
         let served = Served::new(&image, args);
         assert!(served.path("dir").is_dir(), "{args:?}");
         served.umount();
     }
-    let said = failed(&extern4(&image, ["mount", "-o", "sb=131072", "disk.img", "mnt"]), 3);
+    let said = failed(
+        &extern4(&image, ["mount", "-o", "sb=131072", "disk.img", "mnt"]),
+        3,
+    );
     assert!(said.contains("a backup superblock was asked for"), "{said}");
     for wrong in ["ro", "ro,sb=32768", "ro,sb=131073"] {
-        let said = failed(&extern4(&image, ["mount", "-o", wrong, "disk.img", "mnt"]), 3);
+        let said = failed(
+            &extern4(&image, ["mount", "-o", wrong, "disk.img", "mnt"]),
+            3,
+        );
         assert!(said.contains("--superblock 32768"), "{wrong}: {said}");
     }
 }
@@ -430,8 +601,16 @@ fn reserved_blocks_are_for_the_ids_in_the_options() {
     tools::run("chmod", ["755".as_ref(), image.scratch().as_os_str()]);
     let served = Served::new(&image, &["-o", "allow_other,resuid=1001,resgid=1002"]);
     tools::run("chmod", ["777".as_ref(), served.dir.as_os_str()]);
-    let can = |uid, script: &str| as_user(uid, &served.dir, script).status().expect("setpriv").success();
-    assert!(!can(1000, "cat /dev/zero > all 2> /dev/null"), "until it is full");
+    let can = |uid, script: &str| {
+        as_user(uid, &served.dir, script)
+            .status()
+            .expect("setpriv")
+            .success()
+    };
+    assert!(
+        !can(1000, "cat /dev/zero > all 2> /dev/null"),
+        "until it is full"
+    );
     assert!(!can(1000, "head -c 64K /dev/zero > more 2> /dev/null"));
     assert!(can(1001, "head -c 64K /dev/zero > others"));
     assert!(!can(2000, "head -c 64K /dev/zero > strangers 2> /dev/null"));
@@ -463,7 +642,10 @@ fn seen(dir: &std::path::Path) -> String {
     let totals = rustix::fs::statfs(dir).expect("totals");
     let followed = fs::read_to_string(dir.join("link")).map_err(|error| error.raw_os_error());
     let groups = (group(of_group.join("file")), group(of_group.join("dir")));
-    format!("{groups:?} {} {} {followed:?}", totals.f_blocks, totals.f_files)
+    format!(
+        "{groups:?} {} {} {followed:?}",
+        totals.f_blocks, totals.f_files
+    )
 }
 
 #[test]
@@ -471,8 +653,14 @@ fn options_of_ext4_mean_the_same_as_in_linux() {
     if !can_mount() || !can_run(&[Need::Mount]) {
         return;
     }
-    for options in ["rw", "grpid", "bsdgroups,nogrpid", "minixdf", "minixdf,bsddf,sysvgroups", "nosymfollow"]
-    {
+    for options in [
+        "rw",
+        "grpid",
+        "bsdgroups,nogrpid",
+        "minixdf",
+        "minixdf,bsddf,sysvgroups",
+        "nosymfollow",
+    ] {
         in_both_mounts(options, seen);
     }
 }

@@ -34,7 +34,11 @@ pub(crate) fn can_mount_as_root() -> bool {
 
 /// Returns the options with which a user that is not root acts as root in a mount.
 fn as_root_on_the_volume() -> &'static [&'static str] {
-    if rustix::process::geteuid().is_root() { &[] } else { &["-o", "fakeroot"] }
+    if rustix::process::geteuid().is_root() {
+        &[]
+    } else {
+        &["-o", "fakeroot"]
+    }
 }
 
 /// Returns the transports of requests on this machine, as options.
@@ -43,7 +47,10 @@ pub(crate) fn transports() -> Vec<&'static str> {
     if fs::read_to_string(SWITCH).is_ok_and(|switch| switch.trim() == "Y") {
         return vec!["transport=device", "transport=ring"];
     }
-    skip("mounting through rings", &format!("{SWITCH} does not say Y"));
+    skip(
+        "mounting through rings",
+        &format!("{SWITCH} does not say Y"),
+    );
     vec!["transport=device"]
 }
 
@@ -76,7 +83,10 @@ impl Served {
         let dir = image.scratch().join("mnt");
         fs::create_dir_all(&dir).expect("a directory");
         let options = [options, as_root_on_the_volume()].concat();
-        let output = extern4(image, [&["mount"], &options[..], &["disk.img", "mnt"]].concat());
+        let output = extern4(
+            image,
+            [&["mount"], &options[..], &["disk.img", "mnt"]].concat(),
+        );
         (Self { dir, mounted: true }, output)
     }
 
@@ -111,14 +121,20 @@ impl Drop for Served {
 pub(crate) fn patiently(command: &[&str], dir: &Path) {
     let start = Instant::now();
     loop {
-        let run = std::process::Command::new(command[0]).args(&command[1..]).arg(dir).output();
+        let run = std::process::Command::new(command[0])
+            .args(&command[1..])
+            .arg(dir)
+            .output();
         let run = run.expect("the command runs");
         let said = String::from_utf8_lossy(&run.stderr);
         if said.contains("busy") && start.elapsed() < Duration::from_secs(60) {
             std::thread::sleep(Duration::from_millis(20));
             continue;
         }
-        assert!(run.status.success() && said.is_empty(), "{command:?}: {said}");
+        assert!(
+            run.status.success() && said.is_empty(),
+            "{command:?}: {said}"
+        );
         return;
     }
 }
@@ -126,7 +142,9 @@ pub(crate) fn patiently(command: &[&str], dir: &Path) {
 /// Returns whether anything of the image's directory is mounted.
 pub(crate) fn is_mounted(image: &Image) -> bool {
     let path = image.scratch().to_str().expect("a plain name");
-    fs::read_to_string("/proc/self/mountinfo").expect("mounts").contains(path)
+    fs::read_to_string("/proc/self/mountinfo")
+        .expect("mounts")
+        .contains(path)
 }
 
 /// Asserts that `e2fsck` finds nothing.
@@ -154,7 +172,11 @@ fn everything_that_is_made_in_a_mount_is_there_for_the_kernel() {
     for transport in transports() {
         let image = EMPTY.build();
         let served = Served::new(&image, &["-o", transport, "-o", "noatime"]);
-        for (at, plan) in plan::TREE.iter().chain([&(plan::fragmented as Plan)]).enumerate() {
+        for (at, plan) in plan::TREE
+            .iter()
+            .chain([&(plan::fragmented as Plan)])
+            .enumerate()
+        {
             plan(&served.dir).unwrap_or_else(|error| panic!("plan {at}: {error}"));
         }
         same_for_the_kernel(&image, served);
@@ -172,11 +194,19 @@ fn a_tree_is_copied_in_renamed_and_removed() {
     let served = Served::new(&image, &[]);
     tool(&served.dir, "cp", ["-a", "/usr/include/linux", "in"]);
     tool(&served.dir, "mv", ["in", "out"]);
-    tool(&served.dir, "diff", ["-r", "--no-dereference", "/usr/include/linux", "out"]);
+    tool(
+        &served.dir,
+        "diff",
+        ["-r", "--no-dereference", "/usr/include/linux", "out"],
+    );
     tool(&served.dir, "tar", ["cf", "out.tar", "out"]);
     tool(&served.dir, "rm", ["-r", "out"]);
     tool(&served.dir, "tar", ["xf", "out.tar"]);
-    tool(&served.dir, "diff", ["-r", "--no-dereference", "/usr/include/linux", "out"]);
+    tool(
+        &served.dir,
+        "diff",
+        ["-r", "--no-dereference", "/usr/include/linux", "out"],
+    );
     served.umount();
     sound(&image);
 }
@@ -190,15 +220,24 @@ fn open_files_outlive_their_names() {
     let served = Served::new(&image, &[]);
     let (first, second) = (served.path("first"), served.path("second"));
     fs::write(&first, "first").expect("a file");
-    let mut kept = File::options().read(true).write(true).open(&first).expect("it opens");
+    let mut kept = File::options()
+        .read(true)
+        .write(true)
+        .open(&first)
+        .expect("it opens");
     fs::write(&second, "second").expect("a file");
     fs::rename(&second, &first).expect("it is replaced");
     kept.seek(SeekFrom::End(0)).expect("it seeks");
     kept.write_all(b" and more").expect("it is written");
     kept.sync_all().expect("it is synced");
     let mut text = String::new();
-    kept.rewind().and_then(|()| kept.read_to_string(&mut text)).expect("it is read");
-    assert_eq!((text.as_str(), kept.metadata().expect("attributes").nlink()), ("first and more", 0));
+    kept.rewind()
+        .and_then(|()| kept.read_to_string(&mut text))
+        .expect("it is read");
+    assert_eq!(
+        (text.as_str(), kept.metadata().expect("attributes").nlink()),
+        ("first and more", 0)
+    );
     assert_eq!(fs::read_to_string(&first).expect("a file"), "second");
     drop(kept);
     served.umount();
@@ -214,7 +253,9 @@ fn a_removed_file_gives_its_space_back() {
     let served = Served::new(&image, &[]);
     let free = || rustix::fs::statvfs(&served.dir).expect("its space").f_bfree;
     // Once the kernel has opened a file, it knows whether opens are to be reported.
-    fs::write(served.path("file"), "x").and_then(|()| fs::read(served.path("file"))).expect("a file");
+    fs::write(served.path("file"), "x")
+        .and_then(|()| fs::read(served.path("file")))
+        .expect("a file");
     let before = free();
     for _ in 0..3 {
         fs::write(served.path("large"), vec![b'x'; 8 << 20]).expect("a file");
@@ -251,10 +292,18 @@ fn the_room_of_a_removed_file_is_there_at_once() {
         let served = Served::new(&image, &["-o", transport]);
         let this = std::env::current_exe().expect("a program");
         let mut alone = std::process::Command::new(this);
-        alone.args(["--exact", "mounting::the_room_of_a_removed_file_is_there_at_once", "--nocapture"]);
+        alone.args([
+            "--exact",
+            "mounting::the_room_of_a_removed_file_is_there_at_once",
+            "--nocapture",
+        ]);
         let output = alone.env(DIR, &served.dir).output().expect("it runs");
         let said = [&output.stdout[..], &output.stderr].concat();
-        assert!(output.status.success(), "{transport}: {}", String::from_utf8_lossy(&said));
+        assert!(
+            output.status.success(),
+            "{transport}: {}",
+            String::from_utf8_lossy(&said)
+        );
         assert!(String::from_utf8_lossy(&said).contains("1 passed"));
         served.umount();
         sound(&image);
@@ -273,7 +322,11 @@ fn take_room_again_and_again(dir: &Path) {
         fs::remove_file(&path).expect("it is removed");
         if round % 2 == 0 {
             let free = rustix::fs::statvfs(dir).expect("its space").f_bfree;
-            assert!(free >= space.f_bfree, "round {round}: {free} of {} blocks", space.f_bfree);
+            assert!(
+                free >= space.f_bfree,
+                "round {round}: {free} of {} blocks",
+                space.f_bfree
+            );
         }
     }
 }
@@ -287,12 +340,21 @@ fn a_program_that_runs_is_not_written_to() {
     let served = Served::new(&image, &[]);
     let program = served.path("sleep");
     fs::copy(tools::find("sleep").expect("a program"), &program).expect("a copy");
-    let mut running = std::process::Command::new(&program).arg("60").spawn().expect("it runs");
-    for open in [File::options().write(true), File::options().write(true).truncate(true)] {
+    let mut running = std::process::Command::new(&program)
+        .arg("60")
+        .spawn()
+        .expect("it runs");
+    for open in [
+        File::options().write(true),
+        File::options().write(true).truncate(true),
+    ] {
         assert_eq!(open.open(&program).unwrap_err().raw_os_error(), Some(26));
     }
     assert!(fs::metadata(&program).expect("attributes").len() > 0);
-    running.kill().and_then(|()| running.wait()).expect("it ends");
+    running
+        .kill()
+        .and_then(|()| running.wait())
+        .expect("it ends");
     served.umount();
     sound(&image);
 }
@@ -309,11 +371,20 @@ fn holes_are_found_and_made() {
     file.write_all_at(b"end", 3 << 20).expect("it is written");
     drop(file);
     tool(&served.dir, "fallocate", ["-l", "1M", "-o", "1M", "sparse"]);
-    tool(&served.dir, "fallocate", ["-p", "-l", "4096", "-o", "3145728", "sparse"]);
+    tool(
+        &served.dir,
+        "fallocate",
+        ["-p", "-l", "4096", "-o", "3145728", "sparse"],
+    );
     let found = fs::metadata(&path).expect("attributes");
     assert_eq!((found.len(), found.blocks()), ((3 << 20) + 3, 2048));
     tool(&served.dir, "cp", ["--sparse=always", "sparse", "copy"]);
-    assert_eq!(fs::metadata(served.path("copy")).expect("attributes").blocks(), 0);
+    assert_eq!(
+        fs::metadata(served.path("copy"))
+            .expect("attributes")
+            .blocks(),
+        0
+    );
     served.umount();
     sound(&image);
 }
@@ -330,16 +401,24 @@ fn contents_that_stand_elsewhere_are_read() {
         plan::pattern(size as u64, 0, size)
     }
     fn fill(root: &Path) -> std::io::Result<()> {
-        SIZES.iter().try_for_each(|size| fs::write(root.join(size.to_string()), bytes(*size)))
+        SIZES
+            .iter()
+            .try_for_each(|size| fs::write(root.join(size.to_string()), bytes(*size)))
     }
     const INLINE: &[&str] = &["-t", "ext4", "-I", "512", "-O", "inline_data"];
     for transport in transports() {
-        let image = ImageSpec::new("disk", 16 << 20, INLINE).mounted(&[fill]).build();
-        let small = String::from_utf8(ok(extern4(&image, ["inode", "disk.img:/200"]))).expect("text");
+        let image = ImageSpec::new("disk", 16 << 20, INLINE)
+            .mounted(&[fill])
+            .build();
+        let small =
+            String::from_utf8(ok(extern4(&image, ["inode", "disk.img:/200"]))).expect("text");
         assert!(small.contains("Inline_Data"), "{small}");
         let served = Served::new(&image, &["-o", transport, "-o", "ro"]);
         for size in SIZES {
-            assert!(fs::read(served.path(&size.to_string())).expect("it is read") == bytes(size), "{size}");
+            assert!(
+                fs::read(served.path(&size.to_string())).expect("it is read") == bytes(size),
+                "{size}"
+            );
         }
         served.umount();
 
@@ -348,7 +427,11 @@ fn contents_that_stand_elsewhere_are_read() {
         fs::write(served.path("file"), bytes(400_000)).expect("there is room");
         tool(&served.dir, "sync", ["file"]);
         // Past the kernel's cache.
-        let read = tool(&served.dir, "dd", ["if=file", "iflag=direct", "bs=64k", "status=none"]);
+        let read = tool(
+            &served.dir,
+            "dd",
+            ["if=file", "iflag=direct", "bs=64k", "status=none"],
+        );
         assert!(read == bytes(400_000));
         // A crash now leaves them in the journal.
         let crashed = image.copy();
@@ -392,13 +475,26 @@ fn users_have_the_rights_that_the_volume_gives_them() {
     let served = Served::new(&image, &[]);
     fs::set_permissions(&served.dir, fs::Permissions::from_mode(0o1777)).expect("its mode");
     let user = |uid: u32, script: &str| {
-        let ids = [format!("--reuid={uid}"), format!("--regid={uid}"), "--groups=50".to_owned()];
+        let ids = [
+            format!("--reuid={uid}"),
+            format!("--regid={uid}"),
+            "--groups=50".to_owned(),
+        ];
         let words = ids.iter().map(String::as_str).chain(["sh", "-c", script]);
-        let run = std::process::Command::new("setpriv").args(words).current_dir(&served.dir).output();
+        let run = std::process::Command::new("setpriv")
+            .args(words)
+            .current_dir(&served.dir)
+            .output();
         run.expect("setpriv").status.success()
     };
-    assert!(user(1000, "umask 027; echo mine > mine; mkdir dir; ln -s mine link; mkfifo pipe"));
-    assert!(user(1000, "cat mine && test -O mine && test $(stat -c %a mine) = 640"));
+    assert!(user(
+        1000,
+        "umask 027; echo mine > mine; mkdir dir; ln -s mine link; mkfifo pipe"
+    ));
+    assert!(user(
+        1000,
+        "cat mine && test -O mine && test $(stat -c %a mine) = 640"
+    ));
     assert!(!user(2000, "cat mine") && !user(2000, "rm -f mine") && !user(2000, "chmod 777 mine"));
     assert!(!user(2000, "mknod device c 1 3") && !user(2000, "ls dir"));
     // A group that only the process knows of; an ACL; a default ACL in place of the umask.
@@ -406,12 +502,25 @@ fn users_have_the_rights_that_the_volume_gives_them() {
     assert!(user(2000, "cat mine") && !user(2000, "echo more >> mine"));
     tool(&served.dir, "setfacl", ["-m", "u:2000:rw", "mine"]);
     assert!(user(2000, "echo more >> mine"));
-    tool(&served.dir, "setfacl", ["-m", "u:2000:rwx,d:u:2000:rwx", "dir"]);
+    tool(
+        &served.dir,
+        "setfacl",
+        ["-m", "u:2000:rwx,d:u:2000:rwx", "dir"],
+    );
     assert!(user(1000, "umask 077; echo x > dir/file"));
-    assert!(user(2000, "cat dir/file && echo y >> dir/file && rm dir/file"));
+    assert!(user(
+        2000,
+        "cat dir/file && echo y >> dir/file && rm dir/file"
+    ));
     // A write by an unprivileged process clears the set-id bits.
     assert!(user(1000, "cp /bin/true suid && chmod 4777 suid") && user(2000, "echo >> suid"));
-    assert_eq!(fs::metadata(served.path("suid")).expect("attributes").mode() & 0o7777, 0o777);
+    assert_eq!(
+        fs::metadata(served.path("suid"))
+            .expect("attributes")
+            .mode()
+            & 0o7777,
+        0o777
+    );
     served.umount();
     sound(&image);
 }
@@ -427,8 +536,16 @@ fn users_walk_through_a_mount_without_acls() {
     fs::write(served.path("file"), "read").expect("a file");
     let path = served.path("file");
     let cat = |uid: &str| {
-        let ids = [format!("--reuid={uid}"), "--regid=1000".to_owned(), "--clear-groups".to_owned()];
-        let cat = std::process::Command::new("setpriv").args(ids).arg("cat").arg(&path).output();
+        let ids = [
+            format!("--reuid={uid}"),
+            "--regid=1000".to_owned(),
+            "--clear-groups".to_owned(),
+        ];
+        let cat = std::process::Command::new("setpriv")
+            .args(ids)
+            .arg("cat")
+            .arg(&path)
+            .output();
         String::from_utf8_lossy(&cat.expect("setpriv").stdout).into_owned()
     };
     assert_eq!(cat("1000"), "read");
@@ -450,14 +567,29 @@ fn mount_finds_its_helper() {
     fs::create_dir(&dir).expect("a directory");
     let run = |words: &[&str]| {
         let mut run = std::process::Command::new(&helper);
-        ok(run.current_dir(image.scratch()).args(words).output().expect("the helper runs"));
+        ok(run
+            .current_dir(image.scratch())
+            .args(words)
+            .output()
+            .expect("the helper runs"));
     };
     run(&["disk.img", "mnt", "-f"]);
-    run(&["disk.img", "mnt", "-sn", "-o", "rw,noauto,nosuid,x-systemd.automount"]);
+    run(&[
+        "disk.img",
+        "mnt",
+        "-sn",
+        "-o",
+        "rw,noauto,nosuid,x-systemd.automount",
+    ]);
     let served = Served { dir, mounted: true };
     fs::write(served.path("file"), "text").expect("a file");
     run(&["disk.img", "mnt", "-o", "remount,ro"]);
-    assert_eq!(fs::write(served.path("file"), "more").unwrap_err().raw_os_error(), Some(30));
+    assert_eq!(
+        fs::write(served.path("file"), "more")
+            .unwrap_err()
+            .raw_os_error(),
+        Some(30)
+    );
     run(&["disk.img", "mnt", "-o", "remount,rw"]);
     fs::write(served.path("file"), "more").expect("a file");
     served.umount();
@@ -486,9 +618,15 @@ pub(crate) fn copy_command(scratch: &Path) {
 
 /// Returns a command that runs a shell script in `scratch` as a user without other groups.
 pub(crate) fn as_user(uid: u32, scratch: &Path, script: &str) -> std::process::Command {
-    let ids = [format!("--reuid={uid}"), format!("--regid={uid}"), "--clear-groups".to_owned()];
+    let ids = [
+        format!("--reuid={uid}"),
+        format!("--regid={uid}"),
+        "--clear-groups".to_owned(),
+    ];
     let mut run = std::process::Command::new("setpriv");
-    run.args(ids).args(["sh", "-ec", script]).current_dir(scratch);
+    run.args(ids)
+        .args(["sh", "-ec", script])
+        .current_dir(scratch);
     run
 }
 
@@ -506,7 +644,11 @@ fn users_mount_their_own_images() {
     std::os::unix::fs::chown(scratch.join("disk,1.img"), Some(USER), None).expect("its owner");
     let user = |script: &str| {
         let run = as_user(USER, scratch, script).output().expect("setpriv");
-        assert!(run.status.success(), "{script}: {}", String::from_utf8_lossy(&run.stderr));
+        assert!(
+            run.status.success(),
+            "{script}: {}",
+            String::from_utf8_lossy(&run.stderr)
+        );
     };
     // Root owns its root directory, as everything in it.
     tools::run(
@@ -517,15 +659,28 @@ fn users_mount_their_own_images() {
             .chain([scratch.join("disk,1.img").as_os_str()]),
     );
     user("mkdir mnt; ./extern4 mount disk,1.img mnt");
-    let mut served = Served { dir: scratch.join("mnt"), mounted: true };
+    let mut served = Served {
+        dir: scratch.join("mnt"),
+        mounted: true,
+    };
     user(
         "cp /bin/true mnt/true; chmod 4755 mnt/true; grep ' fuse.extern4 ' /proc/mounts | grep disk,1.img | grep -q nosuid,nodev",
     );
     // Not even root may look into it without `allow_other`.
-    assert_eq!(fs::metadata(served.path("true")).unwrap_err().raw_os_error(), Some(13));
-    user("./extern4 umount mnt; test ! -e mnt/true; ./extern4 stat -c %a disk,1.img:/true | grep -qx 4755");
+    assert_eq!(
+        fs::metadata(served.path("true"))
+            .unwrap_err()
+            .raw_os_error(),
+        Some(13)
+    );
+    user(
+        "./extern4 umount mnt; test ! -e mnt/true; ./extern4 stat -c %a disk,1.img:/true | grep -qx 4755",
+    );
     served.mounted = false;
-    tools::run("e2fsck", [OsStr::new("-fn"), scratch.join("disk,1.img").as_os_str()]);
+    tools::run(
+        "e2fsck",
+        [OsStr::new("-fn"), scratch.join("disk,1.img").as_os_str()],
+    );
 }
 
 #[test]
@@ -540,20 +695,36 @@ fn changes_that_cannot_be_made_are_refused() {
     tool(&served.dir, "chattr", ["+i", "fixed"]);
     tool(&served.dir, "chattr", ["+a", "log"]);
     let eperm = |result: std::io::Result<()>| result.unwrap_err().raw_os_error() == Some(1);
-    assert!(eperm(fs::write(served.path("fixed"), "x")) && eperm(fs::remove_file(served.path("fixed"))));
+    assert!(
+        eperm(fs::write(served.path("fixed"), "x")) && eperm(fs::remove_file(served.path("fixed")))
+    );
     assert!(
         eperm(fs::write(served.path("log"), "x"))
             && eperm(fs::rename(served.path("log"), served.path("old")))
     );
-    let mut log = File::options().append(true).open(served.path("log")).expect("it opens");
+    let mut log = File::options()
+        .append(true)
+        .open(served.path("log"))
+        .expect("it opens");
     log.write_all(b"more\n").expect("it is appended to");
-    assert_eq!(fs::read_to_string(served.path("log")).expect("a file"), "log\nmore\n");
+    assert_eq!(
+        fs::read_to_string(served.path("log")).expect("a file"),
+        "log\nmore\n"
+    );
     drop(log);
     served.umount();
     sound(&image);
     let served = Served::new(&image, &["-o", "ro"]);
-    assert_eq!(fs::write(served.path("new"), "").unwrap_err().raw_os_error(), Some(30));
-    assert_eq!(fs::read_to_string(served.path("log")).expect("a file"), "log\nmore\n");
+    assert_eq!(
+        fs::write(served.path("new"), "")
+            .unwrap_err()
+            .raw_os_error(),
+        Some(30)
+    );
+    assert_eq!(
+        fs::read_to_string(served.path("log")).expect("a file"),
+        "log\nmore\n"
+    );
     served.umount();
 }
 
@@ -562,7 +733,11 @@ pub(crate) fn in_foreground(image: &Image, dir: &Path, transport: &str) -> Child
     fs::create_dir_all(dir).expect("a directory");
     let before = fs::metadata(dir).expect("attributes").dev();
     let mut child = command();
-    let child = child.args(["mount", "-f", "-o", transport]).arg(&image.path).arg(dir).stderr(Stdio::piped());
+    let child = child
+        .args(["mount", "-f", "-o", transport])
+        .arg(&image.path)
+        .arg(dir)
+        .stderr(Stdio::piped());
     let mut child = child.spawn().expect("the command runs");
     let start = Instant::now();
     while fs::metadata(dir).expect("attributes").dev() == before {
@@ -570,7 +745,10 @@ pub(crate) fn in_foreground(image: &Image, dir: &Path, transport: &str) -> Child
             let output = child.wait_with_output().expect("its messages");
             panic!("it has ended: {}", String::from_utf8_lossy(&output.stderr));
         }
-        assert!(start.elapsed() < Duration::from_secs(60), "it does not serve");
+        assert!(
+            start.elapsed() < Duration::from_secs(60),
+            "it does not serve"
+        );
         std::thread::sleep(Duration::from_millis(5));
     }
     child
@@ -582,7 +760,10 @@ fn a_signal_ends_it_cleanly_also_while_it_is_used() {
         return;
     }
     let ends = [("-TERM", false), ("-INT", false), ("-TERM", true)];
-    for (transport, (signal, used)) in transports().into_iter().flat_map(|way| ends.map(|end| (way, end))) {
+    for (transport, (signal, used)) in transports()
+        .into_iter()
+        .flat_map(|way| ends.map(|end| (way, end)))
+    {
         let image = EMPTY.build();
         let dir = image.scratch().join("mnt");
         let child = in_foreground(&image, &dir, transport);
@@ -591,11 +772,18 @@ fn a_signal_ends_it_cleanly_also_while_it_is_used() {
         let used = used.then_some(file);
         tool(image.scratch(), "kill", [signal, &child.id().to_string()]);
         let output = child.wait_with_output().expect("it ends");
-        assert!(output.status.success(), "{signal}: {}", String::from_utf8_lossy(&output.stderr));
+        assert!(
+            output.status.success(),
+            "{signal}: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
         assert_eq!(fs::read_dir(&dir).expect("the directory below").count(), 0);
         drop(used);
         sound(&image);
-        assert_eq!(ok(extern4(&image, ["cat", "disk.img:/file"])), b"not synced");
+        assert_eq!(
+            ok(extern4(&image, ["cat", "disk.img:/file"])),
+            b"not synced"
+        );
     }
 }
 
@@ -609,14 +797,23 @@ fn a_signal_ends_it_as_soon_as_it_is_mounted() {
     let dir = image.scratch().join("mnt");
     fs::create_dir(&dir).expect("a directory");
     for round in 0..20 {
-        let child = command().args(["mount", "-f"]).arg(&image.path).arg(&dir).stderr(Stdio::piped()).spawn();
+        let child = command()
+            .args(["mount", "-f"])
+            .arg(&image.path)
+            .arg(&dir)
+            .stderr(Stdio::piped())
+            .spawn();
         let mut child = child.expect("the command runs");
         while !is_mounted(&image) {
             assert!(child.try_wait().expect("a child").is_none(), "it has ended");
         }
         kill_process(Pid::from_child(&child), Signal::TERM).expect("it is told");
         let output = child.wait_with_output().expect("it ends");
-        assert!(output.status.success(), "{round}: {}", String::from_utf8_lossy(&output.stderr));
+        assert!(
+            output.status.success(),
+            "{round}: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
         assert!(!is_mounted(&image), "{round}");
     }
     sound(&image);
@@ -633,14 +830,30 @@ fn it_ends_with_the_process_that_it_is_to_end_with() {
     fs::create_dir(&dir).expect("a directory");
     let within = |seconds, program: &[&str]| {
         let mut run = std::process::Command::new("timeout");
-        run.arg(seconds).args(program).current_dir(image.scratch()).output().expect("timeout runs")
+        run.arg(seconds)
+            .args(program)
+            .current_dir(image.scratch())
+            .output()
+            .expect("timeout runs")
     };
     let extern4_itself = env!("CARGO_BIN_EXE_extern4");
-    let not_its_parent = [extern4_itself, "mount", "-f", "--with-parent", "1", "disk.img", "mnt"];
+    let not_its_parent = [
+        extern4_itself,
+        "mount",
+        "-f",
+        "--with-parent",
+        "1",
+        "disk.img",
+        "mnt",
+    ];
     let said = failed(&within("60", &not_its_parent), 1);
     assert!(said.contains("process 1") && !is_mounted(&image), "{said}");
     let start = "$0 mount -f --with-parent $$ disk.img mnt >/dev/null 2>&1 & until mountpoint -q mnt; do sleep 0.01; done; echo it > mnt/file";
-    assert!(within("60", &["sh", "-c", start, extern4_itself]).status.success());
+    assert!(
+        within("60", &["sh", "-c", start, extern4_itself])
+            .status
+            .success()
+    );
     let ended = Instant::now();
     // As long as the process has the volume open, this read fails.
     while is_mounted(&image) || extern4(&image, ["cat", "disk.img:/file"]).stdout != b"it\n" {
@@ -676,7 +889,10 @@ fn a_signal_ends_a_mount_whose_messages_have_no_reader() {
         std::thread::sleep(Duration::from_millis(5));
     }
     sound(&image);
-    assert_eq!(ok(extern4(&image, ["cat", "disk.img:/file"])), b"not synced");
+    assert_eq!(
+        ok(extern4(&image, ["cat", "disk.img:/file"])),
+        b"not synced"
+    );
 }
 
 /// The directory then holds another user's mount.
@@ -685,7 +901,10 @@ fn a_signal_ends_no_other_mount() {
     if !can_mount_as_root() {
         return;
     }
-    for (transport, detached) in transports().into_iter().flat_map(|way| [(way, false), (way, true)]) {
+    for (transport, detached) in transports()
+        .into_iter()
+        .flat_map(|way| [(way, false), (way, true)])
+    {
         let image = EMPTY.build();
         let dir = image.scratch().join("mnt");
         let mut child = in_foreground(&image, &dir, transport);
@@ -700,19 +919,34 @@ fn a_signal_ends_no_other_mount() {
         let end = || tool(image.scratch(), "kill", ["-TERM", &id]);
         end();
         let log = lines_of(child.stderr.take().expect("a pipe"));
-        let next = || log.recv_timeout(Duration::from_secs(60)).expect("it says so");
+        let next = || {
+            log.recv_timeout(Duration::from_secs(60))
+                .expect("it says so")
+        };
         while !next().contains("cannot unmount") {}
-        assert_eq!(fs::read(dir.join("theirs")).expect("it is there"), b"theirs");
+        assert_eq!(
+            fs::read(dir.join("theirs")).expect("it is there"),
+            b"theirs"
+        );
         patiently(&["umount"], &dir);
         if !detached {
-            assert_eq!(fs::read(dir.join("file")).expect("it is served"), b"not synced");
+            assert_eq!(
+                fs::read(dir.join("file")).expect("it is served"),
+                b"not synced"
+            );
             end();
         }
         drop(file);
-        assert!(child.wait().expect("it ends").success(), "detached: {detached}");
+        assert!(
+            child.wait().expect("it ends").success(),
+            "detached: {detached}"
+        );
         assert_eq!(log.iter().find(|line| line.contains("ERROR")), None);
         sound(&image);
-        assert_eq!(ok(extern4(&image, ["cat", "disk.img:/file"])), b"not synced");
+        assert_eq!(
+            ok(extern4(&image, ["cat", "disk.img:/file"])),
+            b"not synced"
+        );
     }
 }
 
@@ -735,13 +969,27 @@ fn without_rings_a_mount_does_without() {
     let dir = image.scratch().join("mnt");
     fs::create_dir_all(&dir).expect("a directory");
     let mount = |options: &str| {
-        let command =
-            ["-e", REFUSED, env!("CARGO_BIN_EXE_extern4"), "mount", "-o", options, "disk.img", "mnt"];
+        let command = [
+            "-e",
+            REFUSED,
+            env!("CARGO_BIN_EXE_extern4"),
+            "mount",
+            "-o",
+            options,
+            "disk.img",
+            "mnt",
+        ];
         let mut perl = std::process::Command::new("perl");
-        perl.current_dir(image.scratch()).args(command).output().expect("perl runs")
+        perl.current_dir(image.scratch())
+            .args(command)
+            .output()
+            .expect("perl runs")
     };
     let said = failed(&mount("transport=ring"), 1);
-    assert!(said.contains("io_uring") && said.contains("seccomp"), "{said}");
+    assert!(
+        said.contains("io_uring") && said.contains("seccomp"),
+        "{said}"
+    );
     assert!(!said.contains("no longer mounted"), "{said}");
     assert_eq!(fs::read_dir(&dir).expect("nothing is mounted").count(), 0);
     ok(mount("rw"));
@@ -760,8 +1008,13 @@ fn a_killed_mount_keeps_what_was_synced() {
         let dir = image.scratch().join("mnt");
         let mut child = in_foreground(&image, &dir, transport);
         let file = File::create(dir.join("file")).expect("a file");
-        file.write_all_at(b"synced", 0).and_then(|()| file.sync_all()).expect("it is synced");
-        child.kill().and_then(|()| child.wait()).expect("it is killed");
+        file.write_all_at(b"synced", 0)
+            .and_then(|()| file.sync_all())
+            .expect("it is synced");
+        child
+            .kill()
+            .and_then(|()| child.wait())
+            .expect("it is killed");
         drop(file);
         patiently(&["umount"], &dir);
         assert_eq!(ok(extern4(&image, ["cat", "disk.img:/file"])), b"synced");
@@ -775,7 +1028,10 @@ fn a_failed_mount_has_a_reason() {
     let image = EMPTY.build();
     let said = failed(&extern4(&image, ["mount", "disk.img", "nowhere"]), 1);
     assert!(said.contains("nowhere"), "{said}");
-    failed(&extern4(&image, ["mount", "-o", "quickly", "disk.img", "."]), 2);
+    failed(
+        &extern4(&image, ["mount", "-o", "quickly", "disk.img", "."]),
+        2,
+    );
     fs::write(image.scratch().join("zeroes"), [0; 8192]).expect("a file");
     failed(&extern4(&image, ["mount", "zeroes", "."]), 3);
     let said = failed(&extern4(&image, ["umount", "."]), 1);
@@ -804,14 +1060,24 @@ fn umount_reports_that_it_waits_for_other_mounts() {
     let served = Served::new(&image, &[]);
     // As in another mount namespace, no mount table that this process can read has it.
     let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
-    let other = rustix::mount::open_tree(rustix::fs::CWD, &served.dir, flags).expect("one more mount");
+    let other =
+        rustix::mount::open_tree(rustix::fs::CWD, &served.dir, flags).expect("one more mount");
     let mut umount = std::process::Command::new(env!("CARGO_BIN_EXE_extern4"));
-    let umount = umount.args(["umount", "mnt"]).current_dir(image.scratch()).stderr(Stdio::piped());
+    let umount = umount
+        .args(["umount", "mnt"])
+        .current_dir(image.scratch())
+        .stderr(Stdio::piped());
     let mut umount = umount.spawn().expect("the command runs");
     let mut said = BufReader::new(umount.stderr.take().expect("its messages")).lines();
     let first = said.next().expect("a message").expect("text");
-    assert!(first.starts_with("extern4: umount: 'mnt': waits for the volume: "), "{first}");
-    assert!(umount.try_wait().expect("its state").is_none(), "it is still mounted");
+    assert!(
+        first.starts_with("extern4: umount: 'mnt': waits for the volume: "),
+        "{first}"
+    );
+    assert!(
+        umount.try_wait().expect("its state").is_none(),
+        "it is still mounted"
+    );
     drop(other);
     assert!(umount.wait().expect("it ends").success() && said.next().is_none());
     served.forget();
@@ -827,7 +1093,10 @@ fn umount_ends_its_wait_when_it_is_told() {
     let served = Served::new(&image, &[]);
     let file = File::create(served.path("file")).expect("a file");
     failed(&extern4(&image, ["umount", "--timeout", "soon", "mnt"]), 2);
-    failed(&extern4(&image, ["umount", "--timeout", "1", "--lazy", "mnt"]), 2);
+    failed(
+        &extern4(&image, ["umount", "--timeout", "1", "--lazy", "mnt"]),
+        2,
+    );
     let said = failed(&extern4(&image, ["umount", "--timeout", "1", "mnt"]), 1);
     assert!(said.contains("busy"), "{said}");
     // A mount in use goes at once, and ends with its last user.
@@ -843,7 +1112,14 @@ fn umount_ends_its_wait_when_it_is_told() {
     fs::write(served.path("file"), "text").expect("a file");
     let mut other = std::process::Command::new("unshare");
     let mut other = other
-        .args(["-m", "--propagation", "private", "sh", "-c", "echo; exec sleep 600"])
+        .args([
+            "-m",
+            "--propagation",
+            "private",
+            "sh",
+            "-c",
+            "echo; exec sleep 600",
+        ])
         .stdout(Stdio::piped())
         .spawn()
         .expect("a process in another namespace");
@@ -851,14 +1127,23 @@ fn umount_ends_its_wait_when_it_is_told() {
     said.read_line(&mut String::new()).expect("a line");
     let said = failed(&extern4(&image, ["umount", "--timeout", "0.1", "mnt"]), 1);
     let name = format!("{} (", other.id());
-    assert!(said.contains("still served") && said.contains(&name), "{said}");
+    assert!(
+        said.contains("still served") && said.contains(&name),
+        "{said}"
+    );
     other.kill().expect("it runs");
     other.wait().expect("it ends");
     served.forget();
     // With its last user, the volume is complete.
     let start = Instant::now();
-    while !extern4(&image, ["touch", "disk.img:/more"]).status.success() {
-        assert!(start.elapsed() < Duration::from_secs(60), "it is still served");
+    while !extern4(&image, ["touch", "disk.img:/more"])
+        .status
+        .success()
+    {
+        assert!(
+            start.elapsed() < Duration::from_secs(60),
+            "it is still served"
+        );
         std::thread::sleep(Duration::from_millis(20));
     }
     sound(&image);
@@ -868,7 +1153,11 @@ fn umount_ends_its_wait_when_it_is_told() {
 #[test]
 fn a_missing_or_closed_device_is_named() {
     if !can_mount_as_root()
-        || !can_run(&[Need::Tool("unshare"), Need::Tool("setpriv"), Need::Tool("fusermount3")])
+        || !can_run(&[
+            Need::Tool("unshare"),
+            Need::Tool("setpriv"),
+            Need::Tool("fusermount3"),
+        ])
     {
         return;
     }
@@ -887,16 +1176,26 @@ fn a_missing_or_closed_device_is_named() {
              mknod -m 666 dev/null c 1 3; {devices}; mount --rbind dev /dev; exec {run}"
         );
         let mut unshare = std::process::Command::new("unshare");
-        let tried =
-            unshare.args(["-m", "sh", "-ec", &script]).current_dir(scratch).output().expect("unshare");
+        let tried = unshare
+            .args(["-m", "sh", "-ec", &script])
+            .current_dir(scratch)
+            .output()
+            .expect("unshare");
         let said = failed(&tried, 1);
-        assert!(said.contains(&format!("extern4: mount: 'mnt': cannot mount: {says}")), "{run}: {said}");
+        assert!(
+            said.contains(&format!("extern4: mount: 'mnt': cannot mount: {says}")),
+            "{run}: {said}"
+        );
     };
     let user = "setpriv --reuid 1000 --regid 1000 --clear-groups";
     let mount = "./extern4 mount disk.img mnt";
     fails(":", mount, "there is no /dev/fuse: 'modprobe fuse'");
     let closed = "mknod -m 600 dev/fuse c 10 229";
-    fails(closed, &format!("{user} {mount}"), "this user may not open /dev/fuse: 'chmod 666 /dev/fuse'");
+    fails(
+        closed,
+        &format!("{user} {mount}"),
+        "this user may not open /dev/fuse: 'chmod 666 /dev/fuse'",
+    );
     fails(
         closed,
         &format!("{user} unshare -Urm {mount}"),

@@ -10,7 +10,9 @@ use extern4_testkit::tools::{Need, can_run};
 
 use crate::listing::{first_difference, rooted};
 use crate::mounting::sound;
-use crate::run::{Everything, assert_same, command, everything, extern4, failed, ok, sorted, sorted_by};
+use crate::run::{
+    Everything, assert_same, command, everything, extern4, failed, ok, sorted, sorted_by,
+};
 
 /// Runs a command of either side with the same environment.
 fn run(mut command: Command, dir: &Path, args: &[&str]) -> Output {
@@ -33,7 +35,11 @@ fn ours(image: &Image, args: &[&str]) -> Output {
 
 fn theirs(dir: &Path, name: &str, args: &[&str]) -> Vec<u8> {
     let output = run(Command::new(name), dir, args);
-    assert!(output.status.success(), "{name} {args:?}: {}", String::from_utf8_lossy(&output.stderr));
+    assert!(
+        output.status.success(),
+        "{name} {args:?}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     output.stdout
 }
 
@@ -174,21 +180,35 @@ fn ls_options_are_those_of_gnu() {
         for more in [&["-A", "-R"][..], &[]] {
             let args = [&flags[..], more].concat();
             let quotes = flags.iter().any(|flag| {
-                matches!(*flag, "-Q" | "-b" | "--escape" | "--quoting-style=escape" | "--quote-name")
-                    || flag.starts_with("--quoting-style")
+                matches!(
+                    *flag,
+                    "-Q" | "-b" | "--escape" | "--quoting-style=escape" | "--quote-name"
+                ) || flag.starts_with("--quoting-style")
             });
             if quotes && args.contains(&"-R") {
                 // The headings have other names.
                 continue;
             }
-            if args.contains(&"-R") && flags.iter().any(|flag| flag.contains('d') && !flag.starts_with("--"))
+            if args.contains(&"-R")
+                && flags
+                    .iter()
+                    .any(|flag| flag.contains('d') && !flag.starts_with("--"))
             {
                 continue;
             }
-            let shown = ok(ours(&all.image, &[&["ls"], &args[..], &["disk.img"]].concat()));
-            let expected = rooted(&theirs(&all.mount.path, "ls", &[&args[..], &["."]].concat()));
+            let shown = ok(ours(
+                &all.image,
+                &[&["ls"], &args[..], &["disk.img"]].concat(),
+            ));
+            let expected = rooted(&theirs(
+                &all.mount.path,
+                "ls",
+                &[&args[..], &["."]].concat(),
+            ));
             // The name of the argument itself is another one.
-            let expected = if flags.iter().any(|flag| flag.contains('d') && !flag.starts_with("--"))
+            let expected = if flags
+                .iter()
+                .any(|flag| flag.contains('d') && !flag.starts_with("--"))
                 || flags.contains(&"--directory")
             {
                 let text = String::from_utf8(expected).expect("text");
@@ -200,7 +220,11 @@ fn ls_options_are_those_of_gnu() {
             } else {
                 expected
             };
-            assert!(shown == expected, "{args:?}\n{}", first_difference(&shown, &expected));
+            assert!(
+                shown == expected,
+                "{args:?}\n{}",
+                first_difference(&shown, &expected)
+            );
         }
     }
 }
@@ -208,7 +232,16 @@ fn ls_options_are_those_of_gnu() {
 #[test]
 fn operands_of_ls_are_in_the_order_of_gnu() {
     let image = small();
-    let operands = ["start", "d/sub", "d/b.txt", "d/broken", "d/a.c", "d", "d/sub/deep/e.c", "d/link"];
+    let operands = [
+        "start",
+        "d/sub",
+        "d/b.txt",
+        "d/broken",
+        "d/a.c",
+        "d",
+        "d/sub/deep/e.c",
+        "d/link",
+    ];
     let place = |name: &str| format!("disk.img:/{name}");
     let places: Vec<_> = operands.iter().map(|name| place(name)).collect();
     for line in [
@@ -228,13 +261,24 @@ fn operands_of_ls_are_in_the_order_of_gnu() {
         "-F --color=always",
     ] {
         let flags: Vec<_> = line.split(' ').collect();
-        let args = [&["ls"], &flags[..], &places.iter().map(String::as_str).collect::<Vec<_>>()].concat();
+        let args = [
+            &["ls"],
+            &flags[..],
+            &places.iter().map(String::as_str).collect::<Vec<_>>(),
+        ]
+        .concat();
         let shown = ok(ours(&image, &args));
         // Paths in the volume begin with a slash.
         let roots: Vec<_> = operands.iter().map(|name| format!("./{name}")).collect();
-        let args = [&flags[..], &roots.iter().map(String::as_str).collect::<Vec<_>>()].concat();
+        let args = [
+            &flags[..],
+            &roots.iter().map(String::as_str).collect::<Vec<_>>(),
+        ]
+        .concat();
         let expected = theirs(&image.scratch().join("files"), "ls", &args);
-        let expected = String::from_utf8(expected).expect("text").replace("./", "/");
+        let expected = String::from_utf8(expected)
+            .expect("text")
+            .replace("./", "/");
         assert_eq!(String::from_utf8_lossy(&shown), expected, "{line}");
     }
 }
@@ -242,7 +286,13 @@ fn operands_of_ls_are_in_the_order_of_gnu() {
 #[test]
 fn ls_sets_are_those_of_gnu() {
     let Some(all) = everything() else { return };
-    for flags in [&["-U"][..], &["-f"], &["--sort=none"], &["-A", "-U"], &["-a", "-U"]] {
+    for flags in [
+        &["-U"][..],
+        &["-f"],
+        &["--sort=none"],
+        &["-A", "-U"],
+        &["-a", "-U"],
+    ] {
         let shown = ok(ours(&all.image, &[&["ls"], flags, &["disk.img"]].concat()));
         let expected = theirs(&all.mount.path, "ls", &[flags, &["."]].concat());
         assert_same(&format!("{flags:?}"), &sorted(&shown), &sorted(&expected));
@@ -259,14 +309,29 @@ fn stat_options_are_those_of_gnu() {
         "%%|%5s|%-5s|%05s|%.3F",
     ] {
         for option in ["-c", "--printf", "--format"] {
-            let args = if option == "-c" { vec![option, format] } else { vec![] };
+            let args = if option == "-c" {
+                vec![option, format]
+            } else {
+                vec![]
+            };
             let joined = format!("{option}={format}\\t\\x41\\n\\101");
-            let args = if args.is_empty() { vec![joined.as_str()] } else { args };
+            let args = if args.is_empty() {
+                vec![joined.as_str()]
+            } else {
+                args
+            };
             for name in &names {
                 let place = format!("disk.img:/{name}");
-                let shown = ok(ours(&all.image, &[&["stat"], &args[..], &[&place]].concat()));
+                let shown = ok(ours(
+                    &all.image,
+                    &[&["stat"], &args[..], &[&place]].concat(),
+                ));
                 let expected = theirs(&all.mount.path, "stat", &[&args[..], &[name]].concat());
-                assert!(shown == expected, "{args:?} {name}: {}", first_difference(&shown, &expected));
+                assert!(
+                    shown == expected,
+                    "{args:?} {name}: {}",
+                    first_difference(&shown, &expected)
+                );
             }
         }
     }
@@ -274,24 +339,40 @@ fn stat_options_are_those_of_gnu() {
         &["-f"][..],
         &["-t", "-f"],
         &["-ft"],
-        &["-f", "-c", "%a|%b|%c|%d|%f|%i|%20i|%-20i|%l|%s|%S|%t|%T|%n|%q"],
+        &[
+            "-f",
+            "-c",
+            "%a|%b|%c|%d|%f|%i|%20i|%-20i|%l|%s|%S|%t|%T|%n|%q",
+        ],
         &["-f", "--printf=%a\\n"],
         &["--cached=never", "-f"],
     ] {
-        let shown = ok(ours(&all.image, &[&["stat"], args, &["disk.img:/"]].concat()));
+        let shown = ok(ours(
+            &all.image,
+            &[&["stat"], args, &["disk.img:/"]].concat(),
+        ));
         let expected = theirs(&all.mount.path, "stat", &[args, &["."]].concat());
         let expected = String::from_utf8(expected).expect("text");
         let expected = expected.replace("\".\"", "\"/\"").replace("|.|", "|/|");
-        let expected = expected.strip_prefix(". ").map_or(expected.clone(), |rest| format!("/ {rest}"));
+        let expected = expected
+            .strip_prefix(". ")
+            .map_or(expected.clone(), |rest| format!("/ {rest}"));
         assert_eq!(String::from_utf8_lossy(&shown), expected, "{args:?}");
     }
 }
 
 /// Returns the names at the top of the image that are text.
 fn top(all: &Everything) -> Vec<String> {
-    let entries = std::fs::read_dir(&all.mount.path).expect("a mount").flatten();
-    let mut names: Vec<_> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
-    names.retain(|name| name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte)));
+    let entries = std::fs::read_dir(&all.mount.path)
+        .expect("a mount")
+        .flatten();
+    let mut names: Vec<_> = entries
+        .filter_map(|entry| entry.file_name().into_string().ok())
+        .collect();
+    names.retain(|name| {
+        name.bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte))
+    });
     names.sort();
     names
 }
@@ -350,22 +431,37 @@ fn du_options_are_those_of_gnu() {
         "--null -a",
     ] {
         let flags: Vec<_> = line.split(' ').collect();
-        let places: Vec<_> = names.iter().map(|name| format!("disk.img:/{name}")).collect();
+        let places: Vec<_> = names
+            .iter()
+            .map(|name| format!("disk.img:/{name}"))
+            .collect();
         let places: Vec<_> = places.iter().map(String::as_str).collect();
         let here: Vec<_> = names.iter().map(String::as_str).collect();
         let shown = ok(ours(&all.image, &[&["du"], &flags[..], &places].concat()));
         let expected = theirs(&all.mount.path, "du", &[&flags[..], &here].concat());
-        let end = if line.contains("-0") || line.contains("--null") { 0 } else { b'\n' };
+        let end = if line.contains("-0") || line.contains("--null") {
+            0
+        } else {
+            b'\n'
+        };
         // Directories are listed in an order of their own.
-        let shown: Vec<_> =
-            sorted_by(&shown, end).iter().map(|line| line.replacen("\\t/", "\\t", 1)).collect();
+        let shown: Vec<_> = sorted_by(&shown, end)
+            .iter()
+            .map(|line| line.replacen("\\t/", "\\t", 1))
+            .collect();
         let mut shown: Vec<_> = shown;
         shown.sort();
         assert_same(line, &shown, &sorted_by(&expected, end));
     }
     std::fs::write(all.image.scratch().join("patterns"), "*a*\n").expect("a file");
-    let shown = ok(ours(&all.image, &["du", "-X", "patterns", "-s", "disk.img:/"]));
-    let expected = ok(ours(&all.image, &["du", "--exclude=*a*", "-s", "disk.img:/"]));
+    let shown = ok(ours(
+        &all.image,
+        &["du", "-X", "patterns", "-s", "disk.img:/"],
+    ));
+    let expected = ok(ours(
+        &all.image,
+        &["du", "--exclude=*a*", "-s", "disk.img:/"],
+    ));
     assert_eq!(shown, expected);
 }
 
@@ -377,7 +473,10 @@ fn tree_options_are_those_of_tree() {
     }
     let Some(all) = everything() else { return };
     // Odd names, links and all kinds of files; and files with holes and old times.
-    let names: Vec<_> = top(&all).into_iter().filter(|name| name != "deep").collect();
+    let names: Vec<_> = top(&all)
+        .into_iter()
+        .filter(|name| name != "deep")
+        .collect();
     let mut differing = String::new();
     for line in [
         "",
@@ -461,36 +560,68 @@ fn tree_options_are_those_of_tree() {
         let is_raw = ["-q", "-J", "-X"].iter().any(|form| line.starts_with(form));
         let is_text = |name: &&String| !is_raw || !["names", "links"].contains(&name.as_str());
         for name in names.iter().filter(is_text) {
-            let shown =
-                ok(ours(&all.image, &[&["tree"], &flags[..], &[&format!("disk.img:/{name}")]].concat()));
+            let shown = ok(ours(
+                &all.image,
+                &[&["tree"], &flags[..], &[&format!("disk.img:/{name}")]].concat(),
+            ));
             let expected = theirs(&all.mount.path, "tree", &[&flags[..], &[name]].concat());
             // A path in the volume begins with a slash.
             let shown = shown.escape_ascii().to_string().replace("</", "<:");
             let shown = shown.replace(&format!("/{name}"), name).replace("<:", "</");
             let expected = expected.escape_ascii().to_string();
-            let lines = |text: &str| text.replace("\\n", "\n").lines().map(str::to_owned).collect::<Vec<_>>();
+            let lines = |text: &str| {
+                text.replace("\\n", "\n")
+                    .lines()
+                    .map(str::to_owned)
+                    .collect::<Vec<_>>()
+            };
             let (shown, expected) = (lines(&shown), lines(&expected));
-            let first = shown.iter().zip(&expected).find(|(ours, theirs)| ours != theirs);
+            let first = shown
+                .iter()
+                .zip(&expected)
+                .find(|(ours, theirs)| ours != theirs);
             if shown != expected {
-                differing += &format!("{line} {name}: {first:?} {} {}\n", shown.len(), expected.len());
+                differing += &format!(
+                    "{line} {name}: {first:?} {} {}\n",
+                    shown.len(),
+                    expected.len()
+                );
             }
         }
     }
     assert!(differing.is_empty(), "{differing}");
     // The sums of directories; the last line of tree(1) counts some files twice.
-    for line in ["--du", "-h --du", "--si --du -d", "--du -P *1*", "--du --prune", "-J --du"] {
+    for line in [
+        "--du",
+        "-h --du",
+        "--si --du -d",
+        "--du -P *1*",
+        "--du --prune",
+        "-J --du",
+    ] {
         let flags: Vec<_> = line.split(' ').chain(["--noreport"]).collect();
-        for name in names.iter().filter(|name| !["names", "links"].contains(&name.as_str())) {
-            let shown =
-                ok(ours(&all.image, &[&["tree"], &flags[..], &[&format!("disk.img:/{name}")]].concat()));
+        for name in names
+            .iter()
+            .filter(|name| !["names", "links"].contains(&name.as_str()))
+        {
+            let shown = ok(ours(
+                &all.image,
+                &[&["tree"], &flags[..], &[&format!("disk.img:/{name}")]].concat(),
+            ));
             let expected = theirs(&all.mount.path, "tree", &[&flags[..], &[name]].concat());
-            let shown = shown.escape_ascii().to_string().replace(&format!("/{name}"), name);
+            let shown = shown
+                .escape_ascii()
+                .to_string()
+                .replace(&format!("/{name}"), name);
             assert_eq!(shown, expected.escape_ascii().to_string(), "{line} {name}");
         }
     }
     let shown = ok(ours(&all.image, &["tree", "-Jas", "-L", "2", "disk.img:/"]));
     let document: serde_json::Value = serde_json::from_slice(&shown).expect("JSON");
-    assert_eq!(document[0]["contents"].as_array().map(Vec::len), Some(names.len() + 2));
+    assert_eq!(
+        document[0]["contents"].as_array().map(Vec::len),
+        Some(names.len() + 2)
+    );
     // Several directories are one document, also where one of them is empty or not there.
     let places = [
         &format!("disk.img:/{}", names[0]),
@@ -502,7 +633,10 @@ fn tree_options_are_those_of_tree() {
     assert!(failed(&output, 1).contains("'disk.img:/gone': No such file or directory"));
     let document: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
     assert_eq!(document.as_array().map(Vec::len), Some(4));
-    let shown = ok(ours(&all.image, &["tree", "--du", "-s", "-L", "1", places[0]]));
+    let shown = ok(ours(
+        &all.image,
+        &["tree", "--du", "-s", "-L", "1", places[0]],
+    ));
     assert!(String::from_utf8_lossy(&shown).contains(" bytes used in "));
 }
 
@@ -552,24 +686,39 @@ fn df_options_are_those_of_gnu() {
         "-t ext4 -x xfs -T",
     ] {
         let flags: Vec<_> = line.split(' ').collect();
-        let shown = ok(ours(&all.image, &[&["df"], &flags[..], &["disk.img"]].concat()));
+        let shown = ok(ours(
+            &all.image,
+            &[&["df"], &flags[..], &["disk.img"]].concat(),
+        ));
         let expected = theirs(&all.mount.path, "df", &[&flags[..], &["."]].concat());
         let expected = String::from_utf8(expected).expect("text");
         // The device has a column of fourteen letters, and the place where it is mounted is the
         // last one.
         let device = theirs(&all.mount.path, "df", &["--output=source", "."]);
-        let device = String::from_utf8(device).expect("text").lines().nth(1).expect("a line").to_owned();
+        let device = String::from_utf8(device)
+            .expect("text")
+            .lines()
+            .nth(1)
+            .expect("a line")
+            .to_owned();
         let expected = expected.replace(&format!("{device:14}"), &format!("{:14}", "disk.img"));
         let expected = expected.replace(all.mount.path.to_str().expect("a path"), "-");
         let shown = String::from_utf8(shown).expect("text");
         if line == "--output" {
             let headings = |text: &str| {
-                text.lines().next().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))
+                text.lines()
+                    .next()
+                    .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))
             };
             assert_eq!(headings(&shown), headings(&expected));
             continue;
         }
-        let ends = |text: &str| text.lines().map(str::trim_end).collect::<Vec<_>>().join("\n");
+        let ends = |text: &str| {
+            text.lines()
+                .map(str::trim_end)
+                .collect::<Vec<_>>()
+                .join("\n")
+        };
         let is_last_wide = line.contains("target,");
         if is_last_wide {
             let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -584,7 +733,10 @@ fn df_options_are_those_of_gnu() {
         (&["--output", "-i"], "cannot be used with"),
         (&["--output", "-T"], "cannot be used with"),
     ] {
-        let errors = failed(&ours(&all.image, &[&["df"], args, &["disk.img"]].concat()), 2);
+        let errors = failed(
+            &ours(&all.image, &[&["df"], args, &["disk.img"]].concat()),
+            2,
+        );
         assert!(errors.contains(says), "{args:?}: {errors}");
     }
     let errors = failed(&ours(&all.image, &["df", "-t", "xfs", "disk.img"]), 1);
@@ -634,15 +786,30 @@ fn find_options_are_those_of_gnu() {
             "-L" | "-P" | "-H" => words.split_at(1),
             _ => words.split_at(0),
         };
-        let places = |root: &str| names.iter().map(|name| format!("{root}/{name}")).collect::<Vec<_>>();
+        let places = |root: &str| {
+            names
+                .iter()
+                .map(|name| format!("{root}/{name}"))
+                .collect::<Vec<_>>()
+        };
         let mount = all.mount.path.to_str().expect("a path");
         let shown = places("disk.img:");
-        let ours_words: Vec<_> =
-            words.iter().map(|word| word.replace("NEWER", &format!("/{}", names[0]))).collect();
-        let their_words: Vec<_> = words.iter().map(|word| word.replace("NEWER", &newer)).collect();
+        let ours_words: Vec<_> = words
+            .iter()
+            .map(|word| word.replace("NEWER", &format!("/{}", names[0])))
+            .collect();
+        let their_words: Vec<_> = words
+            .iter()
+            .map(|word| word.replace("NEWER", &newer))
+            .collect();
         let theirs_places = places(mount);
         let args = |places: &[String], words: &[String]| -> Vec<String> {
-            links.iter().map(ToString::to_string).chain(places.to_vec()).chain(words.to_vec()).collect()
+            links
+                .iter()
+                .map(ToString::to_string)
+                .chain(places.to_vec())
+                .chain(words.to_vec())
+                .collect()
         };
         let mut args_ours = vec!["find".to_owned()];
         args_ours.extend(args(&shown, &ours_words));
@@ -661,19 +828,26 @@ fn fill(root: &Path) -> std::io::Result<()> {
     for name in ["a.c", "b.txt", "sub/c.c", "sub/deep/e.c"] {
         std::fs::write(root.join("d").join(name), format!("this is {name}\n"))?;
     }
-    for (target, link) in
-        [("sub", "d/link"), ("..", "d/sub/up"), ("gone", "d/broken"), ("a.c", "d/file"), ("d", "start")]
-    {
+    for (target, link) in [
+        ("sub", "d/link"),
+        ("..", "d/sub/up"),
+        ("gone", "d/broken"),
+        ("a.c", "d/file"),
+        ("d", "start"),
+    ] {
         std::os::unix::fs::symlink(target, root.join(link))?;
     }
     Ok(())
 }
 
 fn small() -> Image {
-    const SPEC: ImageSpec = ImageSpec::new("disk", 8 << 20, &["-t", "ext4"]).from_directory(&[fill]);
+    const SPEC: ImageSpec =
+        ImageSpec::new("disk", 8 << 20, &["-t", "ext4"]).from_directory(&[fill]);
     let image = SPEC.build();
     let files = image.scratch().join("files");
-    std::fs::create_dir(&files).and_then(|()| fill(&files)).expect("files");
+    std::fs::create_dir(&files)
+        .and_then(|()| fill(&files))
+        .expect("files");
     image
 }
 
@@ -711,11 +885,15 @@ fn find_follows_links_as_gnus_does() {
             .chain(words.iter().copied())
             .zip(&words)
             .map(|(before, word)| place(word, before));
-        let ours_words: Vec<_> = std::iter::once("find".to_owned()).chain(ours_words).collect();
+        let ours_words: Vec<_> = std::iter::once("find".to_owned())
+            .chain(ours_words)
+            .collect();
         let ours_words: Vec<_> = ours_words.iter().map(String::as_str).collect();
         let shown = run(command(), image.scratch(), &ours_words);
         let expected = run(Command::new("find"), &image.scratch().join("files"), &words);
-        let text = String::from_utf8(shown.stdout).expect("text").replace("disk.img:/", "");
+        let text = String::from_utf8(shown.stdout)
+            .expect("text")
+            .replace("disk.img:/", "");
         assert_same(line, &sorted(text.as_bytes()), &sorted(&expected.stdout));
         assert_eq!(
             shown.status.code(),
@@ -744,38 +922,109 @@ fn find_runs_commands() {
         "this is a.c\nthis is sub/c.c\nthis is sub/deep/e.c",
     );
     // The names of its own commands are enough, where they get paths.
-    check(&["-name", "*.c", "-exec", "cat", "{}", ";"], "this is a.c\nthis is sub/c.c\nthis is sub/deep/e.c");
-    check(&["-name", "a.c", "-exec", "stat", "-c", "%s", "{}", "+"], "12");
+    check(
+        &["-name", "*.c", "-exec", "cat", "{}", ";"],
+        "this is a.c\nthis is sub/c.c\nthis is sub/deep/e.c",
+    );
+    check(
+        &["-name", "a.c", "-exec", "stat", "-c", "%s", "{}", "+"],
+        "12",
+    );
     std::fs::write(image.scratch().join("of-the-host"), "of the host\n").expect("a file");
-    check(&["-name", "a.c", "-exec", "cat", "of-the-host", ";"], "of the host");
-    check(&["-name", "a.c", "-exec", "echo", "x{}y", ";"], "xdisk.img:/d/a.cy");
+    check(
+        &["-name", "a.c", "-exec", "cat", "of-the-host", ";"],
+        "of the host",
+    );
+    check(
+        &["-name", "a.c", "-exec", "echo", "x{}y", ";"],
+        "xdisk.img:/d/a.cy",
+    );
     check(&["-name", "[ab].*", "-exec", "echo", "{}", "+"], &{
         let output = ok(extern4(&image, ["find", "disk.img:/d", "-name", "[ab].*"]));
-        String::from_utf8(output).expect("text").trim_end().replace('\n', " ")
+        String::from_utf8(output)
+            .expect("text")
+            .trim_end()
+            .replace('\n', " ")
     });
-    check(&["-name", "*.txt", "-exec-in", "tr", "a-z", "A-Z", ";"], "THIS IS B.TXT");
     check(
-        &["-name", "b.txt", "-extract", "-exec", "sh", "-c", "cat {}; basename {}", ";"],
+        &["-name", "*.txt", "-exec-in", "tr", "a-z", "A-Z", ";"],
+        "THIS IS B.TXT",
+    );
+    check(
+        &[
+            "-name",
+            "b.txt",
+            "-extract",
+            "-exec",
+            "sh",
+            "-c",
+            "cat {}; basename {}",
+            ";",
+        ],
         "b.txt\nthis is b.txt",
     );
-    check(&["-name", "b.txt", "-exec", "false", ";", "-o", "-name", "*.txt", "-print"], "disk.img:/d/b.txt");
     check(
-        &["-name", "[ab].*", "-exec", "extern4", "grep", "-q", "a.c", "{}", ";", "-print"],
+        &[
+            "-name", "b.txt", "-exec", "false", ";", "-o", "-name", "*.txt", "-print",
+        ],
+        "disk.img:/d/b.txt",
+    );
+    check(
+        &[
+            "-name", "[ab].*", "-exec", "extern4", "grep", "-q", "a.c", "{}", ";", "-print",
+        ],
         "disk.img:/d/a.c",
     );
-    check(&["-name", "a.c", "-fprint", "list", "-fprintf", "other", "%f\\n"], "");
+    check(
+        &[
+            "-name", "a.c", "-fprint", "list", "-fprintf", "other", "%f\\n",
+        ],
+        "",
+    );
     let read = |name: &str| std::fs::read_to_string(image.scratch().join(name)).expect("a file");
-    assert_eq!((read("list").as_str(), read("other").as_str()), ("disk.img:/d/a.c\n", "a.c\n"));
+    assert_eq!(
+        (read("list").as_str(), read("other").as_str()),
+        ("disk.img:/d/a.c\n", "a.c\n")
+    );
     // Paths that it prints can be given back.
     let line = "\"$0\" find disk.img:/d -name '*.txt' -print0 | xargs -0 \"$0\" cat";
     let mut shell = Command::new("sh");
-    let shell = shell.current_dir(image.scratch()).args(["-c", line, env!("CARGO_BIN_EXE_extern4")]);
+    let shell =
+        shell
+            .current_dir(image.scratch())
+            .args(["-c", line, env!("CARGO_BIN_EXE_extern4")]);
     assert_eq!(ok(shell.output().expect("a shell")), b"this is b.txt\n");
     // A command that fails.
-    let output = extern4(&image, ["find", "disk.img:/d", "-name", "a.c", "-exec", "false", "{}", "+"]);
+    let output = extern4(
+        &image,
+        [
+            "find",
+            "disk.img:/d",
+            "-name",
+            "a.c",
+            "-exec",
+            "false",
+            "{}",
+            "+",
+        ],
+    );
     assert_eq!(output.status.code(), Some(1));
-    let output = extern4(&image, ["find", "disk.img:/d", "-name", "a.c", "-exec", "/no/such/program", ";"]);
-    assert!(failed(&output, 1).contains("/no/such/program"), "{output:?}");
+    let output = extern4(
+        &image,
+        [
+            "find",
+            "disk.img:/d",
+            "-name",
+            "a.c",
+            "-exec",
+            "/no/such/program",
+            ";",
+        ],
+    );
+    assert!(
+        failed(&output, 1).contains("/no/such/program"),
+        "{output:?}"
+    );
 }
 
 #[test]
@@ -783,23 +1032,74 @@ fn find_changes_volumes() {
     let image = small();
     ok(extern4(
         &image,
-        ["find", "disk.img:/d", "-name", "*.c", "-exec", "extern4", "chmod", "600", "{}", ";"],
+        [
+            "find",
+            "disk.img:/d",
+            "-name",
+            "*.c",
+            "-exec",
+            "extern4",
+            "chmod",
+            "600",
+            "{}",
+            ";",
+        ],
     ));
-    let modes = ok(extern4(&image, ["find", "disk.img:/d", "-name", "?.*", "-printf", "%f %m\n"]));
-    assert_eq!(sorted(&modes), ["a.c 600", "b.txt 644", "c.c 600", "e.c 600"]);
-    ok(extern4(&image, ["find", "disk.img:/d", "-name", "e.c", "-exec", "rm", "-f", "{}", ";"]));
-    let modes = ok(extern4(&image, ["find", "disk.img:/d", "-name", "?.*", "-printf", "%f %m\n"]));
+    let modes = ok(extern4(
+        &image,
+        ["find", "disk.img:/d", "-name", "?.*", "-printf", "%f %m\n"],
+    ));
+    assert_eq!(
+        sorted(&modes),
+        ["a.c 600", "b.txt 644", "c.c 600", "e.c 600"]
+    );
+    ok(extern4(
+        &image,
+        [
+            "find",
+            "disk.img:/d",
+            "-name",
+            "e.c",
+            "-exec",
+            "rm",
+            "-f",
+            "{}",
+            ";",
+        ],
+    ));
+    let modes = ok(extern4(
+        &image,
+        ["find", "disk.img:/d", "-name", "?.*", "-printf", "%f %m\n"],
+    ));
     assert_eq!(sorted(&modes), ["a.c 600", "b.txt 644", "c.c 600"]);
-    ok(extern4(&image, ["find", "disk.img:/d", "-name", "*.c", "-delete"]));
+    ok(extern4(
+        &image,
+        ["find", "disk.img:/d", "-name", "*.c", "-delete"],
+    ));
     let left = ok(extern4(&image, ["find", "disk.img:/d", "-type", "f"]));
     assert_eq!(left, b"disk.img:/d/b.txt\n");
-    let errors = failed(&extern4(&image, ["find", "disk.img:/", "-name", "d", "-delete"]), 1);
-    assert!(errors.contains("'disk.img:/d': Directory not empty"), "{errors}");
+    let errors = failed(
+        &extern4(&image, ["find", "disk.img:/", "-name", "d", "-delete"]),
+        1,
+    );
+    assert!(
+        errors.contains("'disk.img:/d': Directory not empty"),
+        "{errors}"
+    );
     ok(extern4(&image, ["find", "disk.img:/d", "-delete"]));
-    assert_eq!(ok(extern4(&image, ["ls", "disk.img:/"])), b"lost+found\nstart\n");
+    assert_eq!(
+        ok(extern4(&image, ["ls", "disk.img:/"])),
+        b"lost+found\nstart\n"
+    );
     sound(&image);
-    let errors = failed(&extern4(&image, ["find", "disk.img:/", "-ok", "rm", "{}", ";"]), 2);
-    assert!(errors.contains("-ok is not there: a search asks no questions"), "{errors}");
+    let errors = failed(
+        &extern4(&image, ["find", "disk.img:/", "-ok", "rm", "{}", ";"]),
+        2,
+    );
+    assert!(
+        errors.contains("-ok is not there: a search asks no questions"),
+        "{errors}"
+    );
 }
 
 /// Runs the same `setfacl` on both sides, and compares what `getfacl` says then.
@@ -810,15 +1110,24 @@ fn acl_options_are_those_of_the_tools() {
     }
     let image = small();
     let files = image.scratch().join("files");
-    let can_have_acls =
-        Command::new("setfacl").args(["-m", "u:4242:r", "d/a.c"]).current_dir(&files).output();
+    let can_have_acls = Command::new("setfacl")
+        .args(["-m", "u:4242:r", "d/a.c"])
+        .current_dir(&files)
+        .output();
     if !can_have_acls.is_ok_and(|output| output.status.success()) {
         return;
     }
-    std::fs::write(image.scratch().join("entries"), "# comment\nu:4243:rw\n\ng:4244:r # and this\n")
-        .expect("a file");
+    std::fs::write(
+        image.scratch().join("entries"),
+        "# comment\nu:4243:rw\n\ng:4244:r # and this\n",
+    )
+    .expect("a file");
     std::fs::write(image.scratch().join("names"), "u:4243\n").expect("a file");
-    std::fs::write(image.scratch().join("whole"), "u::rw\ng::r\no::-\nu:7777:rw\n").expect("a file");
+    std::fs::write(
+        image.scratch().join("whole"),
+        "u::rw\ng::r\no::-\nu:7777:rw\n",
+    )
+    .expect("a file");
     for line in [
         "-b d/a.c",
         "-m u:4242:rwx,m::r d/a.c",
@@ -850,8 +1159,9 @@ fn acl_options_are_those_of_the_tools() {
             word if word.starts_with("d/") => format!("disk.img:/{word}"),
             word => word.replace("../", ""),
         };
-        let ours_words: Vec<_> =
-            std::iter::once("setfacl".to_owned()).chain(words.iter().map(|word| place(word))).collect();
+        let ours_words: Vec<_> = std::iter::once("setfacl".to_owned())
+            .chain(words.iter().map(|word| place(word)))
+            .collect();
         let ours_words: Vec<_> = ours_words.iter().map(String::as_str).collect();
         let shown = run(command(), image.scratch(), &ours_words);
         let expected = run(Command::new("setfacl"), &files, &words);
@@ -863,11 +1173,19 @@ fn acl_options_are_those_of_the_tools() {
         );
         let text = String::from_utf8_lossy(&shown.stdout).replace("disk.img:/", "");
         assert_eq!(text, String::from_utf8_lossy(&expected.stdout), "{line}");
-        for options in ["-n", "-nt", "-ne", "-nE", "-nce", "-nta", "-ntd", "-nct", "-nP"] {
+        for options in [
+            "-n", "-nt", "-ne", "-nE", "-nce", "-nta", "-ntd", "-nct", "-nP",
+        ] {
             for file in ["d/a.c", "d/b.txt", "d/sub", "d/sub/c.c"] {
-                let shown = ok(ours(&image, &["getfacl", options, &format!("disk.img:/{file}")]));
+                let shown = ok(ours(
+                    &image,
+                    &["getfacl", options, &format!("disk.img:/{file}")],
+                ));
                 let expected = theirs(&files, "getfacl", &[options, file]);
-                let (shown, expected) = (String::from_utf8_lossy(&shown), String::from_utf8_lossy(&expected));
+                let (shown, expected) = (
+                    String::from_utf8_lossy(&shown),
+                    String::from_utf8_lossy(&expected),
+                );
                 assert_eq!(shown, expected, "{line}, then getfacl {options} {file}");
             }
         }
@@ -877,14 +1195,28 @@ fn acl_options_are_those_of_the_tools() {
 
 /// Returns the lines of dumpe2fs about the settings of a volume.
 fn header(path: &Path) -> Vec<String> {
-    let output = theirs(Path::new("."), "dumpe2fs", &["-h", path.to_str().expect("a path")]);
+    let output = theirs(
+        Path::new("."),
+        "dumpe2fs",
+        &["-h", path.to_str().expect("a path")],
+    );
     let lines = String::from_utf8(output).expect("text");
     // To write to a volume is a mount, which leaves its traces.
-    const TRACES: [&str; 5] =
-        ["Last write time", "Last mount time", "Lifetime writes", "Journal", "Mount count"];
-    let is_trace =
-        |line: &&str| TRACES.iter().any(|trace| line.starts_with(trace)) || line.contains("hecksum");
-    lines.lines().filter(|line| !is_trace(line)).map(str::to_owned).collect()
+    const TRACES: [&str; 5] = [
+        "Last write time",
+        "Last mount time",
+        "Lifetime writes",
+        "Journal",
+        "Mount count",
+    ];
+    let is_trace = |line: &&str| {
+        TRACES.iter().any(|trace| line.starts_with(trace)) || line.contains("hecksum")
+    };
+    lines
+        .lines()
+        .filter(|line| !is_trace(line))
+        .map(str::to_owned)
+        .collect()
 }
 
 #[test]
@@ -930,10 +1262,24 @@ fn tune_options_are_those_of_tune2fs() {
     ] {
         let words: Vec<_> = line.split(' ').collect();
         let (one, other) = (image.copy(), image.copy());
-        let said = failed(&ours(&one, &[&["tune"], &words[..], &["disk.img"]].concat()), 0);
-        let expected = if line == "-O verity" { "only reads this volume" } else { "" };
-        assert!(said.contains(expected) && said.is_empty() == expected.is_empty(), "{line}: {said}");
-        theirs(other.scratch(), "tune2fs", &[&words[..], &["disk.img"]].concat());
+        let said = failed(
+            &ours(&one, &[&["tune"], &words[..], &["disk.img"]].concat()),
+            0,
+        );
+        let expected = if line == "-O verity" {
+            "only reads this volume"
+        } else {
+            ""
+        };
+        assert!(
+            said.contains(expected) && said.is_empty() == expected.is_empty(),
+            "{line}: {said}"
+        );
+        theirs(
+            other.scratch(),
+            "tune2fs",
+            &[&words[..], &["disk.img"]].concat(),
+        );
         assert_same(line, &header(&one.path), &header(&other.path));
         sound(&one);
     }
@@ -949,5 +1295,8 @@ fn tune_options_are_those_of_tune2fs() {
         assert!(errors.contains(says), "{args:?}: {errors}");
     }
     let errors = failed(&ours(&image, &["tune", "-u", "ann", "disk.img"]), 1);
-    assert!(errors.contains("ann is not a user of 'disk.img'"), "{errors}");
+    assert!(
+        errors.contains("ann is not a user of 'disk.img'"),
+        "{errors}"
+    );
 }

@@ -71,7 +71,9 @@ fn layers(root: &Path, options: &str) -> Option<[Vec<String>; 2]> {
     shell(root, LOWER);
     let options = format!("lowerdir=lower,upperdir=upper,workdir=work{options}");
     let mut mount = Command::new("mount");
-    let mount = mount.current_dir(root).args(["-t", "overlay", "overlay", "-o", &options, "merged"]);
+    let mount = mount
+        .current_dir(root)
+        .args(["-t", "overlay", "overlay", "-o", &options, "merged"]);
     let mount = mount.output().expect("mount runs");
     let said = String::from_utf8_lossy(&mount.stderr);
     if said.contains("unknown filesystem type") {
@@ -95,12 +97,23 @@ fn layers_of_the_kernel(options: &str) -> (Image, Option<[Vec<String>; 2]>) {
 
 #[test]
 fn layers_of_containers_can_be_kept_in_a_mount() {
-    let needs = [Need::Mount, Need::Tool("setfacl"), Need::Tool("getfattr"), Need::Tool("md5sum")];
+    let needs = [
+        Need::Mount,
+        Need::Tool("setfacl"),
+        Need::Tool("getfattr"),
+        Need::Tool("md5sum"),
+    ];
     if !can_mount() || !can_run(&needs) {
         return;
     }
-    for options in ["", ",index=on,redirect_dir=on", ",metacopy=on,redirect_dir=on"] {
-        let (_, Some(theirs)) = layers_of_the_kernel(options) else { return };
+    for options in [
+        "",
+        ",index=on,redirect_dir=on",
+        ",metacopy=on,redirect_dir=on",
+    ] {
+        let (_, Some(theirs)) = layers_of_the_kernel(options) else {
+            return;
+        };
         for transport in transports() {
             let image = DISK.build();
             let served = Served::new(&image, &["-o", transport]);

@@ -10,8 +10,16 @@ use extern4_testkit::tools::{Need, can_run};
 use crate::run::{extern4, failed, ok, tool};
 use crate::writing::{fed, quietly, said, sound, untouched};
 
-const ALL: &[&str] =
-    &["-t", "ext4", "-b", "1024", "-O", "quota,project", "-E", "quotatype=usrquota:grpquota:prjquota"];
+const ALL: &[&str] = &[
+    "-t",
+    "ext4",
+    "-b",
+    "1024",
+    "-O",
+    "quota,project",
+    "-E",
+    "quotatype=usrquota:grpquota:prjquota",
+];
 
 /// Makes a volume with quotas of everything, users of its own, and files of theirs.
 fn volume() -> Image {
@@ -21,7 +29,11 @@ fn volume() -> Image {
                   truncate -s 50000 /home/bob/hole; cp host:large /home/bob\n\
                   chown -R ann:staff /home/ann; chown -R 2000:2000 /home/bob\n";
     let passwd = "root:x:0:0::/root:/bin/sh\nann:x:1000:1000::/home/ann:/bin/sh\n";
-    for (name, text) in [("passwd", passwd), ("group", "staff:x:50:\n"), ("projid", "build:77\n")] {
+    for (name, text) in [
+        ("passwd", passwd),
+        ("group", "staff:x:50:\n"),
+        ("projid", "build:77\n"),
+    ] {
         fs::write(image.scratch().join(name), text).expect("a file");
     }
     fs::write(image.scratch().join("large"), [7; 40_000]).expect("a file");
@@ -32,8 +44,16 @@ fn volume() -> Image {
 /// Returns the lines of a report of repquota, without the name of the device and the order.
 fn lines(report: &str) -> BTreeSet<String> {
     // `repquota -v` adds statistics of the file.
-    let left_out = ["***", "Statistics:", "Total blocks:", "Data blocks:", "Entries:", "Used average:"];
-    let is_left_out = |line: &str| line.is_empty() || left_out.iter().any(|start| line.starts_with(start));
+    let left_out = [
+        "***",
+        "Statistics:",
+        "Total blocks:",
+        "Data blocks:",
+        "Entries:",
+        "Used average:",
+    ];
+    let is_left_out =
+        |line: &str| line.is_empty() || left_out.iter().any(|start| line.starts_with(start));
     let lines = report.lines().filter(|line| !is_left_out(line));
     lines.map(|line| line.trim_end().to_owned()).collect()
 }
@@ -60,17 +80,55 @@ fn quotas_are_shown_as_repquota_does() {
     let image = volume();
     let set = |args: &[&str]| quietly(&image, &[&["quota", "set", "disk.img"], args].concat());
     set(&["-u", "ann", "--block-soft", "2", "--block-hard", "10M"]);
-    set(&["-u", "2000", "-g", "2000", "--inode-soft", "2", "--inode-hard", "7"]);
-    set(&["-u", "1000000", "--block-soft", "1000000", "--block-hard", "2G", "--inode-hard", "3k"]);
-    set(&["-g", "staff", "--block-soft", "1", "--block-hard", "1", "--inode-soft", "1"]);
-    quietly(&image, &["quota", "grace", "disk.img", "--users", "--block", "25h", "--inode", "3w"]);
+    set(&[
+        "-u",
+        "2000",
+        "-g",
+        "2000",
+        "--inode-soft",
+        "2",
+        "--inode-hard",
+        "7",
+    ]);
+    set(&[
+        "-u",
+        "1000000",
+        "--block-soft",
+        "1000000",
+        "--block-hard",
+        "2G",
+        "--inode-hard",
+        "3k",
+    ]);
+    set(&[
+        "-g",
+        "staff",
+        "--block-soft",
+        "1",
+        "--block-hard",
+        "1",
+        "--inode-soft",
+        "1",
+    ]);
+    quietly(
+        &image,
+        &[
+            "quota", "grace", "disk.img", "--users", "--block", "25h", "--inode", "3w",
+        ],
+    );
     for (ours, theirs) in [
         (&["-n"][..], &["-n", "-u", "-g"][..]),
         (&["-nv"], &["-n", "-v", "-u", "-g"]),
-        (&["-n", "-u", "1000", "-u", "0", "-u", "2000"], &["-n", "-u"]),
+        (
+            &["-n", "-u", "1000", "-u", "0", "-u", "2000"],
+            &["-n", "-u"],
+        ),
     ] {
         let shown = said(&image, &[&["quota", "disk.img"], ours].concat());
-        let shown = shown.split("*** Report for project").next().expect("a report");
+        let shown = shown
+            .split("*** Report for project")
+            .next()
+            .expect("a report");
         assert_eq!(lines(shown), lines(&repquota(&image, theirs)), "{ours:?}");
     }
     let shown = said(&image, &["quota", "disk.img"]);
@@ -88,21 +146,66 @@ fn quotas_are_shown_as_repquota_does() {
 #[test]
 fn limits_hold_for_the_next_change() {
     let image = volume();
-    quietly(&image, &["quota", "set", "disk.img", "-u", "ann", "--inode-hard", "4", "-P", "build"]);
+    quietly(
+        &image,
+        &[
+            "quota",
+            "set",
+            "disk.img",
+            "-u",
+            "ann",
+            "--inode-hard",
+            "4",
+            "-P",
+            "build",
+        ],
+    );
     let numbers = |kind: &str, id: u32| {
         let said = image.debugfs(&format!("get_quota {kind} {id}\n"));
-        let numbers = said.lines().last().unwrap_or_default().split_whitespace().map(ToOwned::to_owned);
+        let numbers = said
+            .lines()
+            .last()
+            .unwrap_or_default()
+            .split_whitespace()
+            .map(ToOwned::to_owned);
         numbers.collect::<Vec<_>>()
     };
     assert_eq!(numbers("user", 1000)[2..], ["0", "0", "3", "0", "4"]);
     assert_eq!(numbers("project", 77)[2..], ["0", "0", "0", "0", "4"]);
     // A limit that is not named stays.
-    quietly(&image, &["quota", "set", "disk.img", "-u", "1000", "--block-hard", "1M"]);
+    quietly(
+        &image,
+        &[
+            "quota",
+            "set",
+            "disk.img",
+            "-u",
+            "1000",
+            "--block-hard",
+            "1M",
+        ],
+    );
     assert_eq!(numbers("user", 1000)[2..], ["0", "1024", "3", "0", "4"]);
     quietly(&image, &["--as", "ann", "touch", "disk.img:/home/ann/c"]);
-    let errors = failed(&extern4(&image, ["--as", "ann", "touch", "disk.img:/home/ann/d"]), 1);
+    let errors = failed(
+        &extern4(&image, ["--as", "ann", "touch", "disk.img:/home/ann/d"]),
+        1,
+    );
     assert!(errors.contains("Disk quota exceeded"), "{errors}");
-    let errors = failed(&extern4(&image, ["--as", "ann", "truncate", "-s", "2M", "disk.img:/home/ann/d"]), 1);
+    let errors = failed(
+        &extern4(
+            &image,
+            [
+                "--as",
+                "ann",
+                "truncate",
+                "-s",
+                "2M",
+                "disk.img:/home/ann/d",
+            ],
+        ),
+        1,
+    );
     assert!(errors.contains("Disk quota exceeded"), "{errors}");
     sound(&image);
 }
@@ -110,24 +213,69 @@ fn limits_hold_for_the_next_change() {
 #[test]
 fn quotas_are_json() {
     let image = volume();
-    quietly(&image, &["quota", "set", "disk.img", "-u", "ann", "--block-soft", "1", "--block-hard", "1G"]);
+    quietly(
+        &image,
+        &[
+            "quota",
+            "set",
+            "disk.img",
+            "-u",
+            "ann",
+            "--block-soft",
+            "1",
+            "--block-hard",
+            "1G",
+        ],
+    );
     let text = said(&image, &["quota", "--json", "disk.img", "-u", "ann"]);
-    let lines: Vec<serde_json::Value> =
-        text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let lines: Vec<serde_json::Value> = text
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("JSON"))
+        .collect();
     assert_eq!(lines.len(), 2, "{text}");
-    assert_eq!((&lines[0]["kind"], &lines[0]["block_grace"]), (&"user".into(), &604_800.into()));
+    assert_eq!(
+        (&lines[0]["kind"], &lines[0]["block_grace"]),
+        (&"user".into(), &604_800.into())
+    );
     let ann = &lines[1];
-    assert_eq!((&ann["name"], &ann["id"], &ann["inodes"]), (&"ann".into(), &1000.into(), &3.into()));
-    assert_eq!((&ann["bytes"], &ann["block_soft"]), (&3072.into(), &1024.into()));
-    assert!(ann["block_until"].is_u64() && ann["inode_until"].is_null(), "{text}");
+    assert_eq!(
+        (&ann["name"], &ann["id"], &ann["inodes"]),
+        (&"ann".into(), &1000.into(), &3.into())
+    );
+    assert_eq!(
+        (&ann["bytes"], &ann["block_soft"]),
+        (&3072.into(), &1024.into())
+    );
+    assert!(
+        ann["block_until"].is_u64() && ann["inode_until"].is_null(),
+        "{text}"
+    );
 }
 
 #[test]
 fn wrong_quotas_are_found_and_corrected() {
     let image = volume();
-    quietly(&image, &["quota", "set", "disk.img", "-u", "2000", "--block-hard", "9M"]);
-    assert!(said(&image, &["quota", "check", "disk.img"]).contains("nothing is wrong with the quotas"));
-    untouched(&image, || said(&image, &["quota", "check", "--repair", "--quiet", "disk.img"]));
+    quietly(
+        &image,
+        &[
+            "quota",
+            "set",
+            "disk.img",
+            "-u",
+            "2000",
+            "--block-hard",
+            "9M",
+        ],
+    );
+    assert!(
+        said(&image, &["quota", "check", "disk.img"]).contains("nothing is wrong with the quotas")
+    );
+    untouched(&image, || {
+        said(
+            &image,
+            &["quota", "check", "--repair", "--quiet", "disk.img"],
+        )
+    });
     // debugfs does not count its changes.
     image.debugfs(
         "set_inode_field /home/ann/a uid 2000\nset_inode_field /home/bob/hole uid 4000\n\
@@ -146,22 +294,34 @@ fn wrong_quotas_are_found_and_corrected() {
     }
     let output = extern4(&image, ["quota", "check", "--json", "disk.img"]);
     let json = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(json.lines().all(|line| serde_json::from_str::<serde_json::Value>(line).is_ok()), "{json}");
+    assert!(
+        json.lines()
+            .all(|line| serde_json::from_str::<serde_json::Value>(line).is_ok()),
+        "{json}"
+    );
     let shown = said(&image, &["quota", "check", "--repair", "disk.img"]);
     assert!(shown.contains("faults of the quotas, corrected"), "{shown}");
     sound(&image);
     let shown = said(&image, &["quota", "-n", "disk.img", "-u", "2000"]);
     assert!(shown.contains("9216"), "limits stay: {shown}");
-    assert!(said(&image, &["quota", "check", "disk.img"]).contains("nothing is wrong with the quotas"));
+    assert!(
+        said(&image, &["quota", "check", "disk.img"]).contains("nothing is wrong with the quotas")
+    );
 }
 
 /// A volume with other damage is one for `e2fsck`.
 #[test]
 fn damaged_volumes_are_not_corrected() {
     let image = volume();
-    image.debugfs("set_inode_field /home/ann/a uid 2000\nset_inode_field /home/ann/a links_count 7\n");
-    let errors =
-        untouched(&image, || failed(&extern4(&image, ["quota", "check", "--repair", "disk.img"]), 4));
+    image.debugfs(
+        "set_inode_field /home/ann/a uid 2000\nset_inode_field /home/ann/a links_count 7\n",
+    );
+    let errors = untouched(&image, || {
+        failed(
+            &extern4(&image, ["quota", "check", "--repair", "disk.img"]),
+            4,
+        )
+    });
     assert!(errors.contains("nothing is corrected"), "{errors}");
 }
 
@@ -170,13 +330,20 @@ fn a_script_sets_quotas() {
     let image = volume();
     let script = "cd /home\nbegin\nquota set -u ann --block-hard 1M\nquota grace --inode 1h\ncommit\n\
                   quota -u ann\nquota check\n";
-    let said = String::from_utf8(ok(fed(&image, &["script", "disk.img"], script.as_bytes()))).expect("text");
-    assert!(said.contains(" 1024 ") && said.contains("Inode grace time: 01:00"), "{said}");
+    let said = String::from_utf8(ok(fed(&image, &["script", "disk.img"], script.as_bytes())))
+        .expect("text");
+    assert!(
+        said.contains(" 1024 ") && said.contains("Inode grace time: 01:00"),
+        "{said}"
+    );
     sound(&image);
     let script = "begin\nquota set -u ann --block-hard 7M\nmkdir /a/b\ncommit\n";
     failed(&fed(&image, &["script", "disk.img"], script.as_bytes()), 1);
     let shown = crate::writing::said(&image, &["quota", "disk.img", "-u", "ann"]);
-    assert!(shown.contains(" 1024 ") && !shown.contains("7168"), "{shown}");
+    assert!(
+        shown.contains(" 1024 ") && !shown.contains("7168"),
+        "{shown}"
+    );
     sound(&image);
 }
 
@@ -192,14 +359,62 @@ fn quotas_that_cannot_be_set_are_refused() {
         1,
         "eve is not a user of 'disk.img'",
     );
-    refused(&["quota", "set", "disk.img", "-P", "logs", "--block-hard", "1"], 1, "logs is not a project of");
-    refused(&["quota", "set", "disk.img", "-u", "ann"], 2, "--block-soft");
-    refused(&["quota", "set", "disk.img", "--block-hard", "1"], 2, "--user");
-    refused(&["quota", "set", "disk.img", "-u", "ann", "--block-hard", "1x"], 2, "--block-hard");
-    refused(&["quota", "set", "disk.img:/etc", "-u", "ann", "--block-hard", "1"], 2, "name the image alone");
+    refused(
+        &[
+            "quota",
+            "set",
+            "disk.img",
+            "-P",
+            "logs",
+            "--block-hard",
+            "1",
+        ],
+        1,
+        "logs is not a project of",
+    );
+    refused(
+        &["quota", "set", "disk.img", "-u", "ann"],
+        2,
+        "--block-soft",
+    );
+    refused(
+        &["quota", "set", "disk.img", "--block-hard", "1"],
+        2,
+        "--user",
+    );
+    refused(
+        &[
+            "quota",
+            "set",
+            "disk.img",
+            "-u",
+            "ann",
+            "--block-hard",
+            "1x",
+        ],
+        2,
+        "--block-hard",
+    );
+    refused(
+        &[
+            "quota",
+            "set",
+            "disk.img:/etc",
+            "-u",
+            "ann",
+            "--block-hard",
+            "1",
+        ],
+        2,
+        "name the image alone",
+    );
     refused(&["quota", "grace", "disk.img"], 2, "--block");
     refused(&["quota"], 2, "IMAGE");
-    refused(&["--as", "ann", "quota", "disk.img"], 2, "--as has no effect");
+    refused(
+        &["--as", "ann", "quota", "disk.img"],
+        2,
+        "--as has no effect",
+    );
     let plain = ImageSpec::new("disk", 8 << 20, &["-t", "ext4", "-b", "1024"]).build();
     for args in [
         &["quota", "disk.img"][..],
@@ -207,10 +422,25 @@ fn quotas_that_cannot_be_set_are_refused() {
         &["quota", "check", "disk.img"],
     ] {
         let errors = failed(&extern4(&plain, args), 1);
-        assert!(errors.contains("the volume keeps no quotas"), "{args:?}: {errors}");
+        assert!(
+            errors.contains("the volume keeps no quotas"),
+            "{args:?}: {errors}"
+        );
     }
-    let some = &["-t", "ext4", "-b", "1024", "-O", "quota", "-E", "quotatype=usrquota"];
+    let some = &[
+        "-t",
+        "ext4",
+        "-b",
+        "1024",
+        "-O",
+        "quota",
+        "-E",
+        "quotatype=usrquota",
+    ];
     let some = ImageSpec::new("disk", 8 << 20, some).build();
     let errors = failed(&extern4(&some, ["quota", "disk.img", "-g", "0"]), 1);
-    assert!(errors.contains("the volume keeps no quotas of groups"), "{errors}");
+    assert!(
+        errors.contains("the volume keeps no quotas of groups"),
+        "{errors}"
+    );
 }

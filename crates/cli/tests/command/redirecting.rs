@@ -7,7 +7,8 @@ use crate::writing::{empty, fed, said, sound, untouched};
 
 /// Returns a file next to the image.
 fn host(image: &Image, name: &str) -> String {
-    std::fs::read_to_string(image.scratch().join(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
+    std::fs::read_to_string(image.scratch().join(name))
+        .unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
 /// Runs a script that has to succeed, and returns its output.
@@ -36,7 +37,10 @@ fn output_goes_into_files() {
     assert_eq!(said(&image, &["cat", "disk.img:/pwd"]), "/home\n");
     assert_eq!(host(&image, "name"), "tiny\nnotes.txt\ntodo\n");
     assert!(host(&image, "lpwd").ends_with('\n'));
-    assert_eq!(said(&image, &["cat", "disk.img:/the log"]), "removed 'disk.img:/etc/os-release'\n");
+    assert_eq!(
+        said(&image, &["cat", "disk.img:/the log"]),
+        "removed 'disk.img:/etc/os-release'\n"
+    );
     assert_eq!(said(&image, &["stat", "-c%a", "disk.img:/list"]), "644\n");
     sound(&image);
 }
@@ -52,13 +56,23 @@ fn input_comes_from_files() {
     );
     assert_eq!(output, "tiny\n     1\tof the host\ntiny\nof the host\n");
     for (line, says) in [
-        ("cat - < /gone", "'disk.img:/gone': No such file or directory"),
+        (
+            "cat - < /gone",
+            "'disk.img:/gone': No such file or directory",
+        ),
         ("cat - < host:gone", "'gone': No such file or directory"),
         ("cat - < /etc", "'disk.img:/etc': Is a directory"),
     ] {
-        let output = fed(&image, &["shell", "disk.img"], format!("{line}\n").as_bytes());
+        let output = fed(
+            &image,
+            &["shell", "disk.img"],
+            format!("{line}\n").as_bytes(),
+        );
         let errors = failed(&output, 1);
-        assert_eq!(errors, format!("extern4: shell: standard input:1: {says}\n"));
+        assert_eq!(
+            errors,
+            format!("extern4: shell: standard input:1: {says}\n")
+        );
     }
     sound(&image);
 }
@@ -81,9 +95,16 @@ fn output_is_piped_to_programs_of_the_host() {
     let output = fed(&image, &["shell", "disk.img"], lines.as_bytes());
     let errors = failed(&output, 1);
     let says = "the host's command behind '|': exit status: 1";
-    assert_eq!(errors, format!("extern4: shell: standard input:3: {says}\n"));
+    assert_eq!(
+        errors,
+        format!("extern4: shell: standard input:3: {says}\n")
+    );
     assert_eq!(String::from_utf8_lossy(&output.stdout), "x\n/home\n");
-    let output = fed(&image, &["script", "disk.img"], b"ls | exit 3\nmkdir /late\n");
+    let output = fed(
+        &image,
+        &["script", "disk.img"],
+        b"ls | exit 3\nmkdir /late\n",
+    );
     assert!(failed(&output, 1).contains("exit status: 3"));
     sound(&image);
 }
@@ -104,8 +125,12 @@ fn a_file_gets_the_whole_output_or_none() {
     let image = machine();
     let lines = "cat /etc/hostname /gone > /etc/hostname\ncat /gone >> /etc/hostname\nls > /gone/x\nls > /etc\n\
                  cat /gone > /never\n";
-    let errors =
-        untouched(&image, || failed(&fed(&image, &["shell", "-r", "disk.img"], lines.as_bytes()), 1));
+    let errors = untouched(&image, || {
+        failed(
+            &fed(&image, &["shell", "-r", "disk.img"], lines.as_bytes()),
+            1,
+        )
+    });
     assert_eq!(errors.lines().count(), 5, "{errors}");
     let errors = failed(&fed(&image, &["shell", "disk.img"], lines.as_bytes()), 1);
     for says in [
@@ -123,7 +148,11 @@ fn a_file_gets_the_whole_output_or_none() {
     big.set_len(64 << 20).expect("a size");
     let lines = b"ls / > /a\ncat - < host:big > /a\ncat - < host:big >> /a\n";
     let errors = failed(&fed(&full, &["shell", "disk.img"], lines), 1);
-    assert_eq!(errors.matches("No space left on device").count(), 2, "{errors}");
+    assert_eq!(
+        errors.matches("No space left on device").count(),
+        2,
+        "{errors}"
+    );
     assert_eq!(said(&full, &["cat", "disk.img:/a"]), "lost+found\n");
     sound(&image);
     sound(&full);
@@ -133,11 +162,22 @@ fn a_file_gets_the_whole_output_or_none() {
 fn a_shell_that_only_reads_writes_to_the_host() {
     let image = machine();
     untouched(&image, || {
-        let output = fed(&image, &["shell", "-r", "disk.img"], b"ls /etc > /x\nls /etc > host:x\nls | cat\n");
+        let output = fed(
+            &image,
+            &["shell", "-r", "disk.img"],
+            b"ls /etc > /x\nls /etc > host:x\nls | cat\n",
+        );
         let errors = failed(&output, 1);
-        assert_eq!(errors, "extern4: shell: standard input:1: 'disk.img:/x': Read-only file system\n");
+        assert_eq!(
+            errors,
+            "extern4: shell: standard input:1: 'disk.img:/x': Read-only file system\n"
+        );
         assert_eq!(String::from_utf8_lossy(&output.stdout).lines().count(), 6);
-        ok(fed(&image, &["script", "disk.img"], b"ls /etc > host:x\nls /etc | cat > /dev/null\n"));
+        ok(fed(
+            &image,
+            &["script", "disk.img"],
+            b"ls /etc > host:x\nls /etc | cat > /dev/null\n",
+        ));
     });
     assert_eq!(host(&image, "x"), "group\nhostname\nos-release\npasswd\n");
 }
@@ -146,18 +186,32 @@ fn a_shell_that_only_reads_writes_to_the_host() {
 fn redirections_belong_to_transactions() {
     let image = machine();
     // Help is shown at once, but not into a file of the volume.
-    assert_eq!(ok(fed(&image, &["shell", "disk.img"], b"begin\nhelp > /help\nabort\n")), b"");
+    assert_eq!(
+        ok(fed(
+            &image,
+            &["shell", "disk.img"],
+            b"begin\nhelp > /help\nabort\n"
+        )),
+        b""
+    );
     failed(&extern4(&image, ["ls", "disk.img:/help"]), 1);
-    let good = "begin; ls /etc > /a; cat /a >> /etc/hostname; put /b < /a; ls / | wc -l >> out\ncommit\n";
+    let good =
+        "begin; ls /etc > /a; cat /a >> /etc/hostname; put /b < /a; ls / | wc -l >> out\ncommit\n";
     assert_eq!(script(&image, good), "");
     let list = "group\nhostname\nos-release\npasswd\n";
-    assert_eq!(said(&image, &["cat", "disk.img:/etc/hostname"]), format!("tiny\n{list}"));
+    assert_eq!(
+        said(&image, &["cat", "disk.img:/etc/hostname"]),
+        format!("tiny\n{list}")
+    );
     assert_eq!(said(&image, &["cat", "disk.img:/b"]), list);
     assert_eq!(host(&image, "out"), "8\n");
     for last in ["cat /gone", "ls | false"] {
         let bad = format!("begin; ls > /c; ls >> /a; ls > /etc/passwd; {last}\ncommit\n");
         let errors = failed(&fed(&image, &["script", "disk.img"], bad.as_bytes()), 1);
-        assert!(errors.contains("nothing between begin and commit was done"), "{errors}");
+        assert!(
+            errors.contains("nothing between begin and commit was done"),
+            "{errors}"
+        );
         failed(&extern4(&image, ["ls", "disk.img:/c"]), 1);
         assert_eq!(said(&image, &["cat", "disk.img:/a"]), list);
         assert!(said(&image, &["cat", "disk.img:/etc/passwd"]).starts_with("root:"));
@@ -179,26 +233,52 @@ fn operators_of_other_shells_are_refused_before_anything_runs() {
         "mkdir /a; put /etc/passwd",
     ] {
         untouched(&image, || {
-            let errors = failed(&fed(&image, &["script", "disk.img"], format!("{line}\n").as_bytes()), 2);
-            assert!(errors.starts_with("extern4: script: standard input:1: "), "{line}: {errors}");
+            let errors = failed(
+                &fed(
+                    &image,
+                    &["script", "disk.img"],
+                    format!("{line}\n").as_bytes(),
+                ),
+                2,
+            );
+            assert!(
+                errors.starts_with("extern4: script: standard input:1: "),
+                "{line}: {errors}"
+            );
         });
     }
     let lines = b"ls -d /etc && rm /etc/passwd\nls -d /home; ls -d /etc & rm /etc/passwd\n";
     let output = untouched(&image, || fed(&image, &["shell", "disk.img"], lines));
     let errors = failed(&output, 2);
-    assert!(errors.contains("1: '&&' has no meaning here: a ';' or a new line ends a command"), "{errors}");
+    assert!(
+        errors.contains("1: '&&' has no meaning here: a ';' or a new line ends a command"),
+        "{errors}"
+    );
     assert!(errors.contains("standard input:2: '&' "), "{errors}");
     assert_eq!(output.stdout, b"");
     // Quoted, they are text.
-    assert_eq!(script(&image, "touch '/a&b' /c\\|d '/e>f'; ls '/a&b' /c\\|d /e\\>f"), "/a&b\n/c|d\n/e>f\n");
+    assert_eq!(
+        script(
+            &image,
+            "touch '/a&b' /c\\|d '/e>f'; ls '/a&b' /c\\|d /e\\>f"
+        ),
+        "/a&b\n/c|d\n/e>f\n"
+    );
 }
 
 #[test]
 fn a_number_in_angle_brackets_names_a_file() {
     let image = machine();
-    let inode =
-        |path: &str| said(&image, &["stat", "-c%i", &format!("disk.img:{path}")]).trim_end().to_owned();
-    let (name, passwd, ann) = (inode("/etc/hostname"), inode("/etc/passwd"), inode("/home/ann"));
+    let inode = |path: &str| {
+        said(&image, &["stat", "-c%i", &format!("disk.img:{path}")])
+            .trim_end()
+            .to_owned()
+    };
+    let (name, passwd, ann) = (
+        inode("/etc/hostname"),
+        inode("/etc/passwd"),
+        inode("/home/ann"),
+    );
     let text = format!(
         "cat <{name}>; stat -c %n <{name}>; ls -d <{name}> <2>; cp <{name}> host:copy; chmod 600 <{passwd}>
          cd <{ann}>; pwd; ls; cat notes.txt; cd -; find -maxdepth 0; cd -; find -name 't*'
@@ -209,20 +289,40 @@ fn a_number_in_angle_brackets_names_a_file() {
     let expected = "tiny\n/etc/hostname\n/\n/etc/hostname\n/home/ann\nnotes.txt\ntodo\nbuy milk\n/\n/\n\
                     /home/ann\n/home/ann/todo\n/\n";
     assert!(said_all.starts_with(expected), "{said_all}");
-    assert!(said_all[expected.len()..].starts_with("Inode:"), "{said_all}");
+    assert!(
+        said_all[expected.len()..].starts_with("Inode:"),
+        "{said_all}"
+    );
     assert_eq!(host(&image, "copy"), "tiny\n");
     assert!(host(&image, "out").starts_with("root:"));
-    assert_eq!(said(&image, &["stat", "-c%a", "disk.img:/etc/passwd"]), "600\n");
+    assert_eq!(
+        said(&image, &["stat", "-c%a", "disk.img:/etc/passwd"]),
+        "600\n"
+    );
     assert_eq!(said(&image, &["ls", "-d", "disk.img:/here"]), "/here\n");
     failed(&extern4(&image, ["ls", "disk.img:/etc/hostname"]), 1);
     for (line, code, says) in [
-        ("cat <99>", 1, "'<99>': no file has this inode number; 'inode -n 99' shows the inode"),
+        (
+            "cat <99>",
+            1,
+            "'<99>': no file has this inode number; 'inode -n 99' shows the inode",
+        ),
         ("cp -t <2> /etc", 2, "<2>: an inode cannot stand here"),
         ("cat x<2>", 2, "<2>: an inode is a word by itself"),
         ("cat '<2>'", 1, "'disk.img:/<2>': No such file or directory"),
     ] {
-        let errors = failed(&fed(&image, &["shell", "disk.img"], format!("{line}\n").as_bytes()), code);
-        assert_eq!(errors, format!("extern4: shell: standard input:1: {says}\n"));
+        let errors = failed(
+            &fed(
+                &image,
+                &["shell", "disk.img"],
+                format!("{line}\n").as_bytes(),
+            ),
+            code,
+        );
+        assert_eq!(
+            errors,
+            format!("extern4: shell: standard input:1: {says}\n")
+        );
     }
     sound(&image);
 }

@@ -9,8 +9,8 @@ use extern4_testkit::image::Image;
 use extern4_testkit::tools::{LoopDevice, Need, can_run, run};
 
 use crate::mounting::{
-    EMPTY, Served, as_user, can_mount, can_mount_as_root, copy_command, patiently, sound, transports,
-    users_can_mount,
+    EMPTY, Served, as_user, can_mount, can_mount_as_root, copy_command, patiently, sound,
+    transports, users_can_mount,
 };
 use crate::run::{extern4, failed, ok};
 
@@ -31,7 +31,11 @@ fn a_mount_made_for_reading_becomes_writable() {
         return;
     }
     for transport in transports() {
-        for (options, words) in [("ro", "rw"), ("ro,nofuseblk", "nosuid"), ("ro,fuseblk", "rw,nodev")] {
+        for (options, words) in [
+            ("ro", "rw"),
+            ("ro,nofuseblk", "nosuid"),
+            ("ro,fuseblk", "rw,nodev"),
+        ] {
             let image = EMPTY.build();
             let from = image.scratch().join("contents");
             fs::write(&from, "contents").expect("a file");
@@ -50,7 +54,10 @@ fn a_mount_made_for_reading_becomes_writable() {
             assert_eq!(remount(&image, "disk.img", "rw"), None, "{options}");
             let table = fs::read_to_string("/proc/self/mounts").expect("the mount table");
             let dir = served.dir.to_str().expect("a plain name");
-            let line = table.lines().find(|line| line.split(' ').nth(1) == Some(dir)).expect("it is mounted");
+            let line = table
+                .lines()
+                .find(|line| line.split(' ').nth(1) == Some(dir))
+                .expect("it is mounted");
             assert!(line.contains(" rw,"), "{line}");
             fs::remove_file(served.path("file")).expect("it can be changed");
             drop(file);
@@ -73,14 +80,19 @@ fn a_journal_that_was_only_read_is_replayed() {
         for name in 0..300 {
             fs::write(mount.path.join(format!("{name}")), "text").expect("a file");
         }
-        File::open(&mount.path).and_then(|dir| dir.sync_all()).expect("it is synced");
+        File::open(&mount.path)
+            .and_then(|dir| dir.sync_all())
+            .expect("it is synced");
         let crashed = fs::read(&image.path).expect("the image is read");
         mount.unmount();
         fs::write(&image.path, &crashed).expect("the image is written");
         let served = Served::new(&image, &["-o", &format!("ro,{transport}")]);
         let names = || fs::read_dir(&served.dir).expect("it is read").count();
         assert_eq!(names(), 301);
-        assert!(crashed == fs::read(&image.path).expect("the image is read"), "nothing is written");
+        assert!(
+            crashed == fs::read(&image.path).expect("the image is read"),
+            "nothing is written"
+        );
         assert_eq!(remount(&image, "disk.img", "rw"), None);
         for name in 0..100 {
             fs::remove_file(served.path(&format!("{name}"))).expect("it is there");
@@ -106,7 +118,10 @@ fn a_remount_says_why_a_mount_stays_read_only() {
         run("blockdev", [OsStr::new("--setro"), device.path.as_os_str()]);
         ok(extern4(&image, ["mount", "-o", options, node, "mnt"]));
         let why = remount(&image, node, "rw").expect("it is write-protected");
-        assert!(why.contains(node) && why.contains("Read-only file system"), "{options}: {why}");
+        assert!(
+            why.contains(node) && why.contains("Read-only file system"),
+            "{options}: {why}"
+        );
         assert!(is_read_only(&dir), "{options}");
         run("blockdev", [OsStr::new("--setrw"), device.path.as_os_str()]);
         assert_eq!(remount(&image, node, "rw"), None, "{options}");
@@ -126,7 +141,10 @@ fn a_remount_says_why_a_mount_stays_read_only() {
     assert!(is_read_only(&served.dir));
     patiently(&["umount"], &other);
     let why = remount(&image, "disk.img", "rw,data=journal").expect("it cannot be changed");
-    assert!(why.contains("data mode") && is_read_only(&served.dir), "{why}");
+    assert!(
+        why.contains("data mode") && is_read_only(&served.dir),
+        "{why}"
+    );
     assert_eq!(remount(&image, "disk.img", "rw"), None);
     fs::write(served.path("file"), "more").expect("it can be changed");
     served.umount();
@@ -151,13 +169,18 @@ fn an_image_that_its_user_may_only_read_stays_so() {
                 {script}
                 ls mnt; ./extern4 umount mnt'"
         );
-        as_user(1000, image.scratch(), &script).output().expect("setpriv")
+        as_user(1000, image.scratch(), &script)
+            .output()
+            .expect("setpriv")
     };
     let run = user(0o444, "./extern4 mount -o remount,rw disk.img mnt");
     let why = String::from_utf8_lossy(&run.stderr).into_owned();
     assert!(why.contains("'disk.img': Permission denied"), "{why}");
     assert_eq!(run.stdout, b"lost+found\n", "{why}");
-    let run = user(0o666, "./extern4 mount -o remount,rw disk.img mnt && touch mnt/file");
+    let run = user(
+        0o666,
+        "./extern4 mount -o remount,rw disk.img mnt && touch mnt/file",
+    );
     assert_eq!(ok(run), b"file\nlost+found\n");
     sound(&image);
 }

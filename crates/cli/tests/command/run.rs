@@ -27,7 +27,11 @@ pub(crate) fn plain(command: &mut Command) {
 
 /// Runs the command in `dir`.
 pub(crate) fn extern4_in<A: AsRef<OsStr>>(dir: &Path, args: impl IntoIterator<Item = A>) -> Output {
-    command().current_dir(dir).args(args).output().expect("the command runs")
+    command()
+        .current_dir(dir)
+        .args(args)
+        .output()
+        .expect("the command runs")
 }
 
 /// Runs the command in the image's directory.
@@ -36,11 +40,23 @@ pub(crate) fn extern4<A: AsRef<OsStr>>(image: &Image, args: impl IntoIterator<It
 }
 
 /// Runs another tool in `dir`, which has to succeed.
-pub(crate) fn tool<A: AsRef<OsStr>>(dir: &Path, name: &str, args: impl IntoIterator<Item = A>) -> Vec<u8> {
+pub(crate) fn tool<A: AsRef<OsStr>>(
+    dir: &Path,
+    name: &str,
+    args: impl IntoIterator<Item = A>,
+) -> Vec<u8> {
     let mut command = Command::new(name);
     plain(&mut command);
-    let output = command.current_dir(dir).args(args).output().expect("the tool runs");
-    assert!(output.status.success(), "{name}: {}", String::from_utf8_lossy(&output.stderr));
+    let output = command
+        .current_dir(dir)
+        .args(args)
+        .output()
+        .expect("the tool runs");
+    assert!(
+        output.status.success(),
+        "{name}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     output.stdout
 }
 
@@ -48,7 +64,11 @@ pub(crate) fn tool<A: AsRef<OsStr>>(dir: &Path, name: &str, args: impl IntoItera
 #[track_caller]
 pub(crate) fn ok(output: Output) -> Vec<u8> {
     let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success() && errors.is_empty(), "{:?}: {errors}", output.status);
+    assert!(
+        output.status.success() && errors.is_empty(),
+        "{:?}: {errors}",
+        output.status
+    );
     output.stdout
 }
 
@@ -56,7 +76,12 @@ pub(crate) fn ok(output: Output) -> Vec<u8> {
 #[track_caller]
 pub(crate) fn failed(output: &Output, code: i32) -> String {
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(code), "{errors}{}", String::from_utf8_lossy(&output.stdout));
+    assert_eq!(
+        output.status.code(),
+        Some(code),
+        "{errors}{}",
+        String::from_utf8_lossy(&output.stdout)
+    );
     errors
 }
 
@@ -67,7 +92,9 @@ pub(crate) fn sorted(output: &[u8]) -> Vec<String> {
 
 /// Returns the parts of `output` between `separator`s, sorted; bytes that are not text are escaped.
 pub(crate) fn sorted_by(output: &[u8], separator: u8) -> Vec<String> {
-    let parts = output.split(|byte| *byte == separator).filter(|part| !part.is_empty());
+    let parts = output
+        .split(|byte| *byte == separator)
+        .filter(|part| !part.is_empty());
     let mut parts: Vec<_> = parts.map(|part| part.escape_ascii().to_string()).collect();
     parts.sort();
     parts
@@ -77,7 +104,12 @@ pub(crate) fn sorted_by(output: &[u8], separator: u8) -> Vec<String> {
 #[track_caller]
 pub(crate) fn assert_same(what: &str, ours: &[String], theirs: &[String]) {
     let only = |a: &[String], b: &[String]| {
-        a.iter().filter(|line| !b.contains(line)).take(5).cloned().collect::<Vec<_>>().join("\n")
+        a.iter()
+            .filter(|line| !b.contains(line))
+            .take(5)
+            .cloned()
+            .collect::<Vec<_>>()
+            .join("\n")
     };
     assert!(
         ours == theirs,
@@ -110,22 +142,23 @@ pub(crate) fn everything() -> Option<Arc<Everything>> {
 }
 
 fn make_everything() -> Option<Everything> {
-    const SPEC: ImageSpec = ImageSpec::new("disk", 64 << 20, &["-t", "ext4", "-b", "4096"]).mounted(&[
-        plan::small_files,
-        plan::holes,
-        plan::unwritten,
-        plan::fragmented,
-        plan::symlinks,
-        plan::odd_names,
-        plan::modes_and_owners,
-        plan::times,
-        plan::devices,
-        plan::many_links,
-        plan::xattrs,
-        plan::access_lists,
-        plan::small_directories,
-        plan::deep,
-    ]);
+    const SPEC: ImageSpec = ImageSpec::new("disk", 64 << 20, &["-t", "ext4", "-b", "4096"])
+        .mounted(&[
+            plan::small_files,
+            plan::holes,
+            plan::unwritten,
+            plan::fragmented,
+            plan::symlinks,
+            plan::odd_names,
+            plan::modes_and_owners,
+            plan::times,
+            plan::devices,
+            plan::many_links,
+            plan::xattrs,
+            plan::access_lists,
+            plan::small_directories,
+            plan::deep,
+        ]);
     if !SPEC.can_run() {
         return None;
     }
@@ -144,7 +177,10 @@ pub(crate) fn machine() -> Image {
             root.join("etc/passwd"),
             "root:x:0:0::/root:/bin/sh\nann:x:1000:1000::/home/ann:/bin/sh\n",
         )?;
-        std::fs::write(root.join("etc/group"), "root:x:0:\nann:x:1000:\nstaff:x:50:ann\n")?;
+        std::fs::write(
+            root.join("etc/group"),
+            "root:x:0:\nann:x:1000:\nstaff:x:50:ann\n",
+        )?;
         std::fs::write(root.join("etc/hostname"), "tiny\n")?;
         std::fs::write(root.join("etc/os-release"), "NAME=tiny\n")?;
         std::fs::write(root.join("var/log/old.gz"), [b'x'; 4000])?;
@@ -157,7 +193,16 @@ pub(crate) fn machine() -> Image {
     const SPEC: ImageSpec = ImageSpec::new(
         "disk",
         8 << 20,
-        &["-t", "ext4", "-b", "4096", "-L", "tiny", "-U", "6c1f4b52-3a0e-4d0c-9c55-0d2a4f6b7e11"],
+        &[
+            "-t",
+            "ext4",
+            "-b",
+            "4096",
+            "-L",
+            "tiny",
+            "-U",
+            "6c1f4b52-3a0e-4d0c-9c55-0d2a4f6b7e11",
+        ],
     )
     .from_directory(&[fill]);
     let image = SPEC.build();
@@ -179,7 +224,10 @@ pub(crate) fn machine() -> Image {
 
 /// Wipes the superblock, but not its copies.
 pub(crate) fn wipe_superblock(image: &Image) {
-    let file = std::fs::OpenOptions::new().write(true).open(&image.path).expect("an image");
+    let file = std::fs::OpenOptions::new()
+        .write(true)
+        .open(&image.path)
+        .expect("an image");
     std::os::unix::fs::FileExt::write_all_at(&file, &[0; 1024], 1024).expect("it is written");
 }
 

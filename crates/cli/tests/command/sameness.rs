@@ -21,19 +21,33 @@ fn a_former_append_only_file_is_written_at_the_given_offset() {
         tool(
             &served.dir,
             "sh",
-            ["-c", "touch log; chattr +a log; echo 'log line one' >> log; chattr -a log"],
+            [
+                "-c",
+                "touch log; chattr +a log; echo 'log line one' >> log; chattr -a log",
+            ],
         );
-        let log = File::options().write(true).open(served.path("log")).expect("it opens");
+        let log = File::options()
+            .write(true)
+            .open(served.path("log"))
+            .expect("it opens");
         log.write_all_at(b"XXXX", 0).expect("it is written");
-        tool(&served.dir, "sh", ["-c", "chattr +a log; echo two >> log; chattr -a log"]);
+        tool(
+            &served.dir,
+            "sh",
+            ["-c", "chattr +a log; echo two >> log; chattr -a log"],
+        );
         fs::write(served.path("from"), "YY").expect("a file");
         let from = File::open(served.path("from")).expect("it opens");
-        rustix::fs::copy_file_range(&from, Some(&mut 0), &log, Some(&mut 4), 2).expect("it is copied");
+        rustix::fs::copy_file_range(&from, Some(&mut 0), &log, Some(&mut 4), 2)
+            .expect("it is copied");
         drop((log, from));
         // This compares the volume, not the kernel's cache.
         served.umount();
         let served = Served::new(&image, &["-o", transport]);
-        assert_eq!(fs::read_to_string(served.path("log")).expect("a file"), "XXXXYYne one\ntwo\n");
+        assert_eq!(
+            fs::read_to_string(served.path("log")).expect("a file"),
+            "XXXXYYne one\ntwo\n"
+        );
         served.umount();
         sound(&image);
     }
@@ -74,28 +88,62 @@ fn each_change_of_contents_takes_set_id_bits_off() {
                 fs::write(&file, [b'x'; 4096]).expect("a file");
                 std::os::unix::fs::chown(&file, Some(1000), Some(1000)).expect("its owner");
                 fs::set_permissions(&file, fs::Permissions::from_mode(before)).expect("its mode");
-                let run = as_user(1000, &served.dir, way).env("COPY", COPY).output().expect("setpriv");
-                assert!(run.status.success(), "{way}: {}", String::from_utf8_lossy(&run.stderr));
+                let run = as_user(1000, &served.dir, way)
+                    .env("COPY", COPY)
+                    .output()
+                    .expect("setpriv");
+                assert!(
+                    run.status.success(),
+                    "{way}: {}",
+                    String::from_utf8_lossy(&run.stderr)
+                );
                 assert_eq!(mode(), after, "{way}: {before:o}");
             }
             // The set-id bit then stays for a user that is in the group only by its other groups,
             // and for no other user.
-            for (groups, before, after) in
-                [("1000", 0o2766, 0o2766), ("1000", 0o6777, 0o777), ("7", 0o2766, 0o766)]
-            {
+            for (groups, before, after) in [
+                ("1000", 0o2766, 0o2766),
+                ("1000", 0o6777, 0o777),
+                ("7", 0o2766, 0o766),
+            ] {
                 fs::set_permissions(&file, fs::Permissions::from_mode(before)).expect("its mode");
-                let groups = ["--reuid=2000", "--regid=2000", "--groups", groups, "sh", "-ec", way];
+                let groups = [
+                    "--reuid=2000",
+                    "--regid=2000",
+                    "--groups",
+                    groups,
+                    "sh",
+                    "-ec",
+                    way,
+                ];
                 let mut run = std::process::Command::new("setpriv");
-                let run =
-                    run.args(groups).env("COPY", COPY).current_dir(&served.dir).output().expect("setpriv");
-                assert!(run.status.success(), "{way}: {}", String::from_utf8_lossy(&run.stderr));
+                let run = run
+                    .args(groups)
+                    .env("COPY", COPY)
+                    .current_dir(&served.dir)
+                    .output()
+                    .expect("setpriv");
+                assert!(
+                    run.status.success(),
+                    "{way}: {}",
+                    String::from_utf8_lossy(&run.stderr)
+                );
                 assert_eq!(mode(), after, "{way}: {before:o}, {groups:?}");
             }
             // A privileged process keeps the bits.
             fs::set_permissions(&file, fs::Permissions::from_mode(0o6777)).expect("its mode");
             let mut run = std::process::Command::new("sh");
-            let run = run.args(["-ec", way]).env("COPY", COPY).current_dir(&served.dir).output().expect("sh");
-            assert!(run.status.success(), "{way}: {}", String::from_utf8_lossy(&run.stderr));
+            let run = run
+                .args(["-ec", way])
+                .env("COPY", COPY)
+                .current_dir(&served.dir)
+                .output()
+                .expect("sh");
+            assert!(
+                run.status.success(),
+                "{way}: {}",
+                String::from_utf8_lossy(&run.stderr)
+            );
             assert_eq!(mode(), 0o6777, "{way}");
         }
         served.umount();
@@ -105,8 +153,11 @@ fn each_change_of_contents_takes_set_id_bits_off() {
 
 #[test]
 fn spellings_of_a_name_are_one_name() {
-    const FOLDS: ImageSpec =
-        ImageSpec::new("disk", 64 << 20, &["-t", "ext4", "-O", "casefold", "-E", "encoding=utf8"]);
+    const FOLDS: ImageSpec = ImageSpec::new(
+        "disk",
+        64 << 20,
+        &["-t", "ext4", "-O", "casefold", "-E", "encoding=utf8"],
+    );
     if !can_mount() || !can_run(&[Need::Tool("chattr")]) {
         return;
     }
@@ -171,14 +222,20 @@ fn room_is_set_aside_for_what_is_only_appended_to() {
         let image = EMPTY.build();
         let served = Served::new(&image, &["-o", transport]);
         fs::write(served.path("log"), [b'x'; 5000]).expect("a file");
-        let log = File::options().append(true).open(served.path("log")).expect("it opens");
+        let log = File::options()
+            .append(true)
+            .open(served.path("log"))
+            .expect("it opens");
         let allocate = |bits| {
             let mode = rustix::fs::FallocateFlags::from_bits_retain(bits);
             rustix::fs::fallocate(&log, mode, 0, 8192).map_err(|error| error.raw_os_error())
         };
         tool(&served.dir, "chattr", ["+a", "log"]);
         // With the size and without it; to make a hole, and to make zeroes.
-        assert_eq!([0, 1, 3, 0x10].map(allocate), [Ok(()), Ok(()), Err(1), Err(1)]);
+        assert_eq!(
+            [0, 1, 3, 0x10].map(allocate),
+            [Ok(()), Ok(()), Err(1), Err(1)]
+        );
         assert_eq!(log.metadata().expect("attributes").len(), 8192);
         tool(&served.dir, "chattr", ["-a", "log"]);
         tool(&served.dir, "chattr", ["+i", "log"]);
@@ -195,17 +252,32 @@ fn a_read_that_is_not_to_be_noted_is_not() {
     if !can_mount() {
         return;
     }
-    let ways = transports().into_iter().flat_map(|way| [way.to_owned(), format!("{way},opens")]);
+    let ways = transports()
+        .into_iter()
+        .flat_map(|way| [way.to_owned(), format!("{way},opens")]);
     for options in ways {
         let image = EMPTY.build();
         let served = Served::new(&image, &["-o", &options]);
         fs::write(served.path("file"), "text").expect("a file");
         tool(&served.dir, "touch", ["-a", "-d", "2001-01-01", "file"]);
-        let atime = || fs::metadata(served.path("file")).expect("attributes").atime();
+        let atime = || {
+            fs::metadata(served.path("file"))
+                .expect("attributes")
+                .atime()
+        };
         let before = atime();
         // Past the kernel's cache, so that each read reaches the server.
         for (flags, noted) in [("direct,noatime", false), ("direct", true)] {
-            tool(&served.dir, "dd", ["if=file", &format!("iflag={flags}"), "bs=4k", "of=/dev/null"]);
+            tool(
+                &served.dir,
+                "dd",
+                [
+                    "if=file",
+                    &format!("iflag={flags}"),
+                    "bs=4k",
+                    "of=/dev/null",
+                ],
+            );
             assert_eq!(atime() > before, noted, "{options}: {flags}");
         }
         served.umount();

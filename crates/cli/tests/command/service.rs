@@ -14,7 +14,9 @@ use crate::run::{command, extern4, ok};
 /// Returns the next message.
 #[track_caller]
 fn next(manager: &UnixDatagram) -> String {
-    manager.set_read_timeout(Some(Duration::from_secs(60))).expect("a time");
+    manager
+        .set_read_timeout(Some(Duration::from_secs(60)))
+        .expect("a time");
     let mut space = [0; 1024];
     let len = manager.recv(&mut space).expect("a message");
     String::from_utf8_lossy(&space[..len]).into_owned()
@@ -23,12 +25,18 @@ fn next(manager: &UnixDatagram) -> String {
 /// Mounts for the manager, and unmounts.
 fn check(image: &Image, manager: &UnixDatagram, name: &str) {
     let mut mount = command();
-    mount.env("NOTIFY_SOCKET", name).current_dir(image.scratch()).args(["mount", "disk.img", "mnt"]);
+    mount
+        .env("NOTIFY_SOCKET", name)
+        .current_dir(image.scratch())
+        .args(["mount", "disk.img", "mnt"]);
     ok(mount.output().expect("the command runs"));
     let said = next(manager);
     let dir = image.scratch().join("mnt").canonicalize().expect("a path");
     assert!(said.lines().any(|line| line == "READY=1"), "{said}");
-    let pid = said.lines().find_map(|line| line.strip_prefix("MAINPID=")).expect("a process");
+    let pid = said
+        .lines()
+        .find_map(|line| line.strip_prefix("MAINPID="))
+        .expect("a process");
     let served = fs::read(format!("/proc/{pid}/cmdline")).expect("it lives");
     assert!(String::from_utf8_lossy(&served).contains("--detach"));
     let status = format!("STATUS=disk.img on {}", dir.display());
@@ -49,7 +57,11 @@ fn the_service_manager_gets_the_state() {
     check(&image, &manager, path.to_str().expect("UTF-8"));
     let name = format!("extern4-test-{}", std::process::id());
     let address = SocketAddr::from_abstract_name(&name).expect("a name");
-    check(&image, &UnixDatagram::bind_addr(&address).expect("a socket"), &format!("@{name}"));
+    check(
+        &image,
+        &UnixDatagram::bind_addr(&address).expect("a socket"),
+        &format!("@{name}"),
+    );
     sound(&image);
 }
 
@@ -64,7 +76,8 @@ fn only_the_server_speaks_to_the_service_manager() {
     copy_command(scratch);
     chown(&image.path, Some(1000), None).expect("its owner");
     let manager = UnixDatagram::bind(scratch.join("manager")).expect("a socket");
-    fs::set_permissions(scratch.join("manager"), fs::Permissions::from_mode(0o777)).expect("its mode");
+    fs::set_permissions(scratch.join("manager"), fs::Permissions::from_mode(0o777))
+        .expect("its mode");
     // A wrapper in the program's place that records its environment.
     let script = "mkdir mnt bin; real=$(command -v fusermount3)
         printf '#!/bin/sh\\nenv >> environment\\nexec %s \"$@\"\\n' $real > bin/fusermount3; chmod +x bin/fusermount3
@@ -76,5 +89,8 @@ fn only_the_server_speaks_to_the_service_manager() {
     let told = fs::read_to_string(scratch.join("environment")).expect("what it was told");
     // The unmounting command is no server. It has the variable from the shell, but does not pass it
     // on.
-    assert!(told.contains("PATH=") && !told.contains("NOTIFY_SOCKET"), "{told}");
+    assert!(
+        told.contains("PATH=") && !told.contains("NOTIFY_SOCKET"),
+        "{told}"
+    );
 }

@@ -26,7 +26,8 @@ enum Outcome {
 
 /// Returns the outcome of every signal of Linux, but those that stop a process.
 fn outcome(signal: i32) -> Option<Outcome> {
-    const FAULT: Outcome = Outcome::Dies("its memory may be damaged, and must not get to the volume");
+    const FAULT: Outcome =
+        Outcome::Dies("its memory may be damaged, and must not get to the volume");
     Some(match signal {
         4 | 6 | 7 | 8 | 11 => FAULT,
         9 => Outcome::Dies("no process can handle it"),
@@ -51,7 +52,10 @@ fn is_hangup_ignored() -> bool {
 /// Returns whether a signal is in a mask of a process, as proc(5) calls both.
 fn is_in_mask(pid: &str, name: &str, signal: i32) -> bool {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("proc(5)");
-    let mask = status.lines().find_map(|line| line.strip_prefix(name)).expect("a mask");
+    let mask = status
+        .lines()
+        .find_map(|line| line.strip_prefix(name))
+        .expect("a mask");
     u64::from_str_radix(mask.trim(), 16).expect("hexadecimal digits") & 1 << (signal - 1) != 0
 }
 
@@ -59,7 +63,12 @@ fn send(image: &Image, signal: i32, pid: u32) {
     tool(
         image.scratch(),
         "perl",
-        ["-e", "kill $ARGV[0], $ARGV[1] or die $!", &signal.to_string(), &pid.to_string()],
+        [
+            "-e",
+            "kill $ARGV[0], $ARGV[1] or die $!",
+            &signal.to_string(),
+            &pid.to_string(),
+        ],
     );
 }
 
@@ -98,15 +107,26 @@ fn no_signal_ends_a_mount_without_closing_the_volume() {
         send(&image, signal, child.id());
         match outcome {
             Outcome::GoesOn => {
-                assert_eq!(fs::read(dir.join("file")).expect("it is served"), b"not synced", "{signal}");
+                assert_eq!(
+                    fs::read(dir.join("file")).expect("it is served"),
+                    b"not synced",
+                    "{signal}"
+                );
                 assert!(child.try_wait().expect("a child").is_none(), "{signal}");
                 daemon = Some(child);
                 continue;
             }
             Outcome::Ends => {
                 let status = end_of(&mut child, signal);
-                assert!(status.success() && !is_mounted(&image), "{signal}: {status}");
-                assert_eq!(ok(extern4(&image, ["cat", "disk.img:/file"])), b"not synced", "{signal}");
+                assert!(
+                    status.success() && !is_mounted(&image),
+                    "{signal}: {status}"
+                );
+                assert_eq!(
+                    ok(extern4(&image, ["cat", "disk.img:/file"])),
+                    b"not synced",
+                    "{signal}"
+                );
             }
             Outcome::Dies(why) => {
                 if matches!(signal, 7 | 11) {
@@ -146,7 +166,9 @@ fn a_daemon_survives_its_terminal() {
     let mount = format!("{} mount disk.img mnt", env!("CARGO_BIN_EXE_extern4"));
     // The shell ends at once, and its terminal with it.
     let mut terminal = Command::new("script");
-    terminal.current_dir(image.scratch()).args(["-qec", &mount, "/dev/null"]);
+    terminal
+        .current_dir(image.scratch())
+        .args(["-qec", &mount, "/dev/null"]);
     assert!(terminal.output().expect("script runs").status.success());
     assert!(is_mounted(&image));
     fs::write(dir.join("file"), "text").expect("it is served");
@@ -156,8 +178,13 @@ fn a_daemon_survives_its_terminal() {
     let start = "trap '' HUP; \"$0\" mount -f disk.img mnt 2>/dev/null & until mountpoint -q mnt; do sleep 0.01; done; \
                  kill -HUP $!; sleep 0.1; ls mnt; kill -TERM $!; wait $!";
     let mut shell = Command::new("bash");
-    shell.current_dir(image.scratch()).args(["-c", start, env!("CARGO_BIN_EXE_extern4")]);
-    assert_eq!(ok(shell.output().expect("bash runs")), b"file\nlost+found\n");
+    shell
+        .current_dir(image.scratch())
+        .args(["-c", start, env!("CARGO_BIN_EXE_extern4")]);
+    assert_eq!(
+        ok(shell.output().expect("bash runs")),
+        b"file\nlost+found\n"
+    );
     assert!(!is_mounted(&image));
     sound(&image);
 }

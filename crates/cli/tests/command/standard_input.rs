@@ -30,12 +30,22 @@ fn a_standard_input_that_cannot_be_read_is_not_empty() {
         for input in ["<&-", "0>/dev/null", "<."] {
             let script = format!("exec \"$0\" {line} {input}");
             let mut shell = std::process::Command::new("sh");
-            let shell =
-                shell.current_dir(image.scratch()).args(["-c", &script, env!("CARGO_BIN_EXE_extern4")]);
+            let shell = shell.current_dir(image.scratch()).args([
+                "-c",
+                &script,
+                env!("CARGO_BIN_EXE_extern4"),
+            ]);
             let errors = failed(&shell.output().expect("a shell"), 1);
-            let reason = if input == "<." { "Is a directory" } else { "Bad file descriptor" };
+            let reason = if input == "<." {
+                "Is a directory"
+            } else {
+                "Bad file descriptor"
+            };
             assert!(errors.contains(reason), "{line} {input}: {errors}");
-            assert!(std::fs::read(&image.path).expect("the image") == before, "{line} {input}");
+            assert!(
+                std::fs::read(&image.path).expect("the image") == before,
+                "{line} {input}"
+            );
         }
         // An empty input is valid, but it is no archive.
         if line.starts_with("tar") || line.starts_with("build") {
@@ -46,7 +56,11 @@ fn a_standard_input_that_cannot_be_read_is_not_empty() {
         tool(
             image.scratch(),
             "sh",
-            ["-c", &script.replace("disk.img", "copy.img"), env!("CARGO_BIN_EXE_extern4")],
+            [
+                "-c",
+                &script.replace("disk.img", "copy.img"),
+                env!("CARGO_BIN_EXE_extern4"),
+            ],
         );
     }
     assert!(ok(extern4(&image, ["cat", "disk.img:/file"])) == b"old");

@@ -26,25 +26,46 @@ fn shows_no_control_characters(args: &str, text: &str) {
     while let Some((before, after)) = rest.split_once("\x1b[") {
         shown.push_str(before);
         // A colour of ours is digits and semicolons up to an m, or K that clears the line.
-        let end = after.find(|c: char| !c.is_ascii_digit() && c != ';').expect("an end");
+        let end = after
+            .find(|c: char| !c.is_ascii_digit() && c != ';')
+            .expect("an end");
         let is_clear = end == 0 && after.starts_with('K');
-        assert!(is_clear || after[end..].starts_with('m'), "{args}: {after:?}");
+        assert!(
+            is_clear || after[end..].starts_with('m'),
+            "{args}: {after:?}"
+        );
         rest = &after[end + 1..];
     }
     shown.push_str(rest);
     // The names have these numbers in sequences of theirs.
     let evil = ["\x1b[31m", "\x1b[7m"];
-    assert!(!evil.iter().any(|sequence| text.contains(sequence)), "{args}: {text:?}");
-    assert!(!shown.chars().any(|c| c.is_control() && c != '\n' && c != '\t'), "{args}: {shown:?}");
+    assert!(
+        !evil.iter().any(|sequence| text.contains(sequence)),
+        "{args}: {text:?}"
+    );
+    assert!(
+        !shown
+            .chars()
+            .any(|c| c.is_control() && c != '\n' && c != '\t'),
+        "{args}: {shown:?}"
+    );
 }
 
 #[test]
 fn no_control_character_of_a_name_gets_through() {
     let Some(all) = everything() else { return };
     let image = &all.image;
-    for args in ["ls -R", "ls -lR", "find", "tree -a", "du -a", "ls -R --color=never"] {
+    for args in [
+        "ls -R",
+        "ls -lR",
+        "find",
+        "tree -a",
+        "du -a",
+        "ls -R --color=never",
+    ] {
         let (command, flags) = args.split_once(' ').unwrap_or((args, ""));
-        let Some(output) = on_terminal(image.scratch(), &format!("{command} {flags} disk.img")) else {
+        let Some(output) = on_terminal(image.scratch(), &format!("{command} {flags} disk.img"))
+        else {
             return;
         };
         let text = String::from_utf8(output).expect("valid UTF-8");
@@ -55,10 +76,20 @@ fn no_control_character_of_a_name_gets_through() {
 #[test]
 fn names_stand_in_columns() {
     let image = machine();
-    let Some(output) = on_terminal(image.scratch(), "ls --color=never disk.img") else { return };
-    assert_eq!(String::from_utf8_lossy(&output), "bin  etc  home\tlost+found  root  var\n");
-    let Some(output) = on_terminal(image.scratch(), "ls disk.img:/bin") else { return };
-    assert_eq!(String::from_utf8_lossy(&output), "\x1b[0m\x1b[01;32mtrue\x1b[0m\n");
+    let Some(output) = on_terminal(image.scratch(), "ls --color=never disk.img") else {
+        return;
+    };
+    assert_eq!(
+        String::from_utf8_lossy(&output),
+        "bin  etc  home\tlost+found  root  var\n"
+    );
+    let Some(output) = on_terminal(image.scratch(), "ls disk.img:/bin") else {
+        return;
+    };
+    assert_eq!(
+        String::from_utf8_lossy(&output),
+        "\x1b[0m\x1b[01;32mtrue\x1b[0m\n"
+    );
 }
 
 /// Each command that prints names, on a volume with hostile ones. No name controls the terminal.
@@ -133,7 +164,9 @@ fn no_command_lets_a_hostile_name_control_the_terminal() {
         "cat 'disk.img:/?*'",
         "rm --progress=never 'disk.img:/?*'",
     ] {
-        let Some(output) = on_terminal(scratch, &format!("{line} || true")) else { return };
+        let Some(output) = on_terminal(scratch, &format!("{line} || true")) else {
+            return;
+        };
         let text = String::from_utf8(output).unwrap_or_else(|error| panic!("{line}: {error}"));
         assert!(!text.is_empty(), "{line}");
         shows_no_control_characters(line, &text);

@@ -49,7 +49,16 @@ const WITH_CODES: &str = "cmp diff grep";
 const VOLUME: ImageSpec = ImageSpec::new(
     "v",
     16 << 20,
-    &["-t", "ext4", "-b", "1024", "-L", "typed", "-E", "hash_seed=6c1f4b52-3a0e-4d0c-9c55-0d2a4f6b7e11"],
+    &[
+        "-t",
+        "ext4",
+        "-b",
+        "1024",
+        "-L",
+        "typed",
+        "-E",
+        "hash_seed=6c1f4b52-3a0e-4d0c-9c55-0d2a4f6b7e11",
+    ],
 )
 .needing(&[
     Need::Tool("bash"),
@@ -75,23 +84,44 @@ impl Start {
     fn make() -> Self {
         let image = VOLUME.build();
         let mount = image.mount("noatime");
-        tool(&mount.path, "bash", ["-c", include_str!("typed_lines/volume.sh")]);
+        tool(
+            &mount.path,
+            "bash",
+            ["-c", include_str!("typed_lines/volume.sh")],
+        );
         mount.unmount();
         let mount = image.mount("ro,noatime");
         symlink(&mount.path, image.scratch().join("v.img:")).expect("a link");
-        tool(image.scratch(), "bash", ["-c", include_str!("typed_lines/host.sh")]);
-        let begun = SystemTime::now().duration_since(UNIX_EPOCH).expect("a clock").as_secs();
+        tool(
+            image.scratch(),
+            "bash",
+            ["-c", include_str!("typed_lines/host.sh")],
+        );
+        let begun = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .expect("a clock")
+            .as_secs();
         let begun = i64::try_from(begun).expect("a time");
         let volume = tree_of(&mount.path, begun);
         let host = tree_of_host(&image.scratch().join("host"), begun);
-        Start { image, mount, volume, host, begun }
+        Start {
+            image,
+            mount,
+            volume,
+            host,
+            begun,
+        }
     }
 
     /// Returns a copy of the image with a copy of `host` next to it.
     fn copy(&self) -> Image {
         let image = self.image.copy();
         let host = self.image.scratch().join("host");
-        tool(image.scratch(), "cp", ["-a".as_ref(), host.as_os_str(), "host".as_ref()]);
+        tool(
+            image.scratch(),
+            "cp",
+            ["-a".as_ref(), host.as_os_str(), "host".as_ref()],
+        );
         image
     }
 
@@ -104,12 +134,21 @@ impl Start {
 fn tree_of(dir: &Path, begun: i64) -> Tree {
     let mut tree = tree::from_mount(dir);
     for entry in tree.entries.values_mut() {
-        (entry.ino, entry.blocks, entry.ctime, entry.btime, entry.atime) = Default::default();
+        (
+            entry.ino,
+            entry.blocks,
+            entry.ctime,
+            entry.btime,
+            entry.atime,
+        ) = Default::default();
         if entry.kind == Kind::Directory {
             entry.size = 0;
         }
         if entry.mtime.is_some_and(|time| time.sec >= begun) {
-            entry.mtime = Some(Time { sec: i64::MAX, nsec: 0 });
+            entry.mtime = Some(Time {
+                sec: i64::MAX,
+                nsec: 0,
+            });
         }
     }
     tree
@@ -119,14 +158,32 @@ fn tree_of(dir: &Path, begun: i64) -> Tree {
 fn tree_of_host(dir: &Path, begun: i64) -> Tree {
     let mut tree = tree_of(dir, begun);
     let is_new = |entry: &tree::Entry| entry.mtime.is_some_and(|time| time.sec == i64::MAX);
-    let archives = tree.entries.iter().filter(|(_, entry)| entry.kind == Kind::File && is_new(entry));
-    let archives: Vec<_> = archives.map(|(path, _)| path.clone()).filter(|path| is_archive(path)).collect();
+    let archives = tree
+        .entries
+        .iter()
+        .filter(|(_, entry)| entry.kind == Kind::File && is_new(entry));
+    let archives: Vec<_> = archives
+        .map(|(path, _)| path.clone())
+        .filter(|path| is_archive(path))
+        .collect();
     for path in archives {
         let unpacked = tools::temporary("extern4-");
         let name = String::from_utf8_lossy(&path).into_owned();
-        let words =
-            ["--xattrs", "--xattrs-include=*", "--acls", "-xpf", &format!("{}{name}", dir.display()), "-C"];
-        tools::run("tar", words.map(OsStr::new).into_iter().chain([unpacked.path().as_os_str()]));
+        let words = [
+            "--xattrs",
+            "--xattrs-include=*",
+            "--acls",
+            "-xpf",
+            &format!("{}{name}", dir.display()),
+            "-C",
+        ];
+        tools::run(
+            "tar",
+            words
+                .map(OsStr::new)
+                .into_iter()
+                .chain([unpacked.path().as_os_str()]),
+        );
         tree.entries.remove(&path);
         for (inner, mut entry) in tree_of(unpacked.path(), begun).entries {
             // An archive of GNU tar has whole seconds.
@@ -138,7 +195,9 @@ fn tree_of_host(dir: &Path, begun: i64) -> Tree {
 }
 
 fn without_mount_point(path: Vec<u8>) -> Vec<u8> {
-    path.strip_prefix(b"/v.img:").map(<[u8]>::to_vec).unwrap_or(path)
+    path.strip_prefix(b"/v.img:")
+        .map(<[u8]>::to_vec)
+        .unwrap_or(path)
 }
 
 fn is_archive(path: &[u8]) -> bool {
@@ -156,12 +215,26 @@ struct Outcome {
 /// Runs a line in `dir`, with its output as if the volume were in `v.img:`.
 fn run(mut command: Command, dir: &Path, mount: &Path) -> (Output, String) {
     plain(&mut command);
-    let bin = Path::new(env!("CARGO_BIN_EXE_extern4")).parent().expect("a directory");
-    let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap_or_default());
-    let output =
-        command.current_dir(dir).env("PATH", path).env("LC_ALL", "C.UTF-8").stdin(Stdio::null()).output();
+    let bin = Path::new(env!("CARGO_BIN_EXE_extern4"))
+        .parent()
+        .expect("a directory");
+    let path = format!(
+        "{}:{}",
+        bin.display(),
+        std::env::var("PATH").unwrap_or_default()
+    );
+    let output = command
+        .current_dir(dir)
+        .env("PATH", path)
+        .env("LC_ALL", "C.UTF-8")
+        .stdin(Stdio::null())
+        .output();
     let output = output.expect("bash runs");
-    let printed = output.stdout.escape_ascii().to_string().replace("\\n", "\n");
+    let printed = output
+        .stdout
+        .escape_ascii()
+        .to_string()
+        .replace("\\n", "\n");
     // df names the volume and no mount point.
     let device = Regex::new("/dev/loop[0-9]+ *").expect("a pattern");
     let printed = device.replace_all(&printed, |found: &regex_lite::Captures<'_>| {
@@ -169,7 +242,9 @@ fn run(mut command: Command, dir: &Path, mount: &Path) -> (Output, String) {
     });
     let printed = printed.replace(&format!("% {}", mount.display()), "% -");
     let printed = printed.replace(&mount.display().to_string(), "");
-    let printed = printed.replace(&format!("{}/", dir.display()), "").replace("v.img:/", "/");
+    let printed = printed
+        .replace(&format!("{}/", dir.display()), "")
+        .replace("v.img:/", "/");
     // The loop device, and the volume in its place.
     let device = Regex::new("Device: [^ \\\\]+").expect("a pattern");
     let printed = device.replace_all(&printed, "Device: -").into_owned();
@@ -189,30 +264,58 @@ fn ours(line: &str, start: &Start) -> (Outcome, Result<(), String>) {
         false => tree_of(&image.mount("ro,noatime").path, start.begun),
     };
     let host = tree_of_host(&image.scratch().join("host"), start.begun);
-    (Outcome { output, printed, volume, host }, is_sound)
+    (
+        Outcome {
+            output,
+            printed,
+            volume,
+            host,
+        },
+        is_sound,
+    )
 }
 
 fn theirs(line: &str, start: &Start) -> Outcome {
     let image = start.copy();
-    let reads = READING.split(' ').any(|name| line.split(' ').next() == Some(name));
+    let reads = READING
+        .split(' ')
+        .any(|name| line.split(' ').next() == Some(name));
     let own = (!reads).then(|| image.mount("noatime"));
     let mount = own.as_ref().unwrap_or(&start.mount);
     symlink(&mount.path, image.scratch().join("v.img:")).expect("a link");
     // The tools know the users of the volume, as the command does.
     let mut command = Command::new("unshare");
-    let users =
-        "mount --bind v.img:/etc/passwd /etc/passwd && mount --bind v.img:/etc/group /etc/group && exec";
-    command.args(["-m", "bash", "-c", &format!("{users} bash -o pipefail -c \"$1\""), "-", line]);
+    let users = "mount --bind v.img:/etc/passwd /etc/passwd && mount --bind v.img:/etc/group /etc/group && exec";
+    command.args([
+        "-m",
+        "bash",
+        "-c",
+        &format!("{users} bash -o pipefail -c \"$1\""),
+        "-",
+        line,
+    ]);
     let (output, printed) = run(command, image.scratch(), &mount.path);
-    let volume = own.as_ref().map_or_else(|| start.volume.clone(), |mount| tree_of(&mount.path, start.begun));
+    let volume = own.as_ref().map_or_else(
+        || start.volume.clone(),
+        |mount| tree_of(&mount.path, start.begun),
+    );
     let mut host = tree_of_host(&image.scratch().join("host"), start.begun);
     // With --parents the mount point is made, too.
     host.entries.remove(&b"/v.img:"[..]);
-    host.entries = host.entries.into_iter().map(|(path, entry)| (without_mount_point(path), entry)).collect();
+    host.entries = host
+        .entries
+        .into_iter()
+        .map(|(path, entry)| (without_mount_point(path), entry))
+        .collect();
     if let Some(mount) = own {
         mount.unmount();
     }
-    Outcome { output, printed, volume, host }
+    Outcome {
+        output,
+        printed,
+        volume,
+        host,
+    }
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -229,10 +332,14 @@ fn judge(line: &str, start: &Start) -> Verdict {
     }
     let theirs = theirs(line, start);
     let said = String::from_utf8_lossy(&ours.output.stderr).into_owned();
-    let Some(difference) = difference(line, &ours, &theirs) else { return Verdict::Equal };
+    let Some(difference) = difference(line, &ours, &theirs) else {
+        return Verdict::Equal;
+    };
     let unchanged = ours.volume == start.volume && ours.host == start.host;
     match ours.output.status.code() {
-        Some(2) if unchanged && ours.printed.is_empty() => Verdict::Refused(said.trim_end().to_owned()),
+        Some(2) if unchanged && ours.printed.is_empty() => {
+            Verdict::Refused(said.trim_end().to_owned())
+        }
         _ => Verdict::Differs(format!(
             "{difference}ours said: {said}theirs said: {}",
             String::from_utf8_lossy(&theirs.output.stderr)
@@ -244,16 +351,23 @@ fn judge(line: &str, start: &Start) -> Verdict {
 /// tool promises.
 fn is_same_text(line: &str, ours: &str, theirs: &str) -> bool {
     let lines = |text: &str| sorted(text.as_bytes());
-    let is_unordered = ["cp", "chown", "lsattr"].iter().any(|name| line.split(' ').next() == Some(name));
+    let is_unordered = ["cp", "chown", "lsattr"]
+        .iter()
+        .any(|name| line.split(' ').next() == Some(name));
     ours == theirs || is_unordered && lines(ours) == lines(theirs)
 }
 
 /// Returns how two outcomes of a line differ.
 fn difference(line: &str, ours: &Outcome, theirs: &Outcome) -> Option<String> {
     if !is_same_text(line, &ours.printed, &theirs.printed) {
-        return Some(format!("ours printed:\n{}theirs printed:\n{}", ours.printed, theirs.printed));
+        return Some(format!(
+            "ours printed:\n{}theirs printed:\n{}",
+            ours.printed, theirs.printed
+        ));
     }
-    let has_codes = WITH_CODES.split(' ').any(|name| line.split(' ').next() == Some(name));
+    let has_codes = WITH_CODES
+        .split(' ')
+        .any(|name| line.split(' ').next() == Some(name));
     let [our, their] = [ours, theirs].map(|outcome| outcome.output.status.code());
     if our != their && (has_codes || our == Some(0) || their == Some(0)) {
         return Some(format!("exit codes: ours {our:?}, theirs {their:?}\n"));
@@ -266,9 +380,15 @@ fn difference(line: &str, ours: &Outcome, theirs: &Outcome) -> Option<String> {
     }
     // A message about a file is one of ours, too.
     let path = Regex::new(r"[ '‘]((v\.img:|host)/[^'’:]*)").expect("a pattern");
-    let [our, their] = [ours, theirs].map(|outcome| String::from_utf8_lossy(&outcome.output.stderr));
-    let is_named = |line: &str| path.captures_iter(line).any(|found| our.contains(&found[1]));
-    let silent = their.lines().find(|line| path.is_match(line) && !is_named(line));
+    let [our, their] =
+        [ours, theirs].map(|outcome| String::from_utf8_lossy(&outcome.output.stderr));
+    let is_named = |line: &str| {
+        path.captures_iter(line)
+            .any(|found| our.contains(&found[1]))
+    };
+    let silent = their
+        .lines()
+        .find(|line| path.is_match(line) && !is_named(line));
     silent.map(|line| format!("nothing like the message {line}\n"))
 }
 
@@ -287,7 +407,11 @@ fn typed() -> Vec<Typed> {
                 (Some(told), Some(last)) => last.told.tell(told),
                 _ => {
                     let place = format!("{name}.txt:{}", index + 1);
-                    all.push(Typed { place, line: text, told: Verdict::Equal });
+                    all.push(Typed {
+                        place,
+                        line: text,
+                        told: Verdict::Equal,
+                    });
                 }
             }
         }
@@ -309,7 +433,11 @@ impl Verdict {
 
     /// Returns whether this is what a list tells: a reason to differ is for readers.
     fn is_as(&self, told: &Verdict) -> bool {
-        let trimmed = |text: &str| text.lines().map(|line| line.trim().to_owned()).collect::<Vec<_>>();
+        let trimmed = |text: &str| {
+            text.lines()
+                .map(|line| line.trim().to_owned())
+                .collect::<Vec<_>>()
+        };
         match (self, told) {
             (Verdict::Differs(_), Verdict::Differs(_)) => true,
             (Verdict::Refused(said), Verdict::Refused(told)) => trimmed(said) == trimmed(told),
@@ -340,8 +468,9 @@ fn lines_do_what_their_namesakes_do() {
         }
     });
     let changed = changed.into_inner().expect("a list");
-    let shown =
-        changed.iter().map(|(typed, verdict)| format!("{}: {}\n{verdict:?}", typed.place, typed.line));
+    let shown = changed
+        .iter()
+        .map(|(typed, verdict)| format!("{}: {}\n{verdict:?}", typed.place, typed.line));
     assert!(
         changed.is_empty(),
         "{} verdicts changed\n{}",
@@ -353,6 +482,13 @@ fn lines_do_what_their_namesakes_do() {
 #[test]
 fn nineteen_of_twenty_lines_are_equal_or_refused() {
     let all = typed();
-    let differ = all.iter().filter(|typed| matches!(typed.told, Verdict::Differs(_))).count();
-    assert!(differ * 20 <= all.len(), "{differ} of {} lines differ", all.len());
+    let differ = all
+        .iter()
+        .filter(|typed| matches!(typed.told, Verdict::Differs(_)))
+        .count();
+    assert!(
+        differ * 20 <= all.len(),
+        "{differ} of {} lines differ",
+        all.len()
+    );
 }

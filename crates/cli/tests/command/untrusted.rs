@@ -13,7 +13,9 @@ use std::time::{Duration, Instant};
 
 use extern4_testkit::image::{Image, ImageSpec};
 use extern4_testkit::tools::{Need, can_run};
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with};
+use rustix::net::{
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with,
+};
 
 use crate::mounting::{EMPTY, Served, can_mount_as_root};
 use crate::run::{command, extern4, failed, ok};
@@ -32,7 +34,9 @@ fn harmless(what: &str, output: &[u8]) {
     for own in ["[2K", "[0m", "[1m", "[4m", "[31merror", "[32m", "[33m"] {
         text = text.replace(&format!("\u{1b}{own}"), "");
     }
-    let bad = |c: char| c.is_control() && !matches!(c, '\n' | '\t') || matches!(c, '\u{200b}' | '\u{202e}');
+    let bad = |c: char| {
+        c.is_control() && !matches!(c, '\n' | '\t') || matches!(c, '\u{200b}' | '\u{202e}')
+    };
     assert!(!text.contains(bad), "{what}: {text:?}");
 }
 
@@ -40,7 +44,11 @@ fn harmless(what: &str, output: &[u8]) {
 #[track_caller]
 fn ends(image: &Image, args: &[&str]) -> Output {
     let mut run = command();
-    let run = run.current_dir(image.scratch()).args(args).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let run = run
+        .current_dir(image.scratch())
+        .args(args)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
     let mut run = run.spawn().expect("the command runs");
     let start = Instant::now();
     while run.try_wait().expect("a child").is_none() {
@@ -60,10 +68,17 @@ fn evil_report() -> String {
         serde_json::json!({"name": format!("{name}{EVIL}"), "errors": most, "total_ns": most, "max_ns": most,
             "buckets": [0, most, 1, most, most, most]})
     };
-    let counters: Vec<_> =
-        ["block_hits", "block_misses", "block_waits", "rcu_walks", "handles", "transactions", EVIL]
-            .map(|name| serde_json::json!({"name": name, "count": most}))
-            .into();
+    let counters: Vec<_> = [
+        "block_hits",
+        "block_misses",
+        "block_waits",
+        "rcu_walks",
+        "handles",
+        "transactions",
+        EVIL,
+    ]
+    .map(|name| serde_json::json!({"name": name, "count": most}))
+    .into();
     serde_json::json!({"version": 1, "image": text, "daemon": 7, "uptime_ms": most, "options": text, "data": text,
         "commit_seconds": most, "metrics": text, "transport": text, "counters": counters,
         "operations": [operation("a"), operation("b")]})
@@ -72,10 +87,18 @@ fn evil_report() -> String {
 
 /// One way to answer: its name, a handler of a connection, and the expected error; `None` if the
 /// command accepts the answer.
-type Form = (&'static str, fn(UnixStream, &AtomicBool), Option<&'static str>);
+type Form = (
+    &'static str,
+    fn(UnixStream, &AtomicBool),
+    Option<&'static str>,
+);
 
 const FORMS: &[Form] = &[
-    ("evil texts", |mut stream, _| drop(stream.write_all(format!("{}\n", evil_report()).as_bytes())), None),
+    (
+        "evil texts",
+        |mut stream, _| drop(stream.write_all(format!("{}\n", evil_report()).as_bytes())),
+        None,
+    ),
     (
         "an evil error",
         |mut stream, _| {
@@ -84,8 +107,16 @@ const FORMS: &[Form] = &[
         },
         Some("the answer makes no sense: \\033[31m\\007\\r\\n\\302\\2332J"),
     ),
-    ("no JSON", |mut stream, _| drop(stream.write_all(b"\x1b[31m{[\n")), Some("the answer makes no sense: ")),
-    ("another kind of JSON", |mut stream, _| drop(stream.write_all(b"[1]\n")), Some("another version")),
+    (
+        "no JSON",
+        |mut stream, _| drop(stream.write_all(b"\x1b[31m{[\n")),
+        Some("the answer makes no sense: "),
+    ),
+    (
+        "another kind of JSON",
+        |mut stream, _| drop(stream.write_all(b"[1]\n")),
+        Some("another version"),
+    ),
     (
         "without end",
         |mut stream, _| while stream.write_all(&[b' '; 4096]).is_ok() {},
@@ -114,7 +145,11 @@ const FORMS: &[Form] = &[
         },
         Some("has not answered within 5 s"),
     ),
-    ("closed at once", |stream, _| drop(stream), Some("has ended, or listens nowhere")),
+    (
+        "closed at once",
+        |stream, _| drop(stream),
+        Some("has ended, or listens nowhere"),
+    ),
     (
         "closed early",
         |mut stream, _| drop(stream.write_all(b"{\"version\":1,")),
@@ -162,8 +197,11 @@ fn whatever_a_socket_answers_harms_no_one_that_asks() {
     fs::rename(&path, &kept).expect("its name");
     for form in FORMS {
         answered(&path, form, || {
-            for args in [&["stats", "mnt"][..], &["stats", "--json", "mnt"], &["top", "-n1", "-i0.01", "mnt"]]
-            {
+            for args in [
+                &["stats", "mnt"][..],
+                &["stats", "--json", "mnt"],
+                &["top", "-n1", "-i0.01", "mnt"],
+            ] {
                 let output = ends(&image, args);
                 let what = format!("{}: {args:?}", form.0);
                 harmless(&what, &output.stdout);
@@ -172,15 +210,23 @@ fn whatever_a_socket_answers_harms_no_one_that_asks() {
                     None => assert!(!ok(output).is_empty(), "{what}"),
                     Some(says) => {
                         let said = failed(&output, 1);
-                        assert!(said.contains(says) && said.lines().count() == 1, "{what}: {said}");
+                        assert!(
+                            said.contains(says) && said.lines().count() == 1,
+                            "{what}: {said}"
+                        );
                     }
                 }
             }
         });
     }
     // A socket that accepts no connection: the queue is full.
-    let deaf =
-        socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::NONBLOCK, None).expect("a socket");
+    let deaf = socket_with(
+        AddressFamily::UNIX,
+        SocketType::STREAM,
+        SocketFlags::NONBLOCK,
+        None,
+    )
+    .expect("a socket");
     bind(&deaf, &SocketAddrUnix::new(&path).expect("an address")).expect("a name");
     listen(&deaf, 0).expect("it listens");
     let _queued = UnixStream::connect(&path).expect("room for one");
@@ -209,20 +255,30 @@ fn evil_tree(root: &Path) -> std::io::Result<()> {
     fs::create_dir(root.join("etc"))?;
     // A newline or a colon would end the name.
     let user = EVIL.replace(['\r', '\n', ':'], "");
-    fs::write(root.join("etc/passwd"), format!("{user}:x:0:0::/:/bin/sh\n"))?;
+    fs::write(
+        root.join("etc/passwd"),
+        format!("{user}:x:0:0::/:/bin/sh\n"),
+    )?;
     fs::write(root.join("etc/group"), format!("{user}:x:0:\n"))
 }
 
 /// Returns a volume on which all texts are hostile, those of its superblock too.
 fn evil_volume() -> Image {
-    const SPEC: ImageSpec =
-        ImageSpec::new("disk", 8 << 20, &["-t", "ext4", "-b", "1024", "-O", "^metadata_csum,mmp"])
-            .from_directory(&[evil_tree]);
+    const SPEC: ImageSpec = ImageSpec::new(
+        "disk",
+        8 << 20,
+        &["-t", "ext4", "-b", "1024", "-O", "^metadata_csum,mmp"],
+    )
+    .from_directory(&[evil_tree]);
     let image = SPEC.build();
-    let file = fs::File::options().write(true).open(&image.path).expect("an image");
+    let file = fs::File::options()
+        .write(true)
+        .open(&image.path)
+        .expect("an image");
     let put = |field: u64, len: usize, text: &[u8]| {
         let text: Vec<u8> = text.iter().copied().cycle().take(len).collect();
-        file.write_all_at(&text, 1024 + field).expect("a superblock");
+        file.write_all_at(&text, 1024 + field)
+            .expect("a superblock");
     };
     // Label, last mounted on, error count, and functions and options as texts.
     put(0x78, 16, EVIL.as_bytes());
@@ -242,14 +298,22 @@ fn evil_volume() -> Image {
 fn evil_protection(image: &Image) {
     let copy = image.scratch().join("mmp.img");
     fs::copy(&image.path, &copy).expect("a copy");
-    let file = fs::File::options().read(true).write(true).open(copy).expect("an image");
+    let file = fs::File::options()
+        .read(true)
+        .write(true)
+        .open(copy)
+        .expect("an image");
     let mut block = [0; 8];
-    file.read_exact_at(&mut block, 1024 + 0x168).expect("a superblock");
+    file.read_exact_at(&mut block, 1024 + 0x168)
+        .expect("a superblock");
     let mmp = u64::from_le_bytes(block) * 1024;
-    for (field, bytes) in
-        [(4, &0xe24d_4d50_u32.to_le_bytes()[..]), (16, EVIL.as_bytes()), (80, EVIL.as_bytes())]
-    {
-        file.write_all_at(bytes, mmp + field).expect("it is written");
+    for (field, bytes) in [
+        (4, &0xe24d_4d50_u32.to_le_bytes()[..]),
+        (16, EVIL.as_bytes()),
+        (80, EVIL.as_bytes()),
+    ] {
+        file.write_all_at(bytes, mmp + field)
+            .expect("it is written");
     }
 }
 
@@ -314,14 +378,21 @@ fn names_by_another_user_are_never_printed_raw() {
     evil_tree(&image.scratch().join("evil")).expect("a tree of the host");
     let mut shown = 0;
     for line in LINES {
-        let line = format!("{line}; true")
-            .replace("$EVIL", "$(printf '\\033[31m\\007\\r\\nx\\302\\2332J\\342\\200\\256\\342\\200\\213')");
-        let Some(output) = on_terminal(image.scratch(), &line) else { return };
+        let line = format!("{line}; true").replace(
+            "$EVIL",
+            "$(printf '\\033[31m\\007\\r\\nx\\302\\2332J\\342\\200\\256\\342\\200\\213')",
+        );
+        let Some(output) = on_terminal(image.scratch(), &line) else {
+            return;
+        };
         // The command showed the name, in escaped form.
         shown += usize::from(output.windows(4).any(|part| part == b"\\033"));
         harmless(&line, &output);
     }
-    assert!(shown * 2 > LINES.len(), "only {shown} have shown such a name");
+    assert!(
+        shown * 2 > LINES.len(),
+        "only {shown} have shown such a name"
+    );
 }
 
 /// A FIFO that another user has put in the place of an image: no writer ever opens it.
@@ -345,8 +416,10 @@ fn a_fifo_in_place_of_an_image_holds_no_command() {
         &["tune", "fifo", "--label", "x"],
     ] {
         let said = failed(&ends(&image, args), 1);
-        let expected =
-            format!("extern4: {}: 'fifo': it is neither a regular file nor a block device\n", args[0]);
+        let expected = format!(
+            "extern4: {}: 'fifo': it is neither a regular file nor a block device\n",
+            args[0]
+        );
         assert_eq!(said, expected);
     }
     failed(&ends(&image, &["umount", "fifo"]), 1);
@@ -367,14 +440,22 @@ struct Mute {
 impl Mute {
     fn new(dir: std::path::PathBuf) -> Self {
         fs::create_dir(&dir).expect("a directory");
-        let device = fs::File::options().read(true).write(true).open("/dev/fuse").expect("a device");
+        let device = fs::File::options()
+            .read(true)
+            .write(true)
+            .open("/dev/fuse")
+            .expect("a device");
         let fd = std::os::fd::AsRawFd::as_raw_fd(&device);
-        let data =
-            format!("fd={fd},rootmode=40000,user_id=1000,group_id=1000,default_permissions,allow_other");
+        let data = format!(
+            "fd={fd},rootmode=40000,user_id=1000,group_id=1000,default_permissions,allow_other"
+        );
         let data = std::ffi::CString::new(data).expect("no zero byte");
         let flags = rustix::mount::MountFlags::NOSUID;
         rustix::mount::mount("x", &dir, "fuse.extern4", flags, &*data).expect("it is mounted");
-        Self { dir, _device: device }
+        Self {
+            dir,
+            _device: device,
+        }
     }
 }
 

@@ -21,7 +21,10 @@ fn in_mounts(work: impl Fn(&Image, &Served) -> Vec<(&'static str, String)>) {
         served.umount();
         sound(&image);
         for (name, stat) in files {
-            let found = ok(extern4(&image, ["stat", "-c", STAT, &format!("disk.img:/{name}")]));
+            let found = ok(extern4(
+                &image,
+                ["stat", "-c", STAT, &format!("disk.img:/{name}")],
+            ));
             assert_eq!(String::from_utf8_lossy(&found), stat, "{name}");
         }
     }
@@ -32,14 +35,22 @@ const STAT: &str = "%s %y %z";
 
 /// Returns a file's attributes in the mount, in the format of [`STAT`].
 fn stat(served: &Served, name: &'static str) -> (&'static str, String) {
-    (name, String::from_utf8(tool(&served.dir, "stat", ["-c", STAT, name])).expect("text"))
+    (
+        name,
+        String::from_utf8(tool(&served.dir, "stat", ["-c", STAT, name])).expect("text"),
+    )
 }
 
 /// Returns how many write requests the server got.
 fn writes(image: &Image) -> u64 {
     let stats = String::from_utf8(ok(extern4(image, ["stats", "mnt"]))).expect("text");
     let line = stats.lines().find(|line| line.starts_with("write "));
-    line.map_or(0, |line| line.split_whitespace().nth(1).and_then(|n| n.parse().ok()).expect("a number"))
+    line.map_or(0, |line| {
+        line.split_whitespace()
+            .nth(1)
+            .and_then(|n| n.parse().ok())
+            .expect("a number")
+    })
 }
 
 #[test]
@@ -56,7 +67,11 @@ fn small_writes_come_as_large_ones() {
         file.sync_all().expect("it is synced");
         assert!(writes(image) < 100, "{}", writes(image));
         let text = fs::read_to_string(served.path("file")).expect("a file");
-        assert!(text.lines().enumerate().all(|(at, line)| line.trim() == at.to_string()));
+        assert!(
+            text.lines()
+                .enumerate()
+                .all(|(at, line)| line.trim() == at.to_string())
+        );
         vec![stat(served, "file")]
     });
 }
@@ -77,11 +92,19 @@ fn times_are_those_of_the_writes() {
         let file = File::create(path("dated")).expect("a file");
         file.write_all_at(b"text", 0).expect("it is written");
         let time = SystemTime::UNIX_EPOCH + Duration::new(1_000_000_000, 123_456_789);
-        file.set_times(FileTimes::new().set_modified(time)).expect("its time");
+        file.set_times(FileTimes::new().set_modified(time))
+            .expect("its time");
         drop(file);
-        assert_eq!(fs::metadata(path("dated")).and_then(|found| found.modified()).expect("a time"), time);
+        assert_eq!(
+            fs::metadata(path("dated"))
+                .and_then(|found| found.modified())
+                .expect("a time"),
+            time
+        );
         let cut = File::create(path("cut")).expect("a file");
-        cut.write_all_at(&[b'x'; 10_000], 0).and_then(|()| cut.set_len(5000)).expect("it is cut");
+        cut.write_all_at(&[b'x'; 10_000], 0)
+            .and_then(|()| cut.set_len(5000))
+            .expect("it is cut");
         let cut = stat(served, "cut");
         // Later events and the time of the write do not change the times.
         std::thread::sleep(Duration::from_millis(30));
@@ -117,11 +140,19 @@ fn an_append_only_file_grows() {
         // flags that have changed.
         std::thread::sleep(Duration::from_millis(20));
         for line in ["two\n", "three\n"] {
-            let mut log = File::options().append(true).open(served.path("log")).expect("it opens");
-            log.write_all(line.as_bytes()).and_then(|()| log.sync_all()).expect("it is appended to");
+            let mut log = File::options()
+                .append(true)
+                .open(served.path("log"))
+                .expect("it opens");
+            log.write_all(line.as_bytes())
+                .and_then(|()| log.sync_all())
+                .expect("it is appended to");
             log.write_all(line.as_bytes()).expect("it is appended to");
         }
-        assert_eq!(File::create(served.path("log")).unwrap_err().raw_os_error(), Some(1));
+        assert_eq!(
+            File::create(served.path("log")).unwrap_err().raw_os_error(),
+            Some(1)
+        );
         let text = fs::read_to_string(served.path("log")).expect("a file");
         assert_eq!(text, "one\ntwo\ntwo\nthree\nthree\n");
         vec![stat(served, "log")]
@@ -136,15 +167,23 @@ fn a_sync_reports_a_full_volume() {
     in_mounts(|_, served| {
         let file = File::create(served.path("large")).expect("a file");
         let written = (0..100).try_for_each(|at| file.write_all_at(&[b'x'; 1 << 20], at << 20));
-        let error = written.and_then(|()| file.sync_all()).expect_err("it does not fit");
+        let error = written
+            .and_then(|()| file.sync_all())
+            .expect_err("it does not fit");
         assert_eq!(error.raw_os_error(), Some(28));
         drop(file);
         fs::remove_file(served.path("large")).expect("it goes");
         // A moment later there is room again.
         let start = Instant::now();
         let small = File::create(served.path("small")).expect("a file");
-        while let Err(error) = small.write_all_at(b"text", 0).and_then(|()| small.sync_all()) {
-            assert_eq!((error.raw_os_error(), start.elapsed().as_secs() < 60), (Some(28), true));
+        while let Err(error) = small
+            .write_all_at(b"text", 0)
+            .and_then(|()| small.sync_all())
+        {
+            assert_eq!(
+                (error.raw_os_error(), start.elapsed().as_secs() < 60),
+                (Some(28), true)
+            );
         }
         drop(small);
         vec![stat(served, "small")]

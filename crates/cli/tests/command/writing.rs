@@ -28,7 +28,11 @@ pub(crate) fn old() -> Image {
 #[track_caller]
 pub(crate) fn quietly(image: &Image, args: &[&str]) {
     let output = ok(extern4(image, args));
-    assert!(output.is_empty(), "{args:?}: {}", String::from_utf8_lossy(&output));
+    assert!(
+        output.is_empty(),
+        "{args:?}: {}",
+        String::from_utf8_lossy(&output)
+    );
 }
 
 /// Returns the output of a command.
@@ -46,7 +50,10 @@ pub(crate) fn fed(image: &Image, args: &[&str], input: &[u8]) -> Output {
 
 /// Runs a command with this standard input.
 pub(crate) fn output_of(mut command: Command, input: &[u8]) -> Output {
-    let piped = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let piped = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
     let mut child = piped.spawn().expect("the command runs");
     // The write fails if the command reads nothing; its output tells the reason.
     let _ = child.stdin.take().expect("a pipe").write_all(input);
@@ -66,14 +73,19 @@ pub(crate) fn sound(image: &Image) {
 pub(crate) fn untouched<T>(image: &Image, run: impl FnOnce() -> T) -> T {
     let before = std::fs::read(&image.path).expect("an image");
     let result = run();
-    assert!(before == std::fs::read(&image.path).expect("an image"), "the image has changed");
+    assert!(
+        before == std::fs::read(&image.path).expect("an image"),
+        "the image has changed"
+    );
     result
 }
 
 /// Returns `%a %U:%G %s` and so on of a file.
 #[track_caller]
 pub(crate) fn stat(image: &Image, format: &str, path: &str) -> String {
-    said(image, &["stat", "-c", format, path]).trim_end().to_owned()
+    said(image, &["stat", "-c", format, path])
+        .trim_end()
+        .to_owned()
 }
 
 #[test]
@@ -86,23 +98,41 @@ fn directories_are_made_and_removed() {
         assert_eq!(stat(&image, "%a", "disk.img:/a/b/c/d"), "2750");
         assert_eq!(stat(&image, "%a", "disk.img:/a/b"), "755");
         assert_eq!(stat(&image, "%a", "disk.img:/a/secret"), "700");
-        let errors = failed(&extern4(&image, ["mkdir", "disk.img:/a", "disk.img:/new"]), 1);
+        let errors = failed(
+            &extern4(&image, ["mkdir", "disk.img:/a", "disk.img:/new"]),
+            1,
+        );
         assert_eq!(errors, "extern4: mkdir: 'disk.img:/a': File exists\n");
         // The rest is done.
         assert_eq!(stat(&image, "%F", "disk.img:/new"), "directory");
         let errors = failed(&extern4(&image, ["mkdir", "disk.img:/x/y"]), 1);
-        assert_eq!(errors, "extern4: mkdir: 'disk.img:/x/y': No such file or directory\n");
+        assert_eq!(
+            errors,
+            "extern4: mkdir: 'disk.img:/x/y': No such file or directory\n"
+        );
         sound(&image);
         let errors = failed(&extern4(&image, ["rm", "disk.img:/a"]), 1);
-        assert_eq!(errors, "extern4: rm: 'disk.img:/a': is a directory; remove it with -r\n");
+        assert_eq!(
+            errors,
+            "extern4: rm: 'disk.img:/a': is a directory; remove it with -r\n"
+        );
         let errors = failed(&extern4(&image, ["rm", "-r", "disk.img"]), 1);
         assert!(errors.contains("is not removed"), "{errors}");
-        quietly(&image, &["rm", "-r", "disk.img:/a", "disk.img:/b", "disk.img:/new/"]);
+        quietly(
+            &image,
+            &["rm", "-r", "disk.img:/a", "disk.img:/b", "disk.img:/new/"],
+        );
         let errors = failed(&extern4(&image, ["rm", "disk.img:/a"]), 1);
-        assert_eq!(errors, "extern4: rm: 'disk.img:/a': No such file or directory\n");
+        assert_eq!(
+            errors,
+            "extern4: rm: 'disk.img:/a': No such file or directory\n"
+        );
         quietly(&image, &["rm", "-f", "disk.img:/a", "disk.img:/a/b"]);
         let left = said(&image, &["ls", "disk.img"]);
-        assert!(!left.lines().any(|name| ["a", "b", "new"].contains(&name)), "{left}");
+        assert!(
+            !left.lines().any(|name| ["a", "b", "new"].contains(&name)),
+            "{left}"
+        );
         sound(&image);
     }
 }
@@ -113,13 +143,19 @@ fn many_files_are_removed_and_links_are_not_followed() {
     let source = image.scratch().join("many");
     std::fs::create_dir_all(source.join("deep/er")).expect("directories");
     for number in 0..500 {
-        std::fs::write(source.join(format!("file with a long name {number}")), "x").expect("a file");
+        std::fs::write(source.join(format!("file with a long name {number}")), "x")
+            .expect("a file");
     }
     symlink("/kept", source.join("deep/er/link")).expect("a link");
     quietly(&image, &["mkdir", "disk.img:/kept"]);
     quietly(&image, &["touch", "disk.img:/kept/file"]);
     quietly(&image, &["cp", "-r", "many", "disk.img:/"]);
-    assert_eq!(said(&image, &["find", "disk.img:/many", "-type", "f"]).lines().count(), 500);
+    assert_eq!(
+        said(&image, &["find", "disk.img:/many", "-type", "f"])
+            .lines()
+            .count(),
+        500
+    );
     sound(&image);
     quietly(&image, &["rm", "-r", "disk.img:/many"]);
     assert_eq!(said(&image, &["ls", "disk.img"]), "kept\nlost+found\n");
@@ -130,20 +166,56 @@ fn many_files_are_removed_and_links_are_not_followed() {
 #[test]
 fn files_are_renamed() {
     let image = machine();
-    quietly(&image, &["mv", "disk.img:/etc/hostname", "disk.img:/etc/name"]);
+    quietly(
+        &image,
+        &["mv", "disk.img:/etc/hostname", "disk.img:/etc/name"],
+    );
     assert_eq!(said(&image, &["cat", "disk.img:/etc/name"]), "tiny\n");
-    quietly(&image, &["mv", "disk.img:/etc/name", "disk.img:/etc/group", "disk.img:/home"]);
-    assert_eq!(said(&image, &["ls", "disk.img:/home"]), "ann\ngroup\nname\n");
+    quietly(
+        &image,
+        &[
+            "mv",
+            "disk.img:/etc/name",
+            "disk.img:/etc/group",
+            "disk.img:/home",
+        ],
+    );
+    assert_eq!(
+        said(&image, &["ls", "disk.img:/home"]),
+        "ann\ngroup\nname\n"
+    );
     quietly(&image, &["mv", "disk.img:/home/ann", "disk.img:/var/ann"]);
-    quietly(&image, &["mv", "-n", "disk.img:/home/name", "disk.img:/home/group"]);
+    quietly(
+        &image,
+        &["mv", "-n", "disk.img:/home/name", "disk.img:/home/group"],
+    );
     assert_eq!(said(&image, &["cat", "disk.img:/home/name"]), "tiny\n");
-    quietly(&image, &["mv", "disk.img:/home/name", "disk.img:/home/group"]);
+    quietly(
+        &image,
+        &["mv", "disk.img:/home/name", "disk.img:/home/group"],
+    );
     assert_eq!(said(&image, &["cat", "disk.img:/home/group"]), "tiny\n");
-    let errors = failed(&extern4(&image, ["mv", "disk.img:/var", "disk.img:/var/ann"]), 1);
+    let errors = failed(
+        &extern4(&image, ["mv", "disk.img:/var", "disk.img:/var/ann"]),
+        1,
+    );
     assert!(errors.contains("'disk.img:/var': "), "{errors}");
-    let errors =
-        failed(&extern4(&image, ["mv", "disk.img:/bin", "disk.img:/root", "disk.img:/home/group"]), 1);
-    assert_eq!(errors, "extern4: mv: 'disk.img:/home/group': not a directory\n");
+    let errors = failed(
+        &extern4(
+            &image,
+            [
+                "mv",
+                "disk.img:/bin",
+                "disk.img:/root",
+                "disk.img:/home/group",
+            ],
+        ),
+        1,
+    );
+    assert_eq!(
+        errors,
+        "extern4: mv: 'disk.img:/home/group': not a directory\n"
+    );
     let other = image.scratch().join("other.img");
     std::fs::copy(&image.path, &other).expect("a copy");
     quietly(&image, &["mv", "disk.img:/bin", "other.img:/x"]);
@@ -159,16 +231,37 @@ fn links_are_made() {
     assert_eq!(stat(&image, "%h", "disk.img:/etc/hostname"), "2");
     assert_eq!(said(&image, &["cat", "disk.img:/name"]), "tiny\n");
     quietly(&image, &["ln", "-s", "etc/hostname", "disk.img:/link"]);
-    quietly(&image, &["ln", "-s", "../etc/passwd", "../etc/group", "disk.img:/home"]);
-    assert_eq!(stat(&image, "%N", "disk.img:/link"), "'/link' -> 'etc/hostname'");
+    quietly(
+        &image,
+        &[
+            "ln",
+            "-s",
+            "../etc/passwd",
+            "../etc/group",
+            "disk.img:/home",
+        ],
+    );
+    assert_eq!(
+        stat(&image, "%N", "disk.img:/link"),
+        "'/link' -> 'etc/hostname'"
+    );
     assert!(said(&image, &["cat", "disk.img:/home/passwd"]).starts_with("root"));
     let errors = failed(&extern4(&image, ["ln", "-s", "x", "disk.img:/link"]), 1);
     assert_eq!(errors, "extern4: ln: 'disk.img:/link': File exists\n");
     quietly(&image, &["ln", "-s", "-f", "elsewhere", "disk.img:/link"]);
-    assert_eq!(stat(&image, "%N", "disk.img:/link"), "'/link' -> 'elsewhere'");
-    quietly(&image, &["ln", "-f", "disk.img:/etc/hostname", "disk.img:/name"]);
+    assert_eq!(
+        stat(&image, "%N", "disk.img:/link"),
+        "'/link' -> 'elsewhere'"
+    );
+    quietly(
+        &image,
+        &["ln", "-f", "disk.img:/etc/hostname", "disk.img:/name"],
+    );
     assert_eq!(stat(&image, "%h", "disk.img:/etc/hostname"), "2");
-    failed(&extern4(&image, ["ln", "disk.img:/etc", "disk.img:/directory"]), 1);
+    failed(
+        &extern4(&image, ["ln", "disk.img:/etc", "disk.img:/directory"]),
+        1,
+    );
     sound(&image);
 }
 
@@ -176,29 +269,53 @@ fn links_are_made() {
 fn times_and_sizes_are_set() {
     for image in [empty(), old()] {
         quietly(&image, &["touch", "disk.img:/new"]);
-        assert_eq!(stat(&image, "%a %s %F", "disk.img:/new"), "644 0 regular empty file");
+        assert_eq!(
+            stat(&image, "%a %s %F", "disk.img:/new"),
+            "644 0 regular empty file"
+        );
         quietly(&image, &["touch", "-c", "disk.img:/none"]);
         failed(&extern4(&image, ["ls", "disk.img:/none"]), 1);
-        quietly(&image, &["touch", "-d", "2024-02-29T12:00:00Z", "disk.img:/new"]);
-        assert_eq!(stat(&image, "%X %Y", "disk.img:/new"), "1709208000 1709208000");
+        quietly(
+            &image,
+            &["touch", "-d", "2024-02-29T12:00:00Z", "disk.img:/new"],
+        );
+        assert_eq!(
+            stat(&image, "%X %Y", "disk.img:/new"),
+            "1709208000 1709208000"
+        );
         quietly(&image, &["touch", "-m", "-d", "@1000", "disk.img:/new"]);
         assert_eq!(stat(&image, "%X %Y", "disk.img:/new"), "1709208000 1000");
         quietly(&image, &["touch", "-r", "disk.img:/new", "disk.img:/twin"]);
         assert_eq!(stat(&image, "%X %Y", "disk.img:/twin"), "1709208000 1000");
-        quietly(&image, &["truncate", "-s", "3M", "disk.img:/new", "disk.img:/long"]);
+        quietly(
+            &image,
+            &["truncate", "-s", "3M", "disk.img:/new", "disk.img:/long"],
+        );
         assert_eq!(stat(&image, "%s %b", "disk.img:/long"), "3145728 0");
         quietly(&image, &["truncate", "-s", "-1M", "disk.img:/long"]);
         quietly(&image, &["truncate", "-s", "+5", "disk.img:/long"]);
         assert_eq!(stat(&image, "%s", "disk.img:/long"), "2097157");
         quietly(&image, &["truncate", "-c", "-s", "0", "disk.img:/none"]);
         failed(&extern4(&image, ["ls", "disk.img:/none"]), 1);
-        let errors = failed(&extern4(&image, ["truncate", "-s", "0", "disk.img:/lost+found"]), 1);
-        assert_eq!(errors, "extern4: truncate: 'disk.img:/lost+found': Is a directory\n");
+        let errors = failed(
+            &extern4(&image, ["truncate", "-s", "0", "disk.img:/lost+found"]),
+            1,
+        );
+        assert_eq!(
+            errors,
+            "extern4: truncate: 'disk.img:/lost+found': Is a directory\n"
+        );
         sound(&image);
     }
     let image = empty();
-    quietly(&image, &["touch", "-d", "@1709208000.123456789", "disk.img:/a"]);
-    assert_eq!(stat(&image, "%y", "disk.img:/a"), "2024-02-29 12:00:00.123456789 +0000");
+    quietly(
+        &image,
+        &["touch", "-d", "@1709208000.123456789", "disk.img:/a"],
+    );
+    assert_eq!(
+        stat(&image, "%y", "disk.img:/a"),
+        "2024-02-29 12:00:00.123456789 +0000"
+    );
     assert!(image.debugfs("stat /a").contains("0x65e071c0"));
 }
 
@@ -214,11 +331,18 @@ fn modes_and_owners_change() {
     quietly(&image, &["chmod", "-w", "disk.img:/etc/hostname"]);
     assert_eq!(stat(&image, "%a", "disk.img:/etc/hostname"), "444");
     quietly(&image, &["chown", "ann:staff", "disk.img:/etc/hostname"]);
-    assert_eq!(stat(&image, "%u:%g %U:%G", "disk.img:/etc/hostname"), "1000:50 ann:staff");
+    assert_eq!(
+        stat(&image, "%u:%g %U:%G", "disk.img:/etc/hostname"),
+        "1000:50 ann:staff"
+    );
     quietly(&image, &["chown", ":7", "disk.img:/etc/hostname"]);
     assert_eq!(stat(&image, "%u:%g", "disk.img:/etc/hostname"), "1000:7");
     quietly(&image, &["chown", "-R", "5:6", "disk.img:/home"]);
-    for path in ["disk.img:/home", "disk.img:/home/ann/todo", "disk.img:/home/ann/notes.txt"] {
+    for path in [
+        "disk.img:/home",
+        "disk.img:/home/ann/todo",
+        "disk.img:/home/ann/notes.txt",
+    ] {
         assert_eq!(stat(&image, "%u:%g", path), "5:6", "{path}");
     }
     // Through a link, or the link itself.
@@ -227,11 +351,28 @@ fn modes_and_owners_change() {
     quietly(&image, &["chown", "-h", "9", "disk.img:/home/ann/todo"]);
     assert_eq!(stat(&image, "%u", "disk.img:/home/ann/todo"), "9");
     let inode = image.debugfs("stat /home/ann/notes.txt");
-    assert!(inode.contains("User:     8") && inode.contains("Mode:  0644"), "{inode}");
-    let errors = untouched(&image, || failed(&extern4(&image, ["chown", "nobody", "disk.img:/etc"]), 1));
-    assert_eq!(errors, "extern4: chown: nobody is not a user of 'disk.img'\n");
-    let errors = failed(&extern4(&image, ["chmod", "644", "disk.img:/gone", "disk.img:/bin/true"]), 1);
-    assert_eq!(errors, "extern4: chmod: 'disk.img:/gone': No such file or directory\n");
+    assert!(
+        inode.contains("User:     8") && inode.contains("Mode:  0644"),
+        "{inode}"
+    );
+    let errors = untouched(&image, || {
+        failed(&extern4(&image, ["chown", "nobody", "disk.img:/etc"]), 1)
+    });
+    assert_eq!(
+        errors,
+        "extern4: chown: nobody is not a user of 'disk.img'\n"
+    );
+    let errors = failed(
+        &extern4(
+            &image,
+            ["chmod", "644", "disk.img:/gone", "disk.img:/bin/true"],
+        ),
+        1,
+    );
+    assert_eq!(
+        errors,
+        "extern4: chmod: 'disk.img:/gone': No such file or directory\n"
+    );
     assert_eq!(stat(&image, "%a", "disk.img:/bin/true"), "644");
     sound(&image);
 }
@@ -241,16 +382,31 @@ fn a_caller_changes_what_he_may() {
     let image = machine();
     let as_ann = |args: &[&str]| extern4(&image, [&["--as", "1000:1000,50"], args].concat());
     ok(as_ann(&["touch", "disk.img:/home/ann/mine"]));
-    assert_eq!(stat(&image, "%u:%g", "disk.img:/home/ann/mine"), "1000:1000");
+    assert_eq!(
+        stat(&image, "%u:%g", "disk.img:/home/ann/mine"),
+        "1000:1000"
+    );
     ok(as_ann(&["chown", ":50", "disk.img:/home/ann/mine"]));
     let refused = |args: &[&str], says: &str| {
         let errors = failed(&as_ann(args), 1);
         assert!(errors.contains(says), "{args:?}: {errors}");
     };
-    refused(&["touch", "disk.img:/etc/new"], "'disk.img:/etc/new': Permission denied");
-    refused(&["rm", "disk.img:/etc/hostname"], "'disk.img:/etc/hostname': Permission denied");
-    refused(&["chmod", "777", "disk.img:/etc/hostname"], "Operation not permitted");
-    refused(&["chown", "0", "disk.img:/home/ann/mine"], "Operation not permitted");
+    refused(
+        &["touch", "disk.img:/etc/new"],
+        "'disk.img:/etc/new': Permission denied",
+    );
+    refused(
+        &["rm", "disk.img:/etc/hostname"],
+        "'disk.img:/etc/hostname': Permission denied",
+    );
+    refused(
+        &["chmod", "777", "disk.img:/etc/hostname"],
+        "Operation not permitted",
+    );
+    refused(
+        &["chown", "0", "disk.img:/home/ann/mine"],
+        "Operation not permitted",
+    );
     refused(&["tune", "disk.img", "--label", "x"], "only the superuser");
     sound(&image);
 }
@@ -258,7 +414,9 @@ fn a_caller_changes_what_he_may() {
 #[test]
 fn access_lists_are_those_of_linux() {
     let image = empty();
-    let host = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).expect("a directory");
+    let host = tempfile::tempdir_in("/dev/shm")
+        .or_else(|_| tempfile::tempdir())
+        .expect("a directory");
     let (file, dir) = (host.path().join("file"), host.path().join("dir"));
     std::fs::write(&file, "").expect("a file");
     std::fs::create_dir(&dir).expect("a directory");
@@ -307,11 +465,20 @@ fn access_lists_are_those_of_linux() {
         }
     }
     sound(&image);
-    let errors = failed(&extern4(&image, ["setfacl", "-d", "-m", "u:5:r", "disk.img:/file"]), 1);
+    let errors = failed(
+        &extern4(&image, ["setfacl", "-d", "-m", "u:5:r", "disk.img:/file"]),
+        1,
+    );
     assert!(errors.contains("only directories"), "{errors}");
     untouched(&image, || {
-        failed(&extern4(&image, ["setfacl", "-m", "u:nobody:r", "disk.img:/file"]), 1);
-        failed(&extern4(&image, ["setfacl", "-m", "u:5:q", "disk.img:/file"]), 2);
+        failed(
+            &extern4(&image, ["setfacl", "-m", "u:nobody:r", "disk.img:/file"]),
+            1,
+        );
+        failed(
+            &extern4(&image, ["setfacl", "-m", "u:5:q", "disk.img:/file"]),
+            2,
+        );
         failed(&extern4(&image, ["setfacl", "disk.img:/file"]), 2);
     });
 }
@@ -319,10 +486,22 @@ fn access_lists_are_those_of_linux() {
 #[test]
 fn access_lists_are_brought_back() {
     let image = machine();
-    quietly(&image, &["setfacl", "-R", "-m", "u:ann:rwX,d:g:staff:rx", "disk.img:/var"]);
+    quietly(
+        &image,
+        &[
+            "setfacl",
+            "-R",
+            "-m",
+            "u:ann:rwX,d:g:staff:rx",
+            "disk.img:/var",
+        ],
+    );
     quietly(&image, &["chmod", "g+s", "disk.img:/var/log"]);
     let before = said(&image, &["getfacl", "-R", "disk.img"]);
-    assert!(before.contains("default:group:staff:r-x") && before.contains("user:ann:rw-"), "{before}");
+    assert!(
+        before.contains("default:group:staff:r-x") && before.contains("user:ann:rw-"),
+        "{before}"
+    );
     std::fs::write(image.scratch().join("acls"), &before).expect("a file");
     quietly(&image, &["setfacl", "-R", "-b", "disk.img:/"]);
     quietly(&image, &["chown", "-R", "3:3", "disk.img:/var"]);
@@ -330,10 +509,17 @@ fn access_lists_are_brought_back() {
     quietly(&image, &["setfacl", "--restore", "acls", "disk.img"]);
     assert_eq!(said(&image, &["getfacl", "-R", "disk.img"]), before);
     sound(&image);
-    std::fs::write(image.scratch().join("bad"), "# file: etc\nuser::rwx\ngroup::rx\nother::z\n")
-        .expect("a file");
-    let errors =
-        untouched(&image, || failed(&extern4(&image, ["setfacl", "--restore", "bad", "disk.img"]), 1));
+    std::fs::write(
+        image.scratch().join("bad"),
+        "# file: etc\nuser::rwx\ngroup::rx\nother::z\n",
+    )
+    .expect("a file");
+    let errors = untouched(&image, || {
+        failed(
+            &extern4(&image, ["setfacl", "--restore", "bad", "disk.img"]),
+            1,
+        )
+    });
     assert!(errors.contains("bad:4: "), "{errors}");
 }
 
@@ -341,12 +527,34 @@ fn access_lists_are_brought_back() {
 fn attributes_are_set_and_removed() {
     let image = machine();
     let place = "disk.img:/etc/hostname";
-    quietly(&image, &["setfattr", "-n", "user.text", "-v", "plain", place]);
-    quietly(&image, &["setfattr", "-n", "user.quoted", "-v", "\"quoted\\012b\"", place]);
-    quietly(&image, &["setfattr", "-n", "user.hex", "-v", "0x00ff01", place]);
-    quietly(&image, &["setfattr", "-n", "trusted.base64", "-v", "0sAP8B", place]);
+    quietly(
+        &image,
+        &["setfattr", "-n", "user.text", "-v", "plain", place],
+    );
+    quietly(
+        &image,
+        &[
+            "setfattr",
+            "-n",
+            "user.quoted",
+            "-v",
+            "\"quoted\\012b\"",
+            place,
+        ],
+    );
+    quietly(
+        &image,
+        &["setfattr", "-n", "user.hex", "-v", "0x00ff01", place],
+    );
+    quietly(
+        &image,
+        &["setfattr", "-n", "trusted.base64", "-v", "0sAP8B", place],
+    );
     quietly(&image, &["setfattr", "-n", "user.empty", place]);
-    quietly(&image, &["setfattr", "-n", "user.text", "-v", "again", place]);
+    quietly(
+        &image,
+        &["setfattr", "-n", "user.text", "-v", "again", place],
+    );
     let dump = said(&image, &["getfattr", "-d", "-m", "-", place]);
     for line in [
         "user.text=\"again\"",
@@ -357,10 +565,17 @@ fn attributes_are_set_and_removed() {
     ] {
         assert!(dump.lines().any(|found| found == line), "{line}: {dump}");
     }
-    assert!(image.debugfs("ea_get /etc/hostname user.text").contains("again"));
+    assert!(
+        image
+            .debugfs("ea_get /etc/hostname user.text")
+            .contains("again")
+    );
     quietly(&image, &["setfattr", "-x", "user.text", place]);
     let errors = failed(&extern4(&image, ["setfattr", "-x", "user.text", place]), 1);
-    assert!(errors.contains("No data available") || errors.contains("No such attribute"), "{errors}");
+    assert!(
+        errors.contains("No data available") || errors.contains("No such attribute"),
+        "{errors}"
+    );
     // `setfattr` restores the output of getfattr.
     let dump = said(&image, &["getfattr", "-d", "-m", "-", place]);
     std::fs::write(image.scratch().join("attributes"), &dump).expect("a file");
@@ -370,7 +585,10 @@ fn attributes_are_set_and_removed() {
     quietly(&image, &["setfattr", "--restore", "attributes", "disk.img"]);
     assert_eq!(said(&image, &["getfattr", "-d", "-m", "-", place]), dump);
     untouched(&image, || {
-        failed(&extern4(&image, ["setfattr", "-n", "user.x", "-v", "0xg", place]), 2);
+        failed(
+            &extern4(&image, ["setfattr", "-n", "user.x", "-v", "0xg", place]),
+            2,
+        );
         failed(&extern4(&image, ["setfattr", place]), 2);
     });
     sound(&image);
@@ -383,15 +601,28 @@ fn put_keeps_the_acl_and_attributes_of_the_file() {
     for contents in [&b"short"[..], &large] {
         ok(fed(&image, &["put", "disk.img:/file"], b"old"));
         quietly(&image, &["chmod", "755", "disk.img:/file"]);
-        quietly(&image, &["setfacl", "-m", "u:1000:rwx,g:2000:r", "disk.img:/file"]);
-        quietly(&image, &["setfattr", "-n", "user.a", "-v", "1", "disk.img:/file"]);
-        quietly(&image, &["setfattr", "-n", "trusted.b", "-v", "2", "disk.img:/file"]);
+        quietly(
+            &image,
+            &["setfacl", "-m", "u:1000:rwx,g:2000:r", "disk.img:/file"],
+        );
+        quietly(
+            &image,
+            &["setfattr", "-n", "user.a", "-v", "1", "disk.img:/file"],
+        );
+        quietly(
+            &image,
+            &["setfattr", "-n", "trusted.b", "-v", "2", "disk.img:/file"],
+        );
         let kept = || {
             let acl = said(&image, &["getfacl", "-n", "disk.img:/file"]);
             acl + &said(&image, &["getfattr", "-d", "-m", "-", "disk.img:/file"])
         };
         let before = kept();
-        assert!(["user:1000:rwx", "group::r-x", "trusted.b", "user.a"].iter().all(|it| before.contains(it)));
+        assert!(
+            ["user:1000:rwx", "group::r-x", "trusted.b", "user.a"]
+                .iter()
+                .all(|it| before.contains(it))
+        );
         ok(fed(&image, &["put", "disk.img:/file"], contents));
         assert_eq!(kept(), before);
     }
@@ -443,7 +674,11 @@ fn names_of_one_file_are_told_from_the_same_name() {
             assert!(failed(&ours, 1).contains("are the same file"), "{words:?}");
         }
         let there = String::from_utf8(tool(&dir, "ls", [""; 0])).expect("text");
-        assert_eq!(said(&image, &["ls", "disk.img"]).replace("lost+found\n", ""), there, "{at}: {words:?}");
+        assert_eq!(
+            said(&image, &["ls", "disk.img"]).replace("lost+found\n", ""),
+            there,
+            "{at}: {words:?}"
+        );
     }
     sound(&image);
 }
@@ -451,8 +686,17 @@ fn names_of_one_file_are_told_from_the_same_name() {
 #[test]
 fn standard_input_becomes_a_file() {
     let image = ImageSpec::new("disk", 32 << 20, &["-t", "ext4", "-b", "4096"]).build();
-    let large: Vec<u8> = (0..3_000_000_u32).flat_map(u32::to_le_bytes).take(5_000_001).collect();
-    for contents in [&b""[..], b"hello\n", &large, b"short again\n", &large[..1 << 20]] {
+    let large: Vec<u8> = (0..3_000_000_u32)
+        .flat_map(u32::to_le_bytes)
+        .take(5_000_001)
+        .collect();
+    for contents in [
+        &b""[..],
+        b"hello\n",
+        &large,
+        b"short again\n",
+        &large[..1 << 20],
+    ] {
         assert!(ok(fed(&image, &["put", "disk.img:/file"], contents)).is_empty());
         assert!(ok(extern4(&image, ["get", "disk.img:/file"])) == contents);
         // Owner and mode stay from one to the next.
@@ -469,7 +713,10 @@ fn standard_input_becomes_a_file() {
     assert!(errors.contains("is not a regular file"), "{errors}");
     failed(&fed(&image, &["put", "disk.img:/gone/file"], b"x"), 1);
     failed(&extern4(&image, ["get", "disk.img:/gone"]), 1);
-    assert_eq!(said(&image, &["ls", "-a", "disk.img"]), ".\n..\nfile\nlink\nlost+found\n");
+    assert_eq!(
+        said(&image, &["ls", "-a", "disk.img"]),
+        ".\n..\nfile\nlink\nlost+found\n"
+    );
     sound(&image);
 }
 
@@ -501,7 +748,15 @@ fn journals_are_replayed() {
 #[test]
 fn operations_are_measured_on_a_copy() {
     let image = machine();
-    let ops = ["create-unlink", "rename", "chmod", "setxattr", "link-unlink", "open-close", "fsync"];
+    let ops = [
+        "create-unlink",
+        "rename",
+        "chmod",
+        "setxattr",
+        "link-unlink",
+        "open-close",
+        "fsync",
+    ];
     for op in ops.into_iter().chain(["create-write-fsync"]) {
         for shared in [&[][..], &["--shared"]] {
             let args = [
@@ -522,11 +777,27 @@ fn operations_are_measured_on_a_copy() {
             assert!(json["ops_per_s"].as_f64() > Some(0.0), "{json}");
         }
     }
-    let text = said(&image, &["bench", "ops", "disk.img", "--op", "chmod", "--seconds", "0.01"]);
+    let text = said(
+        &image,
+        &[
+            "bench",
+            "ops",
+            "disk.img",
+            "--op",
+            "chmod",
+            "--seconds",
+            "0.01",
+        ],
+    );
     assert!(text.starts_with("chmod, 1 thread: "), "{text}");
-    let left: Vec<_> = std::fs::read_dir(image.scratch()).expect("a directory").collect();
+    let left: Vec<_> = std::fs::read_dir(image.scratch())
+        .expect("a directory")
+        .collect();
     assert_eq!(left.len(), 1, "{left:?}");
-    failed(&extern4(&image, ["bench", "ops", "disk.img:/gone", "--op", "chmod"]), 1);
+    failed(
+        &extern4(&image, ["bench", "ops", "disk.img:/gone", "--op", "chmod"]),
+        1,
+    );
 }
 
 #[test]
@@ -558,9 +829,18 @@ fn partitions_are_written() {
     let image = machine();
     crate::run::partitioned(&image);
     quietly(&image, &["mkdir", "sdcard.img#2:/new"]);
-    quietly(&image, &["cp", "-a", "sdcard.img#2:/home", "sdcard.img#2:/new"]);
-    assert_eq!(said(&image, &["cat", "sdcard.img#2:/new/home/ann/notes.txt"]), "buy milk\n");
-    assert_eq!(said(&image, &["cat", "sdcard.img@1M:/new/home/ann/notes.txt"]), "buy milk\n");
+    quietly(
+        &image,
+        &["cp", "-a", "sdcard.img#2:/home", "sdcard.img#2:/new"],
+    );
+    assert_eq!(
+        said(&image, &["cat", "sdcard.img#2:/new/home/ann/notes.txt"]),
+        "buy milk\n"
+    );
+    assert_eq!(
+        said(&image, &["cat", "sdcard.img@1M:/new/home/ann/notes.txt"]),
+        "buy milk\n"
+    );
     let said = said(&image, &["check", "sdcard.img#2"]);
     assert!(said.contains("nothing is wrong"), "{said}");
     assert!(Path::new(&image.path).exists());

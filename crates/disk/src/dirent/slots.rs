@@ -10,8 +10,8 @@ use core::iter::FusedIterator;
 use zerocopy::FromBytes;
 
 use super::{
-    DirEntry, FileType, HEADER_SIZE, Layout, MIN_REC_LEN, NAME_MAX, RawDirEntryHash, StoredHash, TAIL_SIZE,
-    is_dot_or_dotdot,
+    DirEntry, FileType, HEADER_SIZE, Layout, MIN_REC_LEN, NAME_MAX, RawDirEntryHash, StoredHash,
+    TAIL_SIZE, is_dot_or_dotdot,
 };
 use crate::{Corrupt, CorruptKind, Place};
 
@@ -42,14 +42,23 @@ impl<'a> Slots<'a> {
     /// Iterates over the records of a block of a linear directory, or of a leaf of a hashed one:
     /// all but the checksum tail.
     pub fn new(block: &'a [u8], layout: &Layout, place: Place) -> Self {
-        let end = if layout.checksum { block.len().saturating_sub(TAIL_SIZE) } else { block.len() };
+        let end = if layout.checksum {
+            block.len().saturating_sub(TAIL_SIZE)
+        } else {
+            block.len()
+        };
         Self::without_tail(&block[..end], layout, place)
     }
 
     /// Iterates over the records of bytes that have no checksum tail: the root of a hash tree, or a
     /// part of an inline directory.
     pub fn without_tail(bytes: &'a [u8], layout: &Layout, place: Place) -> Self {
-        Self { bytes, at: 0, layout: *layout, place }
+        Self {
+            bytes,
+            at: 0,
+            layout: *layout,
+            place,
+        }
     }
 
     /// Returns the layout of the records.
@@ -140,7 +149,10 @@ impl<'a> Slots<'a> {
     pub fn ino_of(&self, span: Span) -> Result<u32, Corrupt> {
         self.name_of(span)?;
         if span.ino > self.layout.inodes {
-            let kind = CorruptKind::InodeOutOfRange { field: "inode", ino: u64::from(span.ino) };
+            let kind = CorruptKind::InodeOutOfRange {
+                field: "inode",
+                ino: u64::from(span.ino),
+            };
             return Err(self.place.byte(span.offset).corrupt(kind));
         }
         Ok(span.ino)
@@ -160,7 +172,10 @@ impl<'a> Slots<'a> {
         }
         let name_len = span.name_len(&self.layout);
         let used = (HEADER_SIZE + name_len).next_multiple_of(4);
-        if name_len.wrapping_sub(1) >= NAME_MAX || used > span.rec_len || self.layout.hashes_in_entries() {
+        if name_len.wrapping_sub(1) >= NAME_MAX
+            || used > span.rec_len
+            || self.layout.hashes_in_entries()
+        {
             return self.name_of(span).map(|name| self.layout.rec_len(name));
         }
         Ok(used)
@@ -170,7 +185,10 @@ impl<'a> Slots<'a> {
     fn name_of(&self, span: Span) -> Result<&'a [u8], Corrupt> {
         let name_len = span.name_len(&self.layout);
         let field = |field, value: usize| {
-            let kind = CorruptKind::Field { field, value: value as u64 };
+            let kind = CorruptKind::Field {
+                field,
+                value: value as u64,
+            };
             Err(self.place.byte(span.offset).corrupt(kind))
         };
         match self.bytes[span.offset + HEADER_SIZE..].get(..name_len) {
@@ -186,7 +204,9 @@ impl<'a> Slots<'a> {
     #[inline(always)]
     fn span_at(&self, at: usize) -> Result<Span, Corrupt> {
         let rest = &self.bytes[at..];
-        let Some(header) = rest.first_chunk::<HEADER_SIZE>() else { return Err(self.truncated(at)) };
+        let Some(header) = rest.first_chunk::<HEADER_SIZE>() else {
+            return Err(self.truncated(at));
+        };
         let header = u64::from_le_bytes(*header);
         // OK, all three: parts of the number.
         let (ino, raw, name_len) = (header as u32, (header >> 32) as u16, (header >> 48) as u16);
@@ -194,7 +214,12 @@ impl<'a> Slots<'a> {
         if !is_rec_len(rec_len, rest.len()) {
             rec_len = self.unusual_rec_len(at, raw)?;
         }
-        Ok(Span { offset: at, rec_len, ino, name_len })
+        Ok(Span {
+            offset: at,
+            rec_len,
+            ino,
+            name_len,
+        })
     }
 
     /// Returns the one length that does not fit into its field, if `raw` stands for it.
@@ -204,7 +229,10 @@ impl<'a> Slots<'a> {
         match is_rec_len(rec_len, self.bytes.len() - at) {
             true => Ok(rec_len),
             false => {
-                let kind = CorruptKind::Field { field: "rec_len", value: rec_len as u64 };
+                let kind = CorruptKind::Field {
+                    field: "rec_len",
+                    value: rec_len as u64,
+                };
                 Err(self.place.byte(at).corrupt(kind))
             }
         }
@@ -213,7 +241,10 @@ impl<'a> Slots<'a> {
     #[cold]
     fn truncated(&self, at: usize) -> Corrupt {
         let have = (self.bytes.len() - at) as u64;
-        self.place.byte(at).corrupt(CorruptKind::Truncated { need: MIN_REC_LEN as u64, have })
+        self.place.byte(at).corrupt(CorruptKind::Truncated {
+            need: MIN_REC_LEN as u64,
+            have,
+        })
     }
 
     #[inline]
@@ -224,11 +255,17 @@ impl<'a> Slots<'a> {
         if span.is_free() {
             // Only the length of free space matters; the writer that freed it may have left the
             // name there.
-            return Ok(Slot { entry: None, offset, rec_len });
+            return Ok(Slot {
+                entry: None,
+                offset,
+                rec_len,
+            });
         }
         let (ino, name) = (self.ino_of(span)?, self.name_of(span)?);
         if !self.layout.encrypted && has_slash_or_nul(name) {
-            return Err(self.corrupt(CorruptKind::Mismatch { what: "a name holds a slash or a NUL" }));
+            return Err(self.corrupt(CorruptKind::Mismatch {
+                what: "a name holds a slash or a NUL",
+            }));
         }
         let kind = match self.layout.filetype {
             true => {
@@ -241,11 +278,24 @@ impl<'a> Slots<'a> {
             let end = self.at + self.layout.rec_len(name);
             RawDirEntryHash::ref_from_bytes(&self.bytes[end - size_of::<RawDirEntryHash>()..end])
                 .ok()
-                .map(|raw| StoredHash { major: raw.hash.get(), minor: raw.minor_hash.get() })
+                .map(|raw| StoredHash {
+                    major: raw.hash.get(),
+                    minor: raw.minor_hash.get(),
+                })
         } else {
             None
         };
-        Ok(Slot { entry: Some(DirEntry { ino, kind, name, offset, hash }), offset, rec_len })
+        Ok(Slot {
+            entry: Some(DirEntry {
+                ino,
+                kind,
+                name,
+                offset,
+                hash,
+            }),
+            offset,
+            rec_len,
+        })
     }
 
     #[cold]
@@ -269,7 +319,9 @@ impl<'a> Iterator for Slots<'a> {
         }
         let slot = self.decode();
         // OK: at most 65536.
-        self.at = slot.as_ref().map_or(self.bytes.len(), |slot| self.at + slot.rec_len as usize);
+        self.at = slot
+            .as_ref()
+            .map_or(self.bytes.len(), |slot| self.at + slot.rec_len as usize);
         Some(slot)
     }
 }
@@ -304,7 +356,11 @@ impl Span {
 
     #[inline(always)]
     fn name_len(self, layout: &Layout) -> usize {
-        usize::from(if layout.filetype { self.name_len & 0xFF } else { self.name_len })
+        usize::from(if layout.filetype {
+            self.name_len & 0xFF
+        } else {
+            self.name_len
+        })
     }
 
     #[inline]
@@ -324,11 +380,20 @@ struct NameEnd {
 impl NameEnd {
     fn of(name: &[u8]) -> Self {
         if let Some(last) = name.last_chunk::<8>() {
-            return Self { bytes: u64::from_le_bytes(*last), mask: u64::MAX };
+            return Self {
+                bytes: u64::from_le_bytes(*last),
+                mask: u64::MAX,
+            };
         }
         // Each byte enters from above.
-        let bytes = name.iter().fold(0, |bytes, &byte| bytes >> 8 | u64::from(byte) << 56);
-        let mask = if name.is_empty() { 0 } else { u64::MAX << (64 - 8 * name.len()) };
+        let bytes = name
+            .iter()
+            .fold(0, |bytes, &byte| bytes >> 8 | u64::from(byte) << 56);
+        let mask = if name.is_empty() {
+            0
+        } else {
+            u64::MAX << (64 - 8 * name.len())
+        };
         Self { bytes, mask }
     }
 
@@ -344,5 +409,6 @@ impl NameEnd {
 #[inline]
 fn has_slash_or_nul(name: &[u8]) -> bool {
     // Without early exit, so that the compiler compares many bytes at once.
-    name.iter().fold(false, |found, &byte| found | (byte == b'/') | (byte == 0))
+    name.iter()
+        .fold(false, |found, &byte| found | (byte == b'/') | (byte == 0))
 }

@@ -15,16 +15,30 @@ const LAYOUT: Layout = Layout {
 };
 
 fn entry(ino: u32, name: &[u8]) -> DirEntry<'_> {
-    DirEntry { ino, kind: FileType::Regular, name, offset: 0, hash: None }
+    DirEntry {
+        ino,
+        kind: FileType::Regular,
+        name,
+        offset: 0,
+        hash: None,
+    }
 }
 
 /// Returns a block of these entries, each as short as possible but the last, which takes the rest.
 fn block(entries: &[DirEntry<'_>], layout: &Layout) -> Vec<u8> {
     let mut block = vec![0; layout.block_size as usize];
-    let end = if layout.checksum { block.len() - TAIL_SIZE } else { block.len() };
+    let end = if layout.checksum {
+        block.len() - TAIL_SIZE
+    } else {
+        block.len()
+    };
     let mut at = 0;
     for (index, entry) in entries.iter().enumerate() {
-        let next = if index + 1 == entries.len() { end } else { at + layout.rec_len(entry.name) };
+        let next = if index + 1 == entries.len() {
+            end
+        } else {
+            at + layout.rec_len(entry.name)
+        };
         entry.encode(&mut block[at..next], layout);
         at = next;
     }
@@ -44,7 +58,10 @@ fn an_entry_byte_by_byte() {
     entry(0x0102, b"hello").encode(&mut record, &LAYOUT);
     let want = b"\x02\x01\0\0\x14\0\x05\x01hello\0\0\0\xAA\xAA\xAA\xAA";
     assert_eq!(&record, want);
-    let without = Layout { filetype: false, ..LAYOUT };
+    let without = Layout {
+        filetype: false,
+        ..LAYOUT
+    };
     entry(0x0102, b"hello").encode(&mut record, &without);
     assert_eq!(record[7], 0);
 }
@@ -55,19 +72,34 @@ fn the_first_names_are_dot_and_dotdot() {
     assert_eq!(dot_and_dotdot(&good, &LAYOUT, PLACE), Ok((5, 2)));
     let bad = block(&[entry(5, b"."), entry(7, b"x")], &LAYOUT);
     let what = "the second entry of a directory is not `..`";
-    assert_eq!(dot_and_dotdot(&bad, &LAYOUT, PLACE), Err(PLACE.corrupt(CorruptKind::Mismatch { what })));
+    assert_eq!(
+        dot_and_dotdot(&bad, &LAYOUT, PLACE),
+        Err(PLACE.corrupt(CorruptKind::Mismatch { what }))
+    );
 }
 
 #[test]
 fn lookups_find_names_and_check_what_comes_before() {
-    let mut block = block(&[entry(5, b"a"), entry(6, b"bb"), entry(7, b"ccc")], &LAYOUT);
+    let mut block = block(
+        &[entry(5, b"a"), entry(6, b"bb"), entry(7, b"ccc")],
+        &LAYOUT,
+    );
     let found = find(&block, b"bb", &LAYOUT, PLACE).unwrap().unwrap();
-    assert_eq!((found.ino, found.kind, found.offset), (6, FileType::Regular, 12));
+    assert_eq!(
+        (found.ino, found.kind, found.offset),
+        (6, FileType::Regular, 12)
+    );
     assert_eq!(find(&block, b"b", &LAYOUT, PLACE), Ok(None));
     block[16] = 13;
     assert!(find(&block, b"a", &LAYOUT, PLACE).is_ok());
-    let kind = CorruptKind::Field { field: "rec_len", value: 13 };
-    assert_eq!(find(&block, b"ccc", &LAYOUT, PLACE), Err(PLACE.offset(12).corrupt(kind)));
+    let kind = CorruptKind::Field {
+        field: "rec_len",
+        value: 13,
+    };
+    assert_eq!(
+        find(&block, b"ccc", &LAYOUT, PLACE),
+        Err(PLACE.offset(12).corrupt(kind))
+    );
 }
 
 #[test]
@@ -80,7 +112,9 @@ fn every_broken_rule_has_its_kind() {
         (corrupt.kind, corrupt.place.offset)
     };
     let field = |field, value| CorruptKind::Field { field, value };
-    let mismatch = CorruptKind::Mismatch { what: "a name holds a slash or a NUL" };
+    let mismatch = CorruptKind::Mismatch {
+        what: "a name holds a slash or a NUL",
+    };
     assert_eq!(broken(4, &[8]), (field("rec_len", 8), Some(0)));
     assert_eq!(broken(4, &[0]), (field("rec_len", 0), Some(0)));
     assert_eq!(broken(4, &[14]), (field("rec_len", 14), Some(0)));
@@ -92,7 +126,10 @@ fn every_broken_rule_has_its_kind() {
     assert_eq!(broken(19, &[8]), (field("file_type", 8), Some(12)));
     assert_eq!(broken(21, b"/"), (mismatch, Some(12)));
     assert_eq!(broken(23, b"\0"), (mismatch, Some(12)));
-    let range = CorruptKind::InodeOutOfRange { field: "inode", ino: 1001 };
+    let range = CorruptKind::InodeOutOfRange {
+        field: "inode",
+        ino: 1001,
+    };
     assert_eq!(broken(12, &[0xE9, 3]), (range, Some(12)));
     let short = read(&good[..15], &LAYOUT).unwrap_err();
     assert_eq!(short.kind, CorruptKind::Truncated { need: 12, have: 3 });
@@ -105,7 +142,10 @@ fn every_broken_rule_has_its_kind() {
 
 #[test]
 fn blocks_of_64_kib_have_two_numbers_for_their_size() {
-    let layout = Layout { block_size: 65536, ..LAYOUT };
+    let layout = Layout {
+        block_size: 65536,
+        ..LAYOUT
+    };
     for raw in [0u16, 0xFFFF] {
         let mut bytes = block(&[entry(5, b"only")], &layout);
         assert_eq!(bytes[4..6], [0xFF, 0xFF]);
@@ -121,22 +161,51 @@ fn blocks_of_64_kib_have_two_numbers_for_their_size() {
 
 #[test]
 fn without_filetype_names_have_long_lengths() {
-    let layout = Layout { filetype: false, ..LAYOUT };
+    let layout = Layout {
+        filetype: false,
+        ..LAYOUT
+    };
     let mut bytes = block(&[entry(5, b"a"), entry(6, &[b'n'; 255])], &layout);
     let entries = read(&bytes, &layout).unwrap();
-    assert_eq!((entries[1].name.len(), entries[1].kind), (255, FileType::Unknown));
+    assert_eq!(
+        (entries[1].name.len(), entries[1].kind),
+        (255, FileType::Unknown)
+    );
     bytes[7] = 1;
-    assert_eq!(read(&bytes, &layout).unwrap_err().kind, CorruptKind::Field { field: "name_len", value: 257 });
+    assert_eq!(
+        read(&bytes, &layout).unwrap_err().kind,
+        CorruptKind::Field {
+            field: "name_len",
+            value: 257
+        }
+    );
 }
 
 #[test]
 fn encrypted_and_folded_names_carry_their_hash() {
-    let layout = Layout { encrypted: true, casefold: true, ..LAYOUT };
-    let hash = Some(StoredHash { major: 0xAABB_CCDC, minor: 7 });
-    let names = [entry(5, b"."), entry(2, b".."), DirEntry { hash, ..entry(9, b"/cipher\0text\xFFxxxx") }];
+    let layout = Layout {
+        encrypted: true,
+        casefold: true,
+        ..LAYOUT
+    };
+    let hash = Some(StoredHash {
+        major: 0xAABB_CCDC,
+        minor: 7,
+    });
+    let names = [
+        entry(5, b"."),
+        entry(2, b".."),
+        DirEntry {
+            hash,
+            ..entry(9, b"/cipher\0text\xFFxxxx")
+        },
+    ];
     let bytes = block(&names, &layout);
     let read = read(&bytes, &layout).unwrap();
-    assert_eq!((read[0].hash, read[1].hash, read[2].hash), (None, None, hash));
+    assert_eq!(
+        (read[0].hash, read[1].hash, read[2].hash),
+        (None, None, hash)
+    );
     assert_eq!(read[2].name, names[2].name);
     assert_eq!(layout.rec_len(b".."), 12);
     assert_eq!(layout.rec_len(b"...."), 20);
@@ -144,7 +213,10 @@ fn encrypted_and_folded_names_carry_their_hash() {
 
 #[test]
 fn a_checksum_covers_all_but_itself() {
-    let layout = Layout { checksum: true, ..LAYOUT };
+    let layout = Layout {
+        checksum: true,
+        ..LAYOUT
+    };
     let good = block(&[entry(5, b"a")], &layout);
     let seed = ChecksumSeed::new(1);
     verify_checksum(&good, seed, PLACE).unwrap();
@@ -176,11 +248,19 @@ fn entries_of<'a>(names: &'a [(u32, String, u8)], layout: &Layout) -> Vec<DirEnt
     };
     let make = |(ino, name, kind): &'a (u32, String, u8)| DirEntry {
         ino: *ino,
-        kind: if layout.filetype { FileType::from_raw(*kind).unwrap() } else { FileType::Unknown },
+        kind: if layout.filetype {
+            FileType::from_raw(*kind).unwrap()
+        } else {
+            FileType::Unknown
+        },
         name: &name.as_bytes()[..name.len().min(NAME_MAX)],
         offset: 0,
-        hash: (layout.hashes_in_entries() && !matches!(name.as_str(), "." | ".."))
-            .then_some(StoredHash { major: *ino, minor: 3 }),
+        hash: (layout.hashes_in_entries() && !matches!(name.as_str(), "." | "..")).then_some(
+            StoredHash {
+                major: *ino,
+                minor: 3,
+            },
+        ),
     };
     names.iter().map(make).take_while(fits).collect()
 }

@@ -90,7 +90,11 @@ impl Hash {
     /// continuations, and replaces the value that marks the end of the directory.
     pub const fn new(major: u32, minor: u32) -> Self {
         let even = major & !1;
-        let major = if even == Self::EOF_MAJOR { Self::EOF_MAJOR - 2 } else { even };
+        let major = if even == Self::EOF_MAJOR {
+            Self::EOF_MAJOR - 2
+        } else {
+            even
+        };
         Self { major, minor }
     }
 
@@ -105,12 +109,18 @@ impl Hash {
 
     /// Returns the hash of the names at a readdir position; `None` at the end of the directory and
     /// beyond.
-    #[expect(clippy::cast_possible_truncation, reason = "takes the position's parts")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "takes the position's parts"
+    )]
     pub const fn from_cookie(cookie: u64) -> Option<Self> {
         if cookie >= Self::EOF_COOKIE || (cookie >> 32) as u32 >= Self::EOF_MAJOR >> 1 {
             return None;
         }
-        Some(Self { major: ((cookie >> 32) as u32) << 1, minor: cookie as u32 })
+        Some(Self {
+            major: ((cookie >> 32) as u32) << 1,
+            minor: cookie as u32,
+        })
     }
 }
 
@@ -146,12 +156,20 @@ impl Hasher {
             HashVersion::SipHash => return None,
         };
         let state = if seed == [0; 4] { DEFAULT_SEED } else { seed };
-        Some(Self { function, signed, state })
+        Some(Self {
+            function,
+            signed,
+            state,
+        })
     }
 
     /// Returns the hash of `name`. For a case-folded directory, `name` is the folded name.
     pub fn hash(&self, name: &[u8]) -> Hash {
-        if self.signed { self.hash_with(name, sign_extend) } else { self.hash_with(name, u32::from) }
+        if self.signed {
+            self.hash_with(name, sign_extend)
+        } else {
+            self.hash_with(name, u32::from)
+        }
     }
 
     #[inline]
@@ -195,7 +213,11 @@ fn legacy(name: &[u8], widen: fn(u8) -> u32) -> u32 {
 /// places above them. Words that the name does not fill hold the low byte of the remaining length,
 /// four times over.
 #[inline]
-fn for_each_block<const N: usize>(name: &[u8], widen: fn(u8) -> u32, mut mix: impl FnMut(&[u32; N])) {
+fn for_each_block<const N: usize>(
+    name: &[u8],
+    widen: fn(u8) -> u32,
+    mut mix: impl FnMut(&[u32; N]),
+) {
     let mut rest = name;
     while !rest.is_empty() {
         // OK: a name has at most 255 bytes; of a longer one the lowest byte of its length counts.
@@ -206,7 +228,9 @@ fn for_each_block<const N: usize>(name: &[u8], widen: fn(u8) -> u32, mut mix: im
             *word = match <[u8; 4]>::try_from(bytes) {
                 // No byte sign-extends.
                 Ok(four) if four.is_ascii() => u32::from_be_bytes(four),
-                _ => bytes.iter().fold(fill, |sum, &byte| widen(byte).wrapping_add(sum << 8)),
+                _ => bytes
+                    .iter()
+                    .fold(fill, |sum, &byte| widen(byte).wrapping_add(sum << 8)),
             };
         }
         mix(&words);
@@ -229,9 +253,27 @@ fn half_md4(state: &mut [u32; 4], words: &[u32; 8]) {
     // The functions and constants of RFC 1320, with the order of words and the rotations that ext3
     // chose.
     let [w0, w1, w2, w3, w4, w5, w6, w7] = *words;
-    let first = md4_round(*state, choose, 0, [w0, w1, w2, w3, w4, w5, w6, w7], [3, 7, 11, 19]);
-    let second = md4_round(first, majority, 0x5A82_7999, [w1, w3, w5, w7, w0, w2, w4, w6], [3, 5, 9, 13]);
-    let third = md4_round(second, parity, 0x6ED9_EBA1, [w3, w7, w2, w6, w1, w5, w0, w4], [3, 9, 11, 15]);
+    let first = md4_round(
+        *state,
+        choose,
+        0,
+        [w0, w1, w2, w3, w4, w5, w6, w7],
+        [3, 7, 11, 19],
+    );
+    let second = md4_round(
+        first,
+        majority,
+        0x5A82_7999,
+        [w1, w3, w5, w7, w0, w2, w4, w6],
+        [3, 5, 9, 13],
+    );
+    let third = md4_round(
+        second,
+        parity,
+        0x6ED9_EBA1,
+        [w3, w7, w2, w6, w1, w5, w0, w4],
+        [3, 9, 11, 15],
+    );
     for (kept, mixed) in state.iter_mut().zip(third) {
         *kept = kept.wrapping_add(mixed);
     }
@@ -248,7 +290,10 @@ fn md4_round(
 ) -> [u32; 4] {
     let [mut a, mut b, mut c, mut d] = state;
     for (step, word) in words.into_iter().enumerate() {
-        let sum = a.wrapping_add(mix(b, c, d)).wrapping_add(word).wrapping_add(constant);
+        let sum = a
+            .wrapping_add(mix(b, c, d))
+            .wrapping_add(word)
+            .wrapping_add(constant);
         (a, b, c, d) = (d, sum.rotate_left(rotations[step % 4]), b, c);
     }
     [a, b, c, d]
@@ -298,11 +343,30 @@ mod tests {
 
     #[test]
     fn no_name_hashes_to_the_end() {
-        assert_eq!(Hash::new(0xFFFF_FFFF, 5), Hash { major: 0xFFFF_FFFC, minor: 5 });
-        assert_eq!(Hash::new(0xFFFF_FFFD, 5), Hash { major: 0xFFFF_FFFC, minor: 5 });
+        assert_eq!(
+            Hash::new(0xFFFF_FFFF, 5),
+            Hash {
+                major: 0xFFFF_FFFC,
+                minor: 5
+            }
+        );
+        assert_eq!(
+            Hash::new(0xFFFF_FFFD, 5),
+            Hash {
+                major: 0xFFFF_FFFC,
+                minor: 5
+            }
+        );
         assert_eq!(Hash::from_cookie(Hash::EOF_COOKIE), None);
         assert_eq!(Hash::from_cookie(u64::MAX), None);
-        assert!(Hash { major: 0xFFFF_FFFC, minor: u32::MAX }.cookie() < Hash::EOF_COOKIE);
+        assert!(
+            Hash {
+                major: 0xFFFF_FFFC,
+                minor: u32::MAX
+            }
+            .cookie()
+                < Hash::EOF_COOKIE
+        );
     }
 
     proptest! {

@@ -29,7 +29,10 @@ impl Inode {
             false => (0, 0),
         };
         let fitting = |size: usize| u16::try_from(size.min(room) & !3).unwrap_or(0);
-        (fitting(least.into()), fitting(super::EXTRA_SIZE.max(least.max(wanted).into())))
+        (
+            fitting(least.into()),
+            fitting(super::EXTRA_SIZE.max(least.max(wanted).into())),
+        )
     }
 
     /// Whether new inodes have more fields.
@@ -44,7 +47,9 @@ impl Inode {
     ///
     /// The record stays as it is until [`make_room`](Self::make_room).
     pub fn expand(&mut self, record: &[u8], sb: &Superblock) {
-        let Some(attributes) = self.size_of_attributes(record) else { return };
+        let Some(attributes) = self.size_of_attributes(record) else {
+            return;
+        };
         let fits = |expanded: &Self| attributes <= expanded.xattr_range().len();
         if let Some(expanded) = self.expanded(sb).find(fits) {
             *self = expanded;
@@ -58,7 +63,9 @@ impl Inode {
     /// [`make_room`](Self::make_room).
     pub fn expanded(self, sb: &Superblock) -> impl Iterator<Item = Self> + use<> {
         let (least, wanted) = Self::extra_isizes(sb);
-        let sizes = [wanted, least].into_iter().filter(move |size| *size > self.extra_isize());
+        let sizes = [wanted, least]
+            .into_iter()
+            .filter(move |size| *size > self.extra_isize());
         sizes.map(move |size| {
             let mut inode = self;
             inode.set_extra_isize(size);
@@ -78,7 +85,9 @@ impl Inode {
     /// Returns how many bytes the attributes in the record take; `None` if they are damaged.
     fn size_of_attributes(&self, record: &[u8]) -> Option<usize> {
         let attrs = Attrs::in_inode(self.xattr_area(record), self.place()).ok()?;
-        Some(attrs.map_or(0, |attrs| xattr::size_in_inode(&attrs.iter().collect::<Vec<_>>())))
+        Some(attrs.map_or(0, |attrs| {
+            xattr::size_in_inode(&attrs.iter().collect::<Vec<_>>())
+        }))
     }
 
     fn place(&self) -> Place {
@@ -121,7 +130,9 @@ pub fn new_xattr_start(sb: &Superblock) -> usize {
 #[inline]
 pub fn stored_xattr_range(record: &[u8]) -> Range<usize> {
     let end = record.len();
-    let extra = record.get(BASE_SIZE..).and_then(|rest| RawInodeExtra::ref_from_prefix(rest).ok());
+    let extra = record
+        .get(BASE_SIZE..)
+        .and_then(|rest| RawInodeExtra::ref_from_prefix(rest).ok());
     // Without extra fields the rest of the record was never initialized.
     match extra.map_or(0, |(extra, _)| extra.i_extra_isize.get()) {
         0 => end..end,

@@ -5,7 +5,9 @@
 
 use zerocopy::FromZeros;
 
-use super::{DeviceNumber, FileKind, Inode, InodeFlags, MAP_SIZE, RawInode, RawInodeExtra, RuleFlags, Rules};
+use super::{
+    DeviceNumber, FileKind, Inode, InodeFlags, MAP_SIZE, RawInode, RawInodeExtra, RuleFlags, Rules,
+};
 use crate::superblock::Superblock;
 use crate::time::Timestamp;
 
@@ -18,12 +20,20 @@ impl Inode {
         let mut extra = RawInodeExtra::new_zeroed();
         extra.i_extra_isize.set(Self::extra_isizes(sb).1);
         let kind = FileKind::of_mode(mode).unwrap_or(FileKind::None);
-        Self { base, extra, ino, kind, rules: Rules::of(sb) }
+        Self {
+            base,
+            extra,
+            ino,
+            kind,
+            rules: Rules::of(sb),
+        }
     }
 
     /// Sets the permissions, with set-user-ID, set-group-ID and sticky bit; the type stays.
     pub fn set_permissions(&mut self, permissions: u16) {
-        self.base.i_mode.set(self.mode() & 0xf000 | permissions & 0o7777);
+        self.base
+            .i_mode
+            .set(self.mode() & 0xf000 | permissions & 0o7777);
     }
 
     /// Sets the owner.
@@ -44,7 +54,11 @@ impl Inode {
     /// id, as in Linux.
     const fn storable(&self, id: u32) -> u32 {
         const NOBODY: u32 = 65_534;
-        if self.rules.has(RuleFlags::SHORT_IDS) && id > 0xffff { NOBODY } else { id }
+        if self.rules.has(RuleFlags::SHORT_IDS) && id > 0xffff {
+            NOBODY
+        } else {
+            id
+        }
     }
 
     /// Sets the size in bytes.
@@ -66,13 +80,16 @@ impl Inode {
         let (flags, number) = match (u32::try_from(sectors), self.rules.has(RuleFlags::HUGE_FILE)) {
             (Ok(_), _) => (self.flags() - InodeFlags::HUGE_FILE, sectors),
             (Err(_), true) if sectors < 1 << 48 => (self.flags() - InodeFlags::HUGE_FILE, sectors),
-            (Err(_), true) => {
-                (self.flags() | InodeFlags::HUGE_FILE, sectors.div_ceil(1 << self.rules.sector_bits))
-            }
+            (Err(_), true) => (
+                self.flags() | InodeFlags::HUGE_FILE,
+                sectors.div_ceil(1 << self.rules.sector_bits),
+            ),
             (Err(_), false) => return false,
         };
         let (low, high) = words(number);
-        let Ok(high) = u16::try_from(high) else { return false };
+        let Ok(high) = u16::try_from(high) else {
+            return false;
+        };
         self.set_flags(flags);
         self.base.i_blocks_lo.set(low);
         self.base.l_i_blocks_high.set(high);
@@ -132,7 +149,11 @@ impl Inode {
     /// Returns the seconds and extra bits of `time`; the record has the latter if its extra fields
     /// reach to byte `end`.
     fn encoded(&self, time: Timestamp, end: u16) -> (u32, u32) {
-        if self.extra_isize() >= end { time.encode() } else { (time.encode_short(), 0) }
+        if self.extra_isize() >= end {
+            time.encode()
+        } else {
+            (time.encode_short(), 0)
+        }
     }
 
     /// Sets when the file was deleted, in seconds since 1970, or the next orphan in the list.
@@ -189,7 +210,10 @@ impl Inode {
 
 fn words(number: u64) -> (u32, u32) {
     let [a, b, c, d, e, f, g, h] = number.to_le_bytes();
-    (u32::from_le_bytes([a, b, c, d]), u32::from_le_bytes([e, f, g, h]))
+    (
+        u32::from_le_bytes([a, b, c, d]),
+        u32::from_le_bytes([e, f, g, h]),
+    )
 }
 
 fn halves(number: u32) -> (u16, u16) {

@@ -80,7 +80,10 @@ impl BlockKind {
 /// `journal_header_t` as it is on the disk.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
-#[expect(missing_docs, reason = "the fields carry the names of the format's documentation")]
+#[expect(
+    missing_docs,
+    reason = "the fields carry the names of the format's documentation"
+)]
 pub struct RawBlockHeader {
     pub h_magic: U32,
     pub h_blocktype: U32,
@@ -111,7 +114,10 @@ impl BlockHeader {
         if raw.h_magic.get() != MAGIC {
             return None;
         }
-        Some(Self { kind: BlockKind::from_disk(raw.h_blocktype.get())?, tid: Tid(raw.h_sequence.get()) })
+        Some(Self {
+            kind: BlockKind::from_disk(raw.h_blocktype.get())?,
+            tid: Tid(raw.h_sequence.get()),
+        })
     }
 
     /// Returns the header as it is on the disk.
@@ -141,7 +147,12 @@ mod tests {
     #[test]
     fn header_round_trips_and_rejects_strangers() {
         for kind in 0..8 {
-            let bytes = [MAGIC.to_be_bytes(), u32::to_be_bytes(kind), 77_u32.to_be_bytes()].concat();
+            let bytes = [
+                MAGIC.to_be_bytes(),
+                u32::to_be_bytes(kind),
+                77_u32.to_be_bytes(),
+            ]
+            .concat();
             let header = BlockHeader::recognise(&bytes);
             assert_eq!(header.is_some(), (1..=5).contains(&kind));
             if let Some(header) = header {

@@ -15,7 +15,10 @@ use crate::corrupt::{Corrupt, CorruptKind, Place};
 /// `struct commit_header` as it is on the disk.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
-#[expect(missing_docs, reason = "the fields carry the names of the format's documentation")]
+#[expect(
+    missing_docs,
+    reason = "the fields carry the names of the format's documentation"
+)]
 pub struct RawCommit {
     pub h_header: RawBlockHeader,
     pub h_chksum_type: u8,
@@ -49,10 +52,18 @@ pub struct Commit {
 impl Commit {
     /// Decodes one whole block of the journal. [`Commit::verify`] verifies its checksum.
     pub fn decode(block: &[u8], at: Place) -> Result<Self, Corrupt> {
-        let (raw, _) = RawCommit::ref_from_prefix(block).map_err(|_| truncated(HEADER, block.len(), at))?;
+        let (raw, _) =
+            RawCommit::ref_from_prefix(block).map_err(|_| truncated(HEADER, block.len(), at))?;
         let tid = match BlockHeader::recognise(block) {
-            Some(BlockHeader { kind: BlockKind::Commit, tid }) => tid,
-            _ => return Err(at.corrupt(CorruptKind::Mismatch { what: "not a commit block" })),
+            Some(BlockHeader {
+                kind: BlockKind::Commit,
+                tid,
+            }) => tid,
+            _ => {
+                return Err(at.corrupt(CorruptKind::Mismatch {
+                    what: "not a commit block",
+                }));
+            }
         };
         Ok(Self {
             tid,
@@ -90,7 +101,10 @@ impl Commit {
                 }
                 if form != (TransactionChecksum::TYPE, TransactionChecksum::SIZE) {
                     let value = u64::from(self.checksum_type);
-                    return Err(at.corrupt(CorruptKind::Field { field: "h_chksum_type", value }));
+                    return Err(at.corrupt(CorruptKind::Field {
+                        field: "h_chksum_type",
+                        value,
+                    }));
                 }
                 verify(stored, transaction.value(), at)
             }
@@ -98,7 +112,8 @@ impl Commit {
                 let Some((header, rest)) = block.split_at_checked(HEADER) else {
                     return Err(truncated(HEADER, block.len(), at));
                 };
-                let mut raw = RawCommit::read_from_bytes(header).expect("the size of a commit header");
+                let mut raw =
+                    RawCommit::read_from_bytes(header).expect("the size of a commit header");
                 raw.h_chksum[0].zero();
                 let header = Crc32c::new(format.seed).update(raw.as_bytes());
                 verify(stored, header.update(rest).finish(), at).or_else(|corrupt| {
@@ -112,7 +127,11 @@ impl Commit {
     /// first checksum.
     pub fn encode(&self, format: &Format) -> Vec<u8> {
         let mut raw = RawCommit {
-            h_header: BlockHeader { kind: BlockKind::Commit, tid: self.tid }.encode(),
+            h_header: BlockHeader {
+                kind: BlockKind::Commit,
+                tid: self.tid,
+            }
+            .encode(),
             h_chksum_type: self.checksum_type,
             h_chksum_size: self.checksum_size,
             h_padding: [0; 2],
@@ -139,7 +158,12 @@ mod tests {
     const AT: Place = Place::new(Structure::JournalBlock);
 
     fn format(checksum: ChecksumVersion) -> Format {
-        Format { block_size: 1024, checksum, wide: true, seed: 0x1234_5678 }
+        Format {
+            block_size: 1024,
+            checksum,
+            wide: true,
+            seed: 0x1234_5678,
+        }
     }
 
     fn commit() -> Commit {
@@ -155,13 +179,20 @@ mod tests {
 
     #[test]
     fn round_trips() {
-        for version in [ChecksumVersion::None, ChecksumVersion::V1, ChecksumVersion::V2, ChecksumVersion::V3]
-        {
+        for version in [
+            ChecksumVersion::None,
+            ChecksumVersion::V1,
+            ChecksumVersion::V2,
+            ChecksumVersion::V3,
+        ] {
             let block = commit().encode(&format(version));
             let decoded = Commit::decode(&block, AT).expect("sound");
             assert_eq!(decoded.encode(&format(version)), block);
             assert_eq!((decoded.tid, decoded.seconds), (Tid(9), 1 << 33));
-            assert_eq!(decoded.verify(&block, &TransactionChecksum::new(), &format(version), AT), Ok(()));
+            assert_eq!(
+                decoded.verify(&block, &TransactionChecksum::new(), &format(version), AT),
+                Ok(())
+            );
         }
     }
 
@@ -169,11 +200,21 @@ mod tests {
     fn a_flipped_bit_in_the_header_is_found_and_one_behind_it_forgiven() {
         let (format, nothing) = (format(ChecksumVersion::V3), TransactionChecksum::new());
         let good = commit().encode(&format);
-        for (offset, sound) in [(16, false), (20, false), (55, false), (60, true), (1023, true)] {
+        for (offset, sound) in [
+            (16, false),
+            (20, false),
+            (55, false),
+            (60, true),
+            (1023, true),
+        ] {
             let mut block = good.clone();
             block[offset] ^= 1;
             let decoded = Commit::decode(&block, AT).expect("sound");
-            assert_eq!(decoded.verify(&block, &nothing, &format, AT).is_ok(), sound, "{offset}");
+            assert_eq!(
+                decoded.verify(&block, &nothing, &format, AT).is_ok(),
+                sound,
+                "{offset}"
+            );
         }
     }
 
@@ -184,14 +225,24 @@ mod tests {
         transaction.update(b"123456789");
         // The check value of CRC-32/MPEG-2 in the catalogue of parametrised CRC algorithms.
         assert_eq!(transaction.value(), 0x0376_E6E7);
-        let mut commit = Commit { checksum_type: 1, checksum_size: 4, ..commit() };
+        let mut commit = Commit {
+            checksum_type: 1,
+            checksum_size: 4,
+            ..commit()
+        };
         commit.checksums[0] = 0x0376_E6E7;
         let block = commit.encode(&format);
         assert_eq!(commit.verify(&block, &transaction, &format, AT), Ok(()));
         transaction.update(b"0");
         assert!(commit.verify(&block, &transaction, &format, AT).is_err());
         commit.checksum_type = 4;
-        let kind = CorruptKind::Field { field: "h_chksum_type", value: 4 };
-        assert_eq!(commit.verify(&block, &transaction, &format, AT), Err(AT.corrupt(kind)));
+        let kind = CorruptKind::Field {
+            field: "h_chksum_type",
+            value: 4,
+        };
+        assert_eq!(
+            commit.verify(&block, &transaction, &format, AT),
+            Err(AT.corrupt(kind))
+        );
     }
 }

@@ -16,7 +16,10 @@ use crate::corrupt::{Corrupt, CorruptKind, Place};
 /// checksums of version 2.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
-#[expect(missing_docs, reason = "the fields carry the names of the format's documentation")]
+#[expect(
+    missing_docs,
+    reason = "the fields carry the names of the format's documentation"
+)]
 pub struct RawTag {
     pub t_blocknr: U32,
     pub t_checksum: U16,
@@ -28,7 +31,10 @@ const _: () = assert!(size_of::<RawTag>() == 8);
 /// `journal_block_tag3_t` as it is on the disk: the tag with checksums of version 3.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
-#[expect(missing_docs, reason = "the fields carry the names of the format's documentation")]
+#[expect(
+    missing_docs,
+    reason = "the fields carry the names of the format's documentation"
+)]
 pub struct RawTag3 {
     pub t_blocknr: U32,
     pub t_flags: U32,
@@ -74,14 +80,26 @@ impl Tag {
     /// Decodes the tag at the start of `bytes` and returns the number of bytes it takes.
     fn decode(bytes: &[u8], format: &Format, at: Place) -> Result<(Self, usize), Corrupt> {
         let mut size = format.tag_size();
-        let fixed = bytes.get(..size).ok_or_else(|| truncated(size, bytes.len(), at))?;
+        let fixed = bytes
+            .get(..size)
+            .ok_or_else(|| truncated(size, bytes.len(), at))?;
         let (low, high, flags, checksum) = if format.checksum == ChecksumVersion::V3 {
             let raw = RawTag3::ref_from_bytes(fixed).expect("the size of a version 3 tag");
-            (raw.t_blocknr.get(), raw.t_blocknr_high.get(), raw.t_flags.get(), raw.t_checksum.get())
+            (
+                raw.t_blocknr.get(),
+                raw.t_blocknr_high.get(),
+                raw.t_flags.get(),
+                raw.t_checksum.get(),
+            )
         } else {
             let (raw, rest) = RawTag::ref_from_prefix(fixed).expect("no tag is smaller");
             let high = U32::ref_from_prefix(rest).map_or(0, |(high, _)| high.get());
-            (raw.t_blocknr.get(), high, raw.t_flags.get().into(), raw.t_checksum.get().into())
+            (
+                raw.t_blocknr.get(),
+                high,
+                raw.t_flags.get().into(),
+                raw.t_checksum.get().into(),
+            )
         };
         let flags = TagFlags::from_bits_retain(flags);
         let uuid = if flags.contains(TagFlags::SAME_UUID) {
@@ -91,16 +109,34 @@ impl Tag {
             size += UUID;
             stored
         };
-        let high = if format.wide { u64::from(high) << 32 } else { 0 };
+        let high = if format.wide {
+            u64::from(high) << 32
+        } else {
+            0
+        };
         // Only versions 2 and 3 define the field; without them it may hold anything.
-        let checksum = if format.checksums_blocks() { checksum } else { 0 };
-        Ok((Self { block: high | u64::from(low), flags, checksum, uuid }, size))
+        let checksum = if format.checksums_blocks() {
+            checksum
+        } else {
+            0
+        };
+        Ok((
+            Self {
+                block: high | u64::from(low),
+                flags,
+                checksum,
+                uuid,
+            },
+            size,
+        ))
     }
 
     fn encode(&self, format: &Format, out: &mut Vec<u8>) -> Option<()> {
         let high = u32::try_from(self.block >> 32).ok()?;
         let low = u32::try_from(self.block & 0xFFFF_FFFF).ok()?;
-        if high != 0 && !format.wide || self.flags.contains(TagFlags::SAME_UUID) != self.uuid.is_none() {
+        if high != 0 && !format.wide
+            || self.flags.contains(TagFlags::SAME_UUID) != self.uuid.is_none()
+        {
             return None;
         }
         if format.checksum == ChecksumVersion::V3 {
@@ -144,11 +180,19 @@ impl Descriptor {
     ///
     /// The tags end with the one flagged [`LAST`](TagFlags::LAST), or where no further tag fits.
     pub fn decode(block: &[u8], format: &Format, at: Place) -> Result<Self, Corrupt> {
-        let usable =
-            block.get(..format.usable()).ok_or_else(|| truncated(format.usable(), block.len(), at))?;
+        let usable = block
+            .get(..format.usable())
+            .ok_or_else(|| truncated(format.usable(), block.len(), at))?;
         let tid = match BlockHeader::recognise(block) {
-            Some(BlockHeader { kind: BlockKind::Descriptor, tid }) => tid,
-            _ => return Err(at.corrupt(CorruptKind::Mismatch { what: "not a descriptor block" })),
+            Some(BlockHeader {
+                kind: BlockKind::Descriptor,
+                tid,
+            }) => tid,
+            _ => {
+                return Err(at.corrupt(CorruptKind::Mismatch {
+                    what: "not a descriptor block",
+                }));
+            }
         };
         let (mut tags, mut offset) = (Vec::new(), BlockHeader::SIZE);
         while offset + format.tag_size() <= usable.len() {
@@ -168,7 +212,13 @@ impl Descriptor {
     /// store.
     pub fn encode(&self, format: &Format) -> Option<Vec<u8>> {
         let mut block = vec![0; BlockHeader::SIZE];
-        put_header(BlockHeader { kind: BlockKind::Descriptor, tid: self.tid }, &mut block);
+        put_header(
+            BlockHeader {
+                kind: BlockKind::Descriptor,
+                tid: self.tid,
+            },
+            &mut block,
+        );
         for tag in &self.tags {
             tag.encode(format, &mut block)?;
         }
@@ -210,13 +260,27 @@ mod tests {
     fn formats() -> impl Iterator<Item = Format> {
         use ChecksumVersion::{None, V1, V2, V3};
         [None, V1, V2, V3].into_iter().flat_map(|checksum| {
-            [false, true].map(|wide| Format { block_size: 1024, checksum, wide, seed: 0x1234_5678 })
+            [false, true].map(|wide| Format {
+                block_size: 1024,
+                checksum,
+                wide,
+                seed: 0x1234_5678,
+            })
         })
     }
 
     fn tag(block: u64, flags: TagFlags) -> Tag {
-        let uuid = if flags.contains(TagFlags::SAME_UUID) { None } else { Some([7; 16]) };
-        Tag { block, flags, checksum: 0, uuid }
+        let uuid = if flags.contains(TagFlags::SAME_UUID) {
+            None
+        } else {
+            Some([7; 16])
+        };
+        Tag {
+            block,
+            flags,
+            checksum: 0,
+            uuid,
+        }
     }
 
     #[test]
@@ -231,7 +295,10 @@ mod tests {
             let high = if format.wide { 5 << 32 } else { 0 };
             let mut tags = vec![tag(high | 9, TagFlags::empty())];
             tags.push(tag(1, TagFlags::SAME_UUID | TagFlags::ESCAPED));
-            tags.push(tag(u64::from(u32::MAX), TagFlags::SAME_UUID | TagFlags::DELETED | TagFlags::LAST));
+            tags.push(tag(
+                u64::from(u32::MAX),
+                TagFlags::SAME_UUID | TagFlags::DELETED | TagFlags::LAST,
+            ));
             if format.checksums_blocks() {
                 tags[1].checksum = 0xABCD;
             }
@@ -249,7 +316,10 @@ mod tests {
             let tags = vec![tag(1, TagFlags::SAME_UUID); room / format.tag_size()];
             let descriptor = Descriptor { tid: Tid(0), tags };
             let block = descriptor.encode(&format).expect("it fits");
-            assert_eq!(Descriptor::decode(&block, &format, AT).expect("sound"), descriptor);
+            assert_eq!(
+                Descriptor::decode(&block, &format, AT).expect("sound"),
+                descriptor
+            );
             let mut more = descriptor;
             more.tags.push(tag(1, TagFlags::SAME_UUID));
             assert_eq!(more.encode(&format), None);
@@ -259,9 +329,20 @@ mod tests {
     #[test]
     fn a_uuid_beyond_the_block_is_none() {
         // Tags of 26 bytes leave room for one without its UUID.
-        let format = Format { block_size: 1024, checksum: ChecksumVersion::V2, wide: false, seed: 0 };
+        let format = Format {
+            block_size: 1024,
+            checksum: ChecksumVersion::V2,
+            wide: false,
+            seed: 0,
+        };
         let mut block = vec![0; 1024];
-        put_header(BlockHeader { kind: BlockKind::Descriptor, tid: Tid(1) }, &mut block);
+        put_header(
+            BlockHeader {
+                kind: BlockKind::Descriptor,
+                tid: Tid(1),
+            },
+            &mut block,
+        );
         let tags = Descriptor::decode(&block, &format, AT).expect("sound").tags;
         assert_eq!(tags.len(), 39);
         assert!(tags.iter().take(38).all(|tag| tag.uuid.is_some()));
@@ -270,8 +351,16 @@ mod tests {
 
     #[test]
     fn a_flipped_bit_breaks_the_tail() {
-        let format = Format { block_size: 1024, checksum: ChecksumVersion::V3, wide: true, seed: 1 };
-        let descriptor = Descriptor { tid: Tid(1), tags: vec![tag(1, TagFlags::LAST)] };
+        let format = Format {
+            block_size: 1024,
+            checksum: ChecksumVersion::V3,
+            wide: true,
+            seed: 1,
+        };
+        let descriptor = Descriptor {
+            tid: Tid(1),
+            tags: vec![tag(1, TagFlags::LAST)],
+        };
         let mut block = descriptor.encode(&format).expect("it fits");
         block[900] ^= 1;
         assert!(format.verify_tail(&block, AT).is_err());

@@ -49,7 +49,11 @@ impl Format {
     /// Returns how many bytes of a descriptor or revoke block may be used: all but the checksum at
     /// the end.
     pub const fn usable(&self) -> usize {
-        if self.checksums_blocks() { self.block_size - Self::TAIL } else { self.block_size }
+        if self.checksums_blocks() {
+            self.block_size - Self::TAIL
+        } else {
+            self.block_size
+        }
     }
 
     /// Returns the size of a descriptor's tag without the UUID that may follow it, in bytes.
@@ -96,7 +100,10 @@ impl Format {
 
     /// Returns the checksum of a block whose last field counts as zeroes.
     fn tail_checksum(&self, body: &[u8]) -> u32 {
-        Crc32c::new(self.seed).update(body).zeros(Self::TAIL).finish()
+        Crc32c::new(self.seed)
+            .update(body)
+            .zeros(Self::TAIL)
+            .finish()
     }
 
     /// Returns the checksum that a tag of transaction `tid` stores for `copy`; zero if tags store
@@ -156,5 +163,8 @@ pub(super) fn put_header(header: BlockHeader, block: &mut [u8]) {
 /// Returns the error for a structure `at` that needs `need` bytes and has `have`.
 pub(super) fn truncated(need: usize, have: usize, at: Place) -> Corrupt {
     let wide = |n| u64::try_from(n).unwrap_or(u64::MAX);
-    at.corrupt(CorruptKind::Truncated { need: wide(need), have: wide(have) })
+    at.corrupt(CorruptKind::Truncated {
+        need: wide(need),
+        have: wide(have),
+    })
 }

@@ -18,7 +18,10 @@ use crate::corrupt::{Corrupt, CorruptKind, Place};
 /// `jbd2_journal_revoke_header_t` as it is on the disk. Block numbers of 4 or 8 bytes follow.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
-#[expect(missing_docs, reason = "the fields carry the names of the format's documentation")]
+#[expect(
+    missing_docs,
+    reason = "the fields carry the names of the format's documentation"
+)]
 pub struct RawRevoke {
     pub r_header: RawBlockHeader,
     /// Bytes used in the block, these 16 included.
@@ -43,21 +46,45 @@ impl Revoke {
     /// A count that leaves no room for a whole number gives an empty list. The decoder ignores a
     /// part of a number at the end, as the kernel does. A count that exceeds the block is an error.
     pub fn decode(block: &[u8], format: &Format, at: Place) -> Result<Self, Corrupt> {
-        let usable =
-            block.get(..format.usable()).ok_or_else(|| truncated(format.usable(), block.len(), at))?;
+        let usable = block
+            .get(..format.usable())
+            .ok_or_else(|| truncated(format.usable(), block.len(), at))?;
         let tid = match BlockHeader::recognise(block) {
-            Some(BlockHeader { kind: BlockKind::Revoke, tid }) => tid,
-            _ => return Err(at.corrupt(CorruptKind::Mismatch { what: "not a revoke block" })),
+            Some(BlockHeader {
+                kind: BlockKind::Revoke,
+                tid,
+            }) => tid,
+            _ => {
+                return Err(at.corrupt(CorruptKind::Mismatch {
+                    what: "not a revoke block",
+                }));
+            }
         };
-        let (raw, _) = RawRevoke::ref_from_prefix(usable).map_err(|_| truncated(HEADER, usable.len(), at))?;
+        let (raw, _) =
+            RawRevoke::ref_from_prefix(usable).map_err(|_| truncated(HEADER, usable.len(), at))?;
         let count = raw.r_count.get();
         let used = usize::try_from(count)
             .ok()
             .filter(|&used| used <= usable.len())
-            .ok_or_else(|| at.corrupt(CorruptKind::Field { field: "r_count", value: count.into() }))?;
+            .ok_or_else(|| {
+                at.corrupt(CorruptKind::Field {
+                    field: "r_count",
+                    value: count.into(),
+                })
+            })?;
         let records = usable.get(HEADER..used).unwrap_or(&[]);
-        let number = |record: &[u8]| record.iter().fold(0, |number, &byte| number << 8 | u64::from(byte));
-        Ok(Self { tid, blocks: records.chunks_exact(format.revoke_size()).map(number).collect() })
+        let number = |record: &[u8]| {
+            record
+                .iter()
+                .fold(0, |number, &byte| number << 8 | u64::from(byte))
+        };
+        Ok(Self {
+            tid,
+            blocks: records
+                .chunks_exact(format.revoke_size())
+                .map(number)
+                .collect(),
+        })
     }
 
     /// Returns the list as a whole block of the journal, checksum included. `None` if the numbers
@@ -68,7 +95,11 @@ impl Revoke {
             return None;
         }
         let raw = RawRevoke {
-            r_header: BlockHeader { kind: BlockKind::Revoke, tid: self.tid }.encode(),
+            r_header: BlockHeader {
+                kind: BlockKind::Revoke,
+                tid: self.tid,
+            }
+            .encode(),
             r_count: u32::try_from(used).ok()?.into(),
         };
         let mut block = raw.as_bytes().to_vec();
@@ -92,19 +123,32 @@ mod tests {
     use crate::journal::ChecksumVersion;
 
     const AT: Place = Place::new(Structure::JournalBlock);
-    const NARROW: Format =
-        Format { block_size: 1024, checksum: ChecksumVersion::V3, wide: false, seed: 0x1234_5678 };
-    const WIDE: Format = Format { wide: true, ..NARROW };
+    const NARROW: Format = Format {
+        block_size: 1024,
+        checksum: ChecksumVersion::V3,
+        wide: false,
+        seed: 0x1234_5678,
+    };
+    const WIDE: Format = Format {
+        wide: true,
+        ..NARROW
+    };
 
     #[test]
     fn both_widths_round_trip() {
         for format in [NARROW, WIDE] {
-            let revoke = Revoke { tid: Tid(8), blocks: vec![1, 0xFFFF_FFFF, 77] };
+            let revoke = Revoke {
+                tid: Tid(8),
+                blocks: vec![1, 0xFFFF_FFFF, 77],
+            };
             let block = revoke.encode(&format).expect("it fits");
             assert_eq!(Revoke::decode(&block, &format, AT), Ok(revoke));
             assert_eq!(format.verify_tail(&block, AT), Ok(()));
         }
-        let far = Revoke { tid: Tid(8), blocks: vec![1 << 32] };
+        let far = Revoke {
+            tid: Tid(8),
+            blocks: vec![1 << 32],
+        };
         assert_eq!(far.encode(&NARROW), None);
         let block = far.encode(&WIDE).expect("it fits");
         assert_eq!(Revoke::decode(&block, &WIDE, AT), Ok(far));
@@ -112,14 +156,29 @@ mod tests {
 
     #[test]
     fn count_is_held_inside_the_block() {
-        let mut block = Revoke { tid: Tid(8), blocks: vec![5] }.encode(&NARROW).expect("it fits");
+        let mut block = Revoke {
+            tid: Tid(8),
+            blocks: vec![5],
+        }
+        .encode(&NARROW)
+        .expect("it fits");
         for (count, blocks) in [(0, 0), (16, 0), (19, 0), (20, 1), (23, 1), (1020, 251)] {
             block[12..16].copy_from_slice(&u32::to_be_bytes(count));
-            assert_eq!(Revoke::decode(&block, &NARROW, AT).expect("sound").blocks.len(), blocks, "{count}");
+            assert_eq!(
+                Revoke::decode(&block, &NARROW, AT)
+                    .expect("sound")
+                    .blocks
+                    .len(),
+                blocks,
+                "{count}"
+            );
         }
         for count in [1021, u32::MAX] {
             block[12..16].copy_from_slice(&count.to_be_bytes());
-            let kind = CorruptKind::Field { field: "r_count", value: count.into() };
+            let kind = CorruptKind::Field {
+                field: "r_count",
+                value: count.into(),
+            };
             assert_eq!(Revoke::decode(&block, &NARROW, AT), Err(AT.corrupt(kind)));
         }
     }

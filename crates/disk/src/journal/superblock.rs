@@ -31,7 +31,10 @@ const CRC32C: u8 = 4;
 /// `journal_superblock_t` as it is on the disk.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
-#[expect(missing_docs, reason = "the fields carry the names of the format's documentation")]
+#[expect(
+    missing_docs,
+    reason = "the fields carry the names of the format's documentation"
+)]
 pub struct RawJournalSuperblock {
     pub s_header: RawBlockHeader,
     pub s_blocksize: U32,
@@ -236,7 +239,11 @@ impl JournalSuperblock {
         at: Place,
     ) -> Result<Self, Corrupt> {
         let mut raw = RawJournalSuperblock::new_zeroed();
-        raw.s_header = BlockHeader { kind: BlockKind::SuperblockV2, tid: Tid(0) }.encode();
+        raw.s_header = BlockHeader {
+            kind: BlockKind::SuperblockV2,
+            tid: Tid(0),
+        }
+        .encode();
         raw.s_blocksize = block_size.into();
         raw.s_maxlen = len_blocks.into();
         raw.s_first = 1.into();
@@ -254,8 +261,8 @@ impl JournalSuperblock {
     /// first checks [`JournalSuperblock::unknown_features`]. Unknown features also switch the other
     /// checks off, because they may change what the fields mean.
     pub fn decode(bytes: &[u8], at: Place) -> Result<Self, Corrupt> {
-        let (raw, _) =
-            RawJournalSuperblock::ref_from_prefix(bytes).map_err(|_| truncated(SIZE, bytes.len(), at))?;
+        let (raw, _) = RawJournalSuperblock::ref_from_prefix(bytes)
+            .map_err(|_| truncated(SIZE, bytes.len(), at))?;
         let this = Self::from_raw(raw, at)?;
         if this.unknown_features().is_none() {
             this.check_features(at)?;
@@ -270,7 +277,10 @@ impl JournalSuperblock {
             Some(BlockKind::SuperblockV1) => Version::V1,
             Some(BlockKind::SuperblockV2) => Version::V2,
             _ if magic != MAGIC => {
-                return Err(at.corrupt(CorruptKind::Magic { found: magic, expected: MAGIC }));
+                return Err(at.corrupt(CorruptKind::Magic {
+                    found: magic,
+                    expected: MAGIC,
+                }));
             }
             _ => return Err(field("h_blocktype", raw.s_header.h_blocktype.get(), at)),
         };
@@ -309,7 +319,9 @@ impl JournalSuperblock {
             self.incompat.contains(Incompat::CSUM_V3),
         ];
         if versions.into_iter().filter(|&set| set).count() > 1 {
-            return Err(at.corrupt(CorruptKind::Mismatch { what: "more than one kind of checksum at once" }));
+            return Err(at.corrupt(CorruptKind::Mismatch {
+                what: "more than one kind of checksum at once",
+            }));
         }
         if self.format().checksums_blocks() {
             let kind = self.raw.0.s_checksum_type;
@@ -326,9 +338,21 @@ impl JournalSuperblock {
             return Err(field("s_blocksize", self.block_size, at));
         }
         let area = self.fast_commit_area_blocks();
-        if self.len_blocks.checked_sub(area).is_none_or(|log| log < MIN_LOG_BLOCKS) {
-            let what = if area == 0 { "s_maxlen" } else { "s_num_fc_blks" };
-            return Err(field(what, if area == 0 { self.len_blocks } else { area }, at));
+        if self
+            .len_blocks
+            .checked_sub(area)
+            .is_none_or(|log| log < MIN_LOG_BLOCKS)
+        {
+            let what = if area == 0 {
+                "s_maxlen"
+            } else {
+                "s_num_fc_blks"
+            };
+            return Err(field(
+                what,
+                if area == 0 { self.len_blocks } else { area },
+                at,
+            ));
         }
         if self.first == 0 || self.first >= self.log().end {
             return Err(field("s_first", self.first, at));
@@ -348,13 +372,23 @@ impl JournalSuperblock {
     pub fn unknown_features(&self) -> Option<String> {
         let incompat = self.incompat.difference(Incompat::KNOWN).to_string();
         let ro_compat = self.ro_compat.to_string();
-        let names: Vec<_> = [incompat, ro_compat].into_iter().filter(|names| !names.is_empty()).collect();
-        if names.is_empty() { None } else { Some(names.join(" ")) }
+        let names: Vec<_> = [incompat, ro_compat]
+            .into_iter()
+            .filter(|names| !names.is_empty())
+            .collect();
+        if names.is_empty() {
+            None
+        } else {
+            Some(names.join(" "))
+        }
     }
 
     /// Returns the blocks of the ring. After its last block the log continues at its first.
     pub fn log(&self) -> Range<u32> {
-        self.first..self.len_blocks.saturating_sub(self.fast_commit_area_blocks())
+        self.first
+            ..self
+                .len_blocks
+                .saturating_sub(self.fast_commit_area_blocks())
     }
 
     /// Returns the blocks of the fast commit area; empty without the feature.
@@ -371,7 +405,10 @@ impl JournalSuperblock {
 
     /// Returns the number of blocks kept for fast commits at the end of the journal.
     fn fast_commit_area_blocks(&self) -> u32 {
-        match (self.incompat.contains(Incompat::FAST_COMMIT), self.fast_commit_blocks) {
+        match (
+            self.incompat.contains(Incompat::FAST_COMMIT),
+            self.fast_commit_blocks,
+        ) {
             (false, _) => 0,
             (true, 0) => DEFAULT_FAST_COMMIT_BLOCKS,
             (true, blocks) => blocks,
@@ -403,10 +440,17 @@ impl JournalSuperblock {
         if self.version == Version::V1 {
             return;
         }
-        self.compat.set(Compat::CHECKSUM, checksum == ChecksumVersion::V1);
-        self.incompat.set(Incompat::CSUM_V2, checksum == ChecksumVersion::V2);
-        self.incompat.set(Incompat::CSUM_V3, checksum == ChecksumVersion::V3);
-        self.raw.0.s_checksum_type = if self.format().checksums_blocks() { CRC32C } else { 0 };
+        self.compat
+            .set(Compat::CHECKSUM, checksum == ChecksumVersion::V1);
+        self.incompat
+            .set(Incompat::CSUM_V2, checksum == ChecksumVersion::V2);
+        self.incompat
+            .set(Incompat::CSUM_V3, checksum == ChecksumVersion::V3);
+        self.raw.0.s_checksum_type = if self.format().checksums_blocks() {
+            CRC32C
+        } else {
+            0
+        };
     }
 
     /// Returns the superblock as it is on the disk, with a computed checksum if the journal has
@@ -441,11 +485,21 @@ impl JournalSuperblock {
 /// Returns the checksum of a whole superblock, with its checksum field taken as zeroes. Unlike in
 /// the log, the seed is all ones.
 fn checksum(raw: &RawJournalSuperblock) -> u32 {
-    crc32c(!0, RawJournalSuperblock { s_checksum: U32::ZERO, ..*raw }.as_bytes())
+    crc32c(
+        !0,
+        RawJournalSuperblock {
+            s_checksum: U32::ZERO,
+            ..*raw
+        }
+        .as_bytes(),
+    )
 }
 
 fn field(field: &'static str, value: u32, at: Place) -> Corrupt {
-    at.corrupt(CorruptKind::Field { field, value: value.into() })
+    at.corrupt(CorruptKind::Field {
+        field,
+        value: value.into(),
+    })
 }
 
 #[cfg(test)]
@@ -459,7 +513,11 @@ mod tests {
     /// volume of 64 MiB, once mounted.
     fn sample() -> RawJournalSuperblock {
         let mut raw = RawJournalSuperblock::read_from_bytes(&[0; SIZE]).expect("the size");
-        raw.s_header = BlockHeader { kind: BlockKind::SuperblockV2, tid: Tid(0) }.encode();
+        raw.s_header = BlockHeader {
+            kind: BlockKind::SuperblockV2,
+            tid: Tid(0),
+        }
+        .encode();
         raw.s_blocksize = 4096.into();
         raw.s_maxlen = 0x410.into();
         raw.s_first = 1.into();
@@ -479,7 +537,9 @@ mod tests {
     }
 
     /// Decodes the sample without checksums after `change`.
-    fn changed(change: impl FnOnce(&mut RawJournalSuperblock)) -> Result<JournalSuperblock, CorruptKind> {
+    fn changed(
+        change: impl FnOnce(&mut RawJournalSuperblock),
+    ) -> Result<JournalSuperblock, CorruptKind> {
         let mut raw = sample();
         raw.s_feature_incompat = 0x22.into();
         change(&mut raw);
@@ -489,10 +549,16 @@ mod tests {
     #[test]
     fn a_real_superblock_decodes_and_round_trips() {
         let sb = decode(&sample()).expect("sound");
-        assert_eq!((sb.version, sb.block_size, sb.len_blocks), (Version::V2, 4096, 1040));
+        assert_eq!(
+            (sb.version, sb.block_size, sb.len_blocks),
+            (Version::V2, 4096, 1040)
+        );
         assert_eq!((sb.sequence, sb.start), (Tid(2), Some(1)));
         assert_eq!((sb.log(), sb.fast_commits()), (1..1024, 1025..1040));
-        assert_eq!(sb.incompat.to_string(), "journal_64bit journal_checksum_v3 fast_commit");
+        assert_eq!(
+            sb.incompat.to_string(),
+            "journal_64bit journal_checksum_v3 fast_commit"
+        );
         assert_eq!(sb.format().tag_size(), 16);
         assert_eq!(sb.encode().as_bytes(), sample().as_bytes());
     }
@@ -513,7 +579,10 @@ mod tests {
     #[test]
     fn version_1_has_no_features() {
         let sb = changed(|raw| raw.s_header.h_blocktype = 3.into()).expect("sound");
-        assert_eq!((sb.version, sb.incompat, sb.log()), (Version::V1, Incompat::empty(), 1..1040));
+        assert_eq!(
+            (sb.version, sb.incompat, sb.log()),
+            (Version::V1, Incompat::empty(), 1..1040)
+        );
         assert_eq!(sb.encode().s_feature_incompat.get(), 0x22);
     }
 
@@ -524,42 +593,90 @@ mod tests {
             raw.s_feature_ro_compat = 0x8000_0000.into();
             raw.s_feature_compat = 0x80.into();
         });
-        assert_eq!(sb.expect("sound").unknown_features().as_deref(), Some("FEATURE_I8 FEATURE_R31"));
+        assert_eq!(
+            sb.expect("sound").unknown_features().as_deref(),
+            Some("FEATURE_I8 FEATURE_R31")
+        );
     }
 
     #[test]
     fn impossible_numbers_are_errors() {
         let bad = |field, value| Err(CorruptKind::Field { field, value });
         assert_eq!(changed(|raw| raw.s_first = 0.into()), bad("s_first", 0));
-        assert_eq!(changed(|raw| raw.s_first = 1024.into()), bad("s_first", 1024));
-        assert_eq!(changed(|raw| raw.s_start = 1024.into()), bad("s_start", 1024));
-        assert_eq!(changed(|raw| raw.s_start = u32::MAX.into()), bad("s_start", u64::from(u32::MAX)));
+        assert_eq!(
+            changed(|raw| raw.s_first = 1024.into()),
+            bad("s_first", 1024)
+        );
+        assert_eq!(
+            changed(|raw| raw.s_start = 1024.into()),
+            bad("s_start", 1024)
+        );
+        assert_eq!(
+            changed(|raw| raw.s_start = u32::MAX.into()),
+            bad("s_start", u64::from(u32::MAX))
+        );
         let early = changed(|raw| (raw.s_first, raw.s_start) = (5.into(), 1.into()));
         assert_eq!(early.expect("sound").start, Some(1));
-        assert_eq!(changed(|raw| raw.s_blocksize = 512.into()), bad("s_blocksize", 512));
-        assert_eq!(changed(|raw| raw.s_blocksize = 4095.into()), bad("s_blocksize", 4095));
-        assert_eq!(changed(|raw| raw.s_num_fc_blks = 17.into()), bad("s_num_fc_blks", 17));
+        assert_eq!(
+            changed(|raw| raw.s_blocksize = 512.into()),
+            bad("s_blocksize", 512)
+        );
+        assert_eq!(
+            changed(|raw| raw.s_blocksize = 4095.into()),
+            bad("s_blocksize", 4095)
+        );
+        assert_eq!(
+            changed(|raw| raw.s_num_fc_blks = 17.into()),
+            bad("s_num_fc_blks", 17)
+        );
         assert_eq!(
             changed(|raw| raw.s_num_fc_blks = u32::MAX.into()),
             bad("s_num_fc_blks", u64::from(u32::MAX))
         );
-        assert_eq!(changed(|raw| raw.s_num_fc_blks = 0.into()), bad("s_num_fc_blks", 256));
-        assert_eq!(changed(|raw| raw.s_nr_users = 49.into()), bad("s_nr_users", 49));
-        assert_eq!(changed(|raw| raw.s_header.h_blocktype = 5.into()), bad("h_blocktype", 5));
+        assert_eq!(
+            changed(|raw| raw.s_num_fc_blks = 0.into()),
+            bad("s_num_fc_blks", 256)
+        );
+        assert_eq!(
+            changed(|raw| raw.s_nr_users = 49.into()),
+            bad("s_nr_users", 49)
+        );
+        assert_eq!(
+            changed(|raw| raw.s_header.h_blocktype = 5.into()),
+            bad("h_blocktype", 5)
+        );
         assert_eq!(
             changed(|raw| raw.s_header.h_magic = 1.into()),
-            Err(CorruptKind::Magic { found: 1, expected: MAGIC })
+            Err(CorruptKind::Magic {
+                found: 1,
+                expected: MAGIC
+            })
         );
         let both = changed(|raw| raw.s_feature_incompat = 0x3A.into());
-        assert!(matches!(both, Err(CorruptKind::Mismatch { .. })), "{both:?}");
+        assert!(
+            matches!(both, Err(CorruptKind::Mismatch { .. })),
+            "{both:?}"
+        );
     }
 
     #[test]
     fn checksum_is_verified() {
         let mut raw = sample();
         raw.s_sequence = 3.into();
-        assert!(matches!(decode(&raw), Err(CorruptKind::Checksum { stored: 0x1484_1f80, .. })));
+        assert!(matches!(
+            decode(&raw),
+            Err(CorruptKind::Checksum {
+                stored: 0x1484_1f80,
+                ..
+            })
+        ));
         raw.s_checksum_type = 1;
-        assert_eq!(decode(&raw), Err(CorruptKind::Field { field: "s_checksum_type", value: 1 }));
+        assert_eq!(
+            decode(&raw),
+            Err(CorruptKind::Field {
+                field: "s_checksum_type",
+                value: 1
+            })
+        );
     }
 }

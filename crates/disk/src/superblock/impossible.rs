@@ -23,7 +23,11 @@ impl Superblock {
     /// Returns the fields with values that Linux or e2fsck refuse, though the volume can be read. A
     /// sound volume has none; a volume that has any must not be written to.
     pub fn impossible(&self, at: Place) -> Vec<Corrupt> {
-        let fields = [self.impossible_sizes(), self.impossible_inodes(), self.impossible_options()];
+        let fields = [
+            self.impossible_sizes(),
+            self.impossible_inodes(),
+            self.impossible_options(),
+        ];
         fields
             .concat()
             .into_iter()
@@ -40,13 +44,20 @@ impl Superblock {
         let flex = raw.s_log_groups_per_flex;
         let tests = [
             (
-                !features.ro_compat.contains(RoCompat::BIGALLOC) && clusters != raw.s_blocks_per_group.get(),
+                !features.ro_compat.contains(RoCompat::BIGALLOC)
+                    && clusters != raw.s_blocks_per_group.get(),
                 "s_clusters_per_group",
                 clusters.into(),
             ),
-            (self.reserved_blocks() > self.blocks_count() / 2, "s_r_blocks_count", self.reserved_blocks()),
             (
-                !has(Incompat::BIT64) && desc != 0 && !(desc.is_power_of_two() && desc <= MAX_DESC_SIZE),
+                self.reserved_blocks() > self.blocks_count() / 2,
+                "s_r_blocks_count",
+                self.reserved_blocks(),
+            ),
+            (
+                !has(Incompat::BIT64)
+                    && desc != 0
+                    && !(desc.is_power_of_two() && desc <= MAX_DESC_SIZE),
                 "s_desc_size",
                 desc.into(),
             ),
@@ -55,7 +66,11 @@ impl Superblock {
                 "s_reserved_gdt_blocks",
                 reserved.into(),
             ),
-            (has(Incompat::FLEX_BG) && flex >= 32, "s_log_groups_per_flex", flex.into()),
+            (
+                has(Incompat::FLEX_BG) && flex >= 32,
+                "s_log_groups_per_flex",
+                flex.into(),
+            ),
             self.extra_fields("s_min_extra_isize", raw.s_min_extra_isize.get()),
             self.extra_fields("s_want_extra_isize", raw.s_want_extra_isize.get()),
         ];
@@ -80,28 +95,45 @@ impl Superblock {
             ino => has_journal && (ino == JOURNAL_INO || is_file(ino)),
         };
         let quota = |field, ino: u32| {
-            (ino != 0 && !QUOTA_INODES.contains(&ino) && !is_file(ino), field, u64::from(ino))
+            (
+                ino != 0 && !QUOTA_INODES.contains(&ino) && !is_file(ino),
+                field,
+                u64::from(ino),
+            )
         };
         let orphan_file = raw.s_orphan_file_inum.get();
         let has_orphan_file = features.compat.contains(Compat::ORPHAN_FILE);
         let tests = [
             (!journal_ok, "s_journal_inum", journal.into()),
-            (has_journal && journal != 0 && device != 0, "s_journal_dev", device.into()),
+            (
+                has_journal && journal != 0 && device != 0,
+                "s_journal_dev",
+                device.into(),
+            ),
             quota("s_usr_quota_inum", raw.s_usr_quota_inum.get()),
             quota("s_grp_quota_inum", raw.s_grp_quota_inum.get()),
             quota("s_prj_quota_inum", raw.s_prj_quota_inum.get()),
-            (has_orphan_file && !is_file(orphan_file), "s_orphan_file_inum", orphan_file.into()),
+            (
+                has_orphan_file && !is_file(orphan_file),
+                "s_orphan_file_inum",
+                orphan_file.into(),
+            ),
         ];
         named(&tests)
     }
 
     fn impossible_options(&self) -> Vec<(&'static str, u64)> {
         let (raw, features) = (&self.raw, self.features());
-        let hurd = self.creator_os() == CreatorOs::Hurd && features.incompat.contains(Incompat::BIT64);
+        let hurd =
+            self.creator_os() == CreatorOs::Hurd && features.incompat.contains(Incompat::BIT64);
         let hash = raw.s_def_hash_version;
         let lacks_mmp = features.incompat.contains(Incompat::MMP) && self.mmp_block().is_none();
         let tests = [
-            (raw.s_rev_level.get() > 1, "s_rev_level", raw.s_rev_level.get().into()),
+            (
+                raw.s_rev_level.get() > 1,
+                "s_rev_level",
+                raw.s_rev_level.get().into(),
+            ),
             (hurd, "s_creator_os", raw.s_creator_os.get().into()),
             (lacks_mmp, "s_mmp_block", raw.s_mmp_block.get()),
             (hash > HASH_VERSION_LAST, "s_def_hash_version", hash.into()),
@@ -112,5 +144,9 @@ impl Superblock {
 
 /// Returns the names and values of the fields that are impossible.
 fn named(tests: &[(bool, &'static str, u64)]) -> Vec<(&'static str, u64)> {
-    tests.iter().filter(|(impossible, ..)| *impossible).map(|&(_, field, value)| (field, value)).collect()
+    tests
+        .iter()
+        .filter(|(impossible, ..)| *impossible)
+        .map(|&(_, field, value)| (field, value))
+        .collect()
 }

@@ -39,7 +39,11 @@ pub fn entry(name: &[u8], contents: Contents<'_>) -> u32 {
 
 /// Returns the hash of an entry as machines with a signed `char` computed it.
 pub fn entry_signed(name: &[u8], contents: Contents<'_>) -> u32 {
-    of(name, |byte| i32::from(byte.cast_signed()).cast_unsigned(), contents)
+    of(
+        name,
+        |byte| i32::from(byte.cast_signed()).cast_unsigned(),
+        contents,
+    )
 }
 
 /// Checks an entry's stored hash. `ea_inode_hash` is the hash of its EA inode, if there is one and
@@ -50,7 +54,11 @@ pub fn entry_signed(name: &[u8], contents: Contents<'_>) -> u32 {
 ///
 /// # Errors
 /// [`CorruptKind::Checksum`](crate::CorruptKind::Checksum).
-pub fn verify_entry(attr: &Attr<'_>, ea_inode_hash: Option<u32>, place: Place) -> Result<(), Corrupt> {
+pub fn verify_entry(
+    attr: &Attr<'_>,
+    ea_inode_hash: Option<u32>,
+    place: Place,
+) -> Result<(), Corrupt> {
     let contents = match (attr.value, ea_inode_hash) {
         (Value::Here(value), _) => Contents::Value(value),
         (Value::EaInode { .. }, Some(hash)) => Contents::EaInode { hash },
@@ -71,7 +79,9 @@ pub fn block(attrs: &Attrs<'_>) -> u32 {
 /// Returns the hash of a block whose entries have these hashes, in their order.
 pub fn entries(mut hashes: impl Iterator<Item = u32>) -> u32 {
     hashes
-        .try_fold(0u32, |all, hash| (hash != 0).then(|| all.rotate_left(BLOCK_ROTATION) ^ hash))
+        .try_fold(0u32, |all, hash| {
+            (hash != 0).then(|| all.rotate_left(BLOCK_ROTATION) ^ hash)
+        })
         .unwrap_or(0)
 }
 
@@ -82,7 +92,9 @@ pub fn ea_value(value: &[u8], volume_seed: ChecksumSeed) -> u32 {
 }
 
 fn of(name: &[u8], widen: fn(u8) -> u32, contents: Contents<'_>) -> u32 {
-    let hash = name.iter().fold(0u32, |hash, &byte| hash.rotate_left(NAME_ROTATION) ^ widen(byte));
+    let hash = name.iter().fold(0u32, |hash, &byte| {
+        hash.rotate_left(NAME_ROTATION) ^ widen(byte)
+    });
     match contents {
         Contents::Value(value) => value.chunks(4).fold(hash, |hash, chunk| {
             let mut word = [0; 4];

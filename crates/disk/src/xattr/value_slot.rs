@@ -32,7 +32,9 @@ impl ValueSlot {
         place: Place,
         (index, name): (NameIndex, &[u8]),
     ) -> Result<Option<Self>, Corrupt> {
-        let Some(attrs) = Attrs::unchecked(space) else { return Ok(None) };
+        let Some(attrs) = Attrs::unchecked(space) else {
+            return Ok(None);
+        };
         let mut found = None;
         attrs.check(place, IBODY_HEADER_SIZE, |at, its_index, its_name| {
             if found.is_none() && its_index == index && its_name == name {
@@ -45,9 +47,17 @@ impl ValueSlot {
     /// Returns the place of the attribute whose entry, already checked, is at `entry`.
     fn of_entry(base: &[u8], entry: usize) -> Option<Self> {
         let (raw, _) = RawXattrEntry::ref_from_prefix(base.get(entry..)?).ok()?;
-        let (value, len) = (usize::from(raw.e_value_offs.get()), raw.e_value_size.get() as usize);
+        let (value, len) = (
+            usize::from(raw.e_value_offs.get()),
+            raw.e_value_size.get() as usize,
+        );
         let room = len.next_multiple_of(4).min(base.len().checked_sub(value)?);
-        (raw.e_value_inum.get() == 0 && len > 0).then_some(Self { entry, value, len, room })
+        (raw.e_value_inum.get() == 0 && len > 0).then_some(Self {
+            entry,
+            value,
+            len,
+            room,
+        })
     }
 
     /// Returns whether a value of `len` bytes takes as much room as the stored one.
@@ -69,9 +79,15 @@ impl ValueSlot {
     /// # Panics
     /// If the value does not fit. With another `space`, this may panic or overwrite other bytes.
     pub fn overwrite(&self, space: &mut [u8], value: &[u8]) {
-        assert!(self.fits(value.len()), "{} bytes in place of {}", value.len(), self.len);
+        assert!(
+            self.fits(value.len()),
+            "{} bytes in place of {}",
+            value.len(),
+            self.len
+        );
         let base = &mut space[IBODY_HEADER_SIZE..];
-        let (entry, _) = RawXattrEntry::mut_from_prefix(&mut base[self.entry..]).expect("an entry is there");
+        let (entry, _) =
+            RawXattrEntry::mut_from_prefix(&mut base[self.entry..]).expect("an entry is there");
         // OK: fewer than a block has.
         entry.e_value_size.set(value.len() as u32);
         entry.e_hash.set(0);
@@ -90,7 +106,12 @@ mod tests {
     const PLACE: Place = Place::new(Structure::Xattr);
 
     fn attr<'a>(name: &'a [u8], value: Value<'a>) -> Attr<'a> {
-        Attr { index: NameIndex::USER, name, value, hash: 7 }
+        Attr {
+            index: NameIndex::USER,
+            name,
+            value,
+            hash: 7,
+        }
     }
 
     fn slot(space: &[u8], name: &[u8]) -> Option<ValueSlot> {
@@ -99,7 +120,10 @@ mod tests {
 
     #[test]
     fn a_value_is_written_over_where_it_stands() {
-        let elsewhere = Value::EaInode { ino: 12, size: 70_000 };
+        let elsewhere = Value::EaInode {
+            ino: 12,
+            size: 70_000,
+        };
         let mut list = [
             attr(b"one", Value::Here(b"first")),
             attr(b"two", Value::Here(b"second")),
@@ -115,12 +139,18 @@ mod tests {
             place.overwrite(&mut space, value);
             assert!(slot(&space, b"two").unwrap().has(&space, value));
             // The same bytes as if the value had been encoded there.
-            list[1] = Attr { hash: 0, ..attr(b"two", Value::Here(value)) };
+            list[1] = Attr {
+                hash: 0,
+                ..attr(b"two", Value::Here(value))
+            };
             let mut encoded = [0xEE; 120];
             encode_in_inode(&list, &mut encoded).unwrap();
             assert_eq!(space, encoded);
         }
-        assert_eq!([&b"three"[..], b"four", b"five"].map(|name| slot(&space, name)), [None; 3]);
+        assert_eq!(
+            [&b"three"[..], b"four", b"five"].map(|name| slot(&space, name)),
+            [None; 3]
+        );
     }
 
     /// The format allows a value that begins at any byte, though no writer makes one.

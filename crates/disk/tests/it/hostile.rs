@@ -44,12 +44,17 @@ fn every_flipped_bit_of_a_superblock_is_caught() {
 
 #[test]
 fn every_flipped_bit_of_a_descriptor_is_caught() {
-    for features in ["metadata_csum,64bit", "metadata_csum,^64bit", "^metadata_csum,uninit_bg"] {
+    for features in [
+        "metadata_csum,64bit",
+        "metadata_csum,^64bit",
+        "^metadata_csum,uninit_bg",
+    ] {
         let image = Image::make(&format!("-t ext4 -O {features}"), "64M");
         let sb = image.superblock();
         let bytes = image.descriptor_bytes(0, &sb);
         for bit in 0..bytes.len() * 8 {
-            let error = GroupDescriptor::decode(&flip(&bytes, bit), 0, &sb, SUPERBLOCK).unwrap_err();
+            let error =
+                GroupDescriptor::decode(&flip(&bytes, bit), 0, &sb, SUPERBLOCK).unwrap_err();
             assert!(is_checksum(error.kind), "{features}, bit {bit}");
         }
         let moved = GroupDescriptor::decode(&bytes, 1, &sb, SUPERBLOCK).unwrap_err();
@@ -65,7 +70,10 @@ fn every_flipped_bit_of_an_inode_is_caught() {
         let ino = find(&image, "/large");
         let record = image.record(ino, &sb);
         for bit in 0..record.len() * 8 {
-            assert!(Inode::decode(&flip(&record, bit), ino, &sb, SUPERBLOCK).is_err(), "bit {bit}");
+            assert!(
+                Inode::decode(&flip(&record, bit), ino, &sb, SUPERBLOCK).is_err(),
+                "bit {bit}"
+            );
         }
         let moved = Inode::decode(&record, ino + 1, &sb, SUPERBLOCK).unwrap_err();
         assert!(is_checksum(moved.kind), "a record belongs to its number");
@@ -80,14 +88,14 @@ fn flipped_bits_of_bitmaps_are_caught() {
         let descriptor = image.descriptor(0, &sb);
         let blocks = image.read_block(descriptor.block_bitmap(), &sb);
         for bit in 0..1024 {
-            let error =
-                Bitmap::decode_blocks(&flip(&blocks, bit), 0, &descriptor, &sb, SUPERBLOCK).unwrap_err();
+            let error = Bitmap::decode_blocks(&flip(&blocks, bit), 0, &descriptor, &sb, SUPERBLOCK)
+                .unwrap_err();
             assert!(is_checksum(error.kind), "{features}, bit {bit}");
         }
         let inodes = image.read_block(descriptor.inode_bitmap(), &sb);
         for bit in 0..sb.geometry().inodes_per_group() as usize {
-            let error =
-                Bitmap::decode_inodes(&flip(&inodes, bit), 0, &descriptor, &sb, SUPERBLOCK).unwrap_err();
+            let error = Bitmap::decode_inodes(&flip(&inodes, bit), 0, &descriptor, &sb, SUPERBLOCK)
+                .unwrap_err();
             assert!(is_checksum(error.kind), "{features}, bit {bit}");
         }
     }
@@ -104,34 +112,104 @@ fn impossible_superblocks_name_the_field() {
     };
     let field = |field, value| CorruptKind::Field { field, value };
     let mismatch = |what| CorruptKind::Mismatch { what };
-    assert_eq!(refused(|raw| raw.s_magic.set(1)), CorruptKind::Magic { found: 1, expected: 0xef53 });
-    assert_eq!(refused(|raw| raw.s_log_block_size.set(7)), field("s_log_block_size", 7));
-    assert_eq!(refused(|raw| raw.s_log_block_size.set(u32::MAX)), field("s_log_block_size", 0xffff_ffff));
+    assert_eq!(
+        refused(|raw| raw.s_magic.set(1)),
+        CorruptKind::Magic {
+            found: 1,
+            expected: 0xef53
+        }
+    );
+    assert_eq!(
+        refused(|raw| raw.s_log_block_size.set(7)),
+        field("s_log_block_size", 7)
+    );
+    assert_eq!(
+        refused(|raw| raw.s_log_block_size.set(u32::MAX)),
+        field("s_log_block_size", 0xffff_ffff)
+    );
     assert_eq!(
         refused(|raw| raw.s_log_cluster_size.set(1)),
         mismatch("s_log_cluster_size is not s_log_block_size")
     );
-    assert_eq!(refused(|raw| raw.s_log_cluster_size.set(!0)), field("s_log_cluster_size", 0xffff_ffff));
-    assert_eq!(refused(|raw| raw.s_first_data_block.set(0)), field("s_first_data_block", 0));
-    assert_eq!(refused(|raw| raw.s_first_data_block.set(!0)), field("s_first_data_block", 0xffff_ffff));
-    assert_eq!(refused(|raw| raw.s_blocks_count_lo.set(0)), field("s_blocks_count", 0));
-    assert_eq!(refused(|raw| raw.s_blocks_count_hi.set(1 << 21)), field("s_blocks_count", (1 << 53) + 20480));
-    let inodes = "s_inodes_count is not s_inodes_per_group for each s_blocks_per_group of s_blocks_count";
-    assert_eq!(refused(|raw| raw.s_blocks_count_hi.set(1)), mismatch(inodes));
-    assert_eq!(refused(|raw| raw.s_blocks_per_group.set(0)), field("s_blocks_per_group", 0));
-    assert_eq!(refused(|raw| raw.s_blocks_per_group.set(8193)), field("s_blocks_per_group", 8193));
-    assert_eq!(refused(|raw| raw.s_inodes_per_group.set(0)), field("s_inodes_per_group", 0));
-    assert_eq!(refused(|raw| raw.s_inodes_per_group.set(8193)), field("s_inodes_per_group", 8193));
+    assert_eq!(
+        refused(|raw| raw.s_log_cluster_size.set(!0)),
+        field("s_log_cluster_size", 0xffff_ffff)
+    );
+    assert_eq!(
+        refused(|raw| raw.s_first_data_block.set(0)),
+        field("s_first_data_block", 0)
+    );
+    assert_eq!(
+        refused(|raw| raw.s_first_data_block.set(!0)),
+        field("s_first_data_block", 0xffff_ffff)
+    );
+    assert_eq!(
+        refused(|raw| raw.s_blocks_count_lo.set(0)),
+        field("s_blocks_count", 0)
+    );
+    assert_eq!(
+        refused(|raw| raw.s_blocks_count_hi.set(1 << 21)),
+        field("s_blocks_count", (1 << 53) + 20480)
+    );
+    let inodes =
+        "s_inodes_count is not s_inodes_per_group for each s_blocks_per_group of s_blocks_count";
+    assert_eq!(
+        refused(|raw| raw.s_blocks_count_hi.set(1)),
+        mismatch(inodes)
+    );
+    assert_eq!(
+        refused(|raw| raw.s_blocks_per_group.set(0)),
+        field("s_blocks_per_group", 0)
+    );
+    assert_eq!(
+        refused(|raw| raw.s_blocks_per_group.set(8193)),
+        field("s_blocks_per_group", 8193)
+    );
+    assert_eq!(
+        refused(|raw| raw.s_inodes_per_group.set(0)),
+        field("s_inodes_per_group", 0)
+    );
+    assert_eq!(
+        refused(|raw| raw.s_inodes_per_group.set(8193)),
+        field("s_inodes_per_group", 8193)
+    );
     assert_eq!(refused(|raw| raw.s_inodes_count.set(7)), mismatch(inodes));
-    assert_eq!(refused(|raw| raw.s_inode_size.set(0)), field("s_inode_size", 0));
-    assert_eq!(refused(|raw| raw.s_inode_size.set(192)), field("s_inode_size", 192));
-    assert_eq!(refused(|raw| raw.s_inode_size.set(2048)), field("s_inode_size", 2048));
-    assert_eq!(refused(|raw| raw.s_desc_size.set(32)), field("s_desc_size", 32));
-    assert_eq!(refused(|raw| raw.s_desc_size.set(65)), field("s_desc_size", 65));
-    assert_eq!(refused(|raw| raw.s_desc_size.set(2048)), field("s_desc_size", 2048));
-    assert_eq!(refused(|raw| raw.s_reserved_gdt_blocks.set(257)), field("s_reserved_gdt_blocks", 257));
-    assert_eq!(refused(|raw| raw.s_first_ino.set(10)), field("s_first_ino", 10));
-    assert_eq!(refused(|raw| raw.s_first_ino.set(!0)), field("s_first_ino", 0xffff_ffff));
+    assert_eq!(
+        refused(|raw| raw.s_inode_size.set(0)),
+        field("s_inode_size", 0)
+    );
+    assert_eq!(
+        refused(|raw| raw.s_inode_size.set(192)),
+        field("s_inode_size", 192)
+    );
+    assert_eq!(
+        refused(|raw| raw.s_inode_size.set(2048)),
+        field("s_inode_size", 2048)
+    );
+    assert_eq!(
+        refused(|raw| raw.s_desc_size.set(32)),
+        field("s_desc_size", 32)
+    );
+    assert_eq!(
+        refused(|raw| raw.s_desc_size.set(65)),
+        field("s_desc_size", 65)
+    );
+    assert_eq!(
+        refused(|raw| raw.s_desc_size.set(2048)),
+        field("s_desc_size", 2048)
+    );
+    assert_eq!(
+        refused(|raw| raw.s_reserved_gdt_blocks.set(257)),
+        field("s_reserved_gdt_blocks", 257)
+    );
+    assert_eq!(
+        refused(|raw| raw.s_first_ino.set(10)),
+        field("s_first_ino", 10)
+    );
+    assert_eq!(
+        refused(|raw| raw.s_first_ino.set(!0)),
+        field("s_first_ino", 0xffff_ffff)
+    );
     // With groups this small, there are as many as the volume has blocks.
     let tiny = |raw: &mut RawSuperblock| {
         raw.s_blocks_per_group.set(255);
@@ -140,23 +218,34 @@ fn impossible_superblocks_name_the_field() {
         raw.s_inodes_count.set(20479_u32.div_ceil(255) * 8);
     };
     assert_eq!(refused(tiny), field("s_blocks_per_group", 255));
-    let journal = CorruptKind::InodeOutOfRange { field: "s_journal_inum", ino: 0xffff_ffff };
+    let journal = CorruptKind::InodeOutOfRange {
+        field: "s_journal_inum",
+        ino: 0xffff_ffff,
+    };
     assert_eq!(refused(|raw| raw.s_journal_inum.set(!0)), journal);
     assert_eq!(
         refused(|raw| {
-            raw.s_feature_incompat.set(raw.s_feature_incompat.get() | 0x10);
+            raw.s_feature_incompat
+                .set(raw.s_feature_incompat.get() | 0x10);
             raw.s_first_meta_bg.set(2);
         }),
         field("s_first_meta_bg", 2)
     );
     assert_eq!(
         refused(|raw| {
-            raw.s_feature_ro_compat.set(raw.s_feature_ro_compat.get() | 0x400);
+            raw.s_feature_ro_compat
+                .set(raw.s_feature_ro_compat.get() | 0x400);
             raw.s_checksum_type = 0;
         }),
         field("s_checksum_type", 0)
     );
-    assert_eq!(decode(&bytes[..1000]).unwrap_err().kind, CorruptKind::Truncated { need: 1024, have: 1000 });
+    assert_eq!(
+        decode(&bytes[..1000]).unwrap_err().kind,
+        CorruptKind::Truncated {
+            need: 1024,
+            have: 1000
+        }
+    );
 }
 
 /// Linux mounts such volumes for reading.
@@ -169,15 +258,25 @@ fn fields_that_only_writing_needs_are_named_and_not_refused() {
         change(&mut changed);
         let sb = decode(changed.as_bytes()).unwrap();
         assert_eq!(sb.mmp_block(), None);
-        sb.impossible(SUPERBLOCK).into_iter().map(|corrupt| corrupt.kind).collect::<Vec<_>>()
+        sb.impossible(SUPERBLOCK)
+            .into_iter()
+            .map(|corrupt| corrupt.kind)
+            .collect::<Vec<_>>()
     };
     let field = |field, value| vec![CorruptKind::Field { field, value }];
     assert_eq!(named(|_| {}), []);
     assert_eq!(named(|raw| raw.s_rev_level.set(2)), field("s_rev_level", 2));
-    assert_eq!(named(|raw| raw.s_r_blocks_count_hi.set(1)), field("s_r_blocks_count", (1 << 32) + 1024));
-    assert_eq!(named(|raw| raw.s_usr_quota_inum.set(!0)), field("s_usr_quota_inum", 0xffff_ffff));
+    assert_eq!(
+        named(|raw| raw.s_r_blocks_count_hi.set(1)),
+        field("s_r_blocks_count", (1 << 32) + 1024)
+    );
+    assert_eq!(
+        named(|raw| raw.s_usr_quota_inum.set(!0)),
+        field("s_usr_quota_inum", 0xffff_ffff)
+    );
     let mmp = named(|raw| {
-        raw.s_feature_incompat.set(raw.s_feature_incompat.get() | 0x100);
+        raw.s_feature_incompat
+            .set(raw.s_feature_incompat.get() | 0x100);
         raw.s_mmp_block.set(1 << 40);
     });
     assert_eq!(mmp, field("s_mmp_block", 1 << 40));
@@ -185,66 +284,116 @@ fn fields_that_only_writing_needs_are_named_and_not_refused() {
 
 #[test]
 fn impossible_descriptors_name_the_field() {
-    let image = Image::make("-t ext4 -b 1024 -g 1024 -O ^metadata_csum,^uninit_bg,^flex_bg,^64bit", "20M");
+    let image = Image::make(
+        "-t ext4 -b 1024 -g 1024 -O ^metadata_csum,^uninit_bg,^flex_bg,^64bit",
+        "20M",
+    );
     let sb = image.superblock();
     let bytes = image.descriptor_bytes(2, &sb);
     // Each of these is the superblock, a block of another group, or outside of the volume.
-    for (offset, field) in [(0, "bg_block_bitmap"), (4, "bg_inode_bitmap"), (8, "bg_inode_table")] {
+    for (offset, field) in [
+        (0, "bg_block_bitmap"),
+        (4, "bg_inode_bitmap"),
+        (8, "bg_inode_table"),
+    ] {
         for block in [0u32, 1, 2, 20480, 4000, 3072, !0] {
             let mut changed = bytes.clone();
             changed[offset..offset + 4].copy_from_slice(&block.to_le_bytes());
-            let kind = GroupDescriptor::decode(&changed, 2, &sb, SUPERBLOCK).map_err(|error| error.kind);
+            let kind =
+                GroupDescriptor::decode(&changed, 2, &sb, SUPERBLOCK).map_err(|error| error.kind);
             let block = u64::from(block);
             if block == 3072 && field != "bg_inode_table" {
                 kind.unwrap();
             } else {
-                assert_eq!(kind.unwrap_err(), CorruptKind::BlockOutOfRange { field, block });
+                assert_eq!(
+                    kind.unwrap_err(),
+                    CorruptKind::BlockOutOfRange { field, block }
+                );
             }
         }
     }
     let mut changed = bytes.clone();
     changed[0xc..0xe].copy_from_slice(&1025u16.to_le_bytes());
     let descriptor = GroupDescriptor::decode(&changed, 2, &sb, SUPERBLOCK).unwrap();
-    let error = descriptor.check_counts(2, sb.geometry(), SUPERBLOCK).unwrap_err();
-    assert_eq!(error.kind, CorruptKind::Field { field: "bg_free_blocks_count", value: 1025 });
+    let error = descriptor
+        .check_counts(2, sb.geometry(), SUPERBLOCK)
+        .unwrap_err();
+    assert_eq!(
+        error.kind,
+        CorruptKind::Field {
+            field: "bg_free_blocks_count",
+            value: 1025
+        }
+    );
 }
 
 /// Calls every method of a geometry, with numbers at and beyond its limits.
 fn exercise(geometry: &Geometry) {
-    let groups = [0, 1, 2, geometry.group_count().saturating_sub(1), geometry.group_count(), u32::MAX];
-    let blocks = [0, 1, geometry.table_end(), geometry.blocks_count() - 1, geometry.blocks_count(), u64::MAX];
+    let groups = [
+        0,
+        1,
+        2,
+        geometry.group_count().saturating_sub(1),
+        geometry.group_count(),
+        u32::MAX,
+    ];
+    let blocks = [
+        0,
+        1,
+        geometry.table_end(),
+        geometry.blocks_count() - 1,
+        geometry.blocks_count(),
+        u64::MAX,
+    ];
     for group in groups {
         let inside = group < geometry.group_count();
         assert_eq!(geometry.group_start(group).is_some(), inside);
         assert_eq!(geometry.fixed_blocks(group).is_some(), inside);
-        if let (Some(clusters), Some(blocks)) = (geometry.group_clusters(group), geometry.group_blocks(group))
+        if let (Some(clusters), Some(blocks)) =
+            (geometry.group_clusters(group), geometry.group_blocks(group))
         {
             assert!(0 < blocks && blocks <= geometry.blocks_per_group());
             assert!(0 < clusters && clusters <= geometry.clusters_per_group());
         }
         if let Some(position) = geometry.descriptor_position(group) {
-            assert!(geometry.contains_block(position.block) || position.block < geometry.table_end());
+            assert!(
+                geometry.contains_block(position.block) || position.block < geometry.table_end()
+            );
             assert!(position.offset + u32::from(geometry.desc_size()) <= geometry.block_size());
         }
         for index in [0, 1, geometry.descriptor_blocks(), u32::MAX] {
             let block = geometry.descriptor_block_in(group, index);
             assert!(block.is_none_or(|block| block < geometry.blocks_count()));
         }
-        for index in [0, geometry.inodes_per_group() - 1, geometry.inodes_per_group(), u32::MAX] {
+        for index in [
+            0,
+            geometry.inodes_per_group() - 1,
+            geometry.inodes_per_group(),
+            u32::MAX,
+        ] {
             let ino = geometry.inode_number(InodeSlot { group, index });
-            assert_eq!(ino.and_then(|ino| geometry.inode_slot(ino)).is_some(), ino.is_some());
+            assert_eq!(
+                ino.and_then(|ino| geometry.inode_slot(ino)).is_some(),
+                ino.is_some()
+            );
             let position = geometry.inode_position(u64::MAX, index);
             assert!(position.is_none_or(|position| position.offset < geometry.block_size()));
         }
     }
     for block in blocks {
         let group = geometry.group_of_block(block);
-        assert_eq!(group.is_some(), geometry.contains_block(block) && geometry.group_count() > 0);
+        assert_eq!(
+            group.is_some(),
+            geometry.contains_block(block) && geometry.group_count() > 0
+        );
         assert_eq!(geometry.cluster_in_group(block).is_some(), group.is_some());
         assert!(!geometry.contains_range(block, u64::MAX));
     }
     assert_eq!(geometry.inode_slot(0), None);
-    assert_eq!(geometry.inode_slot(geometry.inodes_count()).is_some(), geometry.inodes_count() > 0);
+    assert_eq!(
+        geometry.inode_slot(geometry.inodes_count()).is_some(),
+        geometry.inodes_count() > 0
+    );
 }
 
 /// Generates a superblock of one of several volumes with some bytes changed and the checksum
@@ -254,13 +403,22 @@ fn mutated_superblock() -> impl Strategy<Value = Vec<u8>> {
         ("-t ext2 -b 1024", "8M"),
         ("-t ext4 -O metadata_csum,64bit", "64M"),
         ("-t ext4 -b 1024 -C 2048 -g 1024 -O bigalloc", "24M"),
-        ("-t ext4 -b 1024 -g 256 -O meta_bg,^resize_inode,64bit", "20M"),
+        (
+            "-t ext4 -b 1024 -g 256 -O meta_bg,^resize_inode,64bit",
+            "20M",
+        ),
     ];
     let bytes = volumes.map(|(options, size)| Image::make(options, size).superblock_bytes());
     // Most fields that matter are in the first 0x180 bytes.
-    let byte = (prop_oneof![3 => 0usize..0x68, 2 => 0xccusize..0x180, 1 => 0usize..0x3fc], any::<u8>());
-    (prop::sample::select(bytes.to_vec()), prop::collection::vec(byte, 0..6)).prop_map(
-        |(mut bytes, changes)| {
+    let byte = (
+        prop_oneof![3 => 0usize..0x68, 2 => 0xccusize..0x180, 1 => 0usize..0x3fc],
+        any::<u8>(),
+    );
+    (
+        prop::sample::select(bytes.to_vec()),
+        prop::collection::vec(byte, 0..6),
+    )
+        .prop_map(|(mut bytes, changes)| {
             for (offset, value) in changes {
                 bytes[offset] = value;
             }
@@ -269,8 +427,7 @@ fn mutated_superblock() -> impl Strategy<Value = Vec<u8>> {
                 raw.s_checksum.set(raw.compute_checksum());
             }
             raw.as_bytes().to_vec()
-        },
-    )
+        })
 }
 
 proptest! {
@@ -299,17 +456,28 @@ fn plain_superblocks() -> Vec<Superblock> {
     let volumes = [
         ("-t ext2 -b 1024 -I 128", "8M"),
         ("-t ext2 -o hurd -b 1024 -I 128", "8M"),
-        ("-t ext4 -b 1024 -O ^metadata_csum,^uninit_bg,64bit,project,large_dir,mmp,orphan_file", "64M"),
+        (
+            "-t ext4 -b 1024 -O ^metadata_csum,^uninit_bg,64bit,project,large_dir,mmp,orphan_file",
+            "64M",
+        ),
     ];
-    volumes.iter().map(|(options, size)| Image::make(options, size).superblock()).collect()
+    volumes
+        .iter()
+        .map(|(options, size)| Image::make(options, size).superblock())
+        .collect()
 }
 
 /// Returns superblocks of volumes with crc32c checksums, with small and large descriptors and
 /// inodes, and of one with crc16 checksums.
 fn checked_superblocks() -> Vec<Superblock> {
-    let options =
-        ["-O metadata_csum,64bit -I 256", "-O metadata_csum,^64bit -I 128", "-O ^metadata_csum,uninit_bg"];
-    options.map(|options| Image::make(&format!("-t ext4 {options}"), "64M").superblock()).to_vec()
+    let options = [
+        "-O metadata_csum,64bit -I 256",
+        "-O metadata_csum,^64bit -I 128",
+        "-O ^metadata_csum,uninit_bg",
+    ];
+    options
+        .map(|options| Image::make(&format!("-t ext4 {options}"), "64M").superblock())
+        .to_vec()
 }
 
 proptest! {
@@ -394,7 +562,8 @@ fn mmp_magic() -> [u8; 4] {
 /// checksums.
 fn seal_inode(record: &[u8], ino: u32, sb: &Superblock) -> Vec<u8> {
     let mut raw = *sb.raw();
-    raw.s_feature_ro_compat.set(raw.s_feature_ro_compat.get() & !RoCompat::METADATA_CSUM.bits());
+    raw.s_feature_ro_compat
+        .set(raw.s_feature_ro_compat.get() & !RoCompat::METADATA_CSUM.bits());
     let plain = Superblock::from_raw(raw, SUPERBLOCK).unwrap();
     let inode = Inode::decode(record, ino, &plain, SUPERBLOCK).unwrap();
     let mut sealed = record.to_vec();

@@ -36,15 +36,31 @@ impl<'a> Tree<'a> {
 
     fn of(volume: &'a Volume, inode: Inode) -> Self {
         let blocks: BTreeMap<_, _> = volume.dir_blocks(&inode).into_iter().collect();
-        let root = ok(Root::decode(&blocks[&0], &volume.htree_expect(&inode), PLACE));
-        let version =
-            if volume.sb.unsigned_hash() { root.hash_version.unsigned() } else { root.hash_version };
+        let root = ok(Root::decode(
+            &blocks[&0],
+            &volume.htree_expect(&inode),
+            PLACE,
+        ));
+        let version = if volume.sb.unsigned_hash() {
+            root.hash_version.unsigned()
+        } else {
+            root.hash_version
+        };
         let hasher = Hasher::new(version, volume.sb.hash_seed()).expect("no SipHash");
-        Self { volume, inode, blocks, hasher }
+        Self {
+            volume,
+            inode,
+            blocks,
+            hasher,
+        }
     }
 
     fn root(&self) -> Root<'_> {
-        ok(Root::decode(&self.blocks[&0], &self.volume.htree_expect(&self.inode), PLACE))
+        ok(Root::decode(
+            &self.blocks[&0],
+            &self.volume.htree_expect(&self.inode),
+            PLACE,
+        ))
     }
 
     fn node(&self, logical: u32) -> HtreeNode<'_> {
@@ -57,7 +73,13 @@ impl<'a> Tree<'a> {
 
     fn leaf_has(&self, logical: u32, name: &[u8]) -> bool {
         let layout = self.volume.layout(&self.inode);
-        ok(dirent::find(&self.blocks[&u64::from(logical)], name, &layout, PLACE)).is_some()
+        ok(dirent::find(
+            &self.blocks[&u64::from(logical)],
+            name,
+            &layout,
+            PLACE,
+        ))
+        .is_some()
     }
 
     /// Looks `name` up as a reader does: down by hash, then on while leaves continue. Returns how
@@ -95,7 +117,8 @@ impl<'a> Tree<'a> {
         let record = self.volume.inode(self.inode.ino()).1;
         let names = self.volume.names(&self.inode, &record);
         let leaves = names.iter().map(|name| {
-            self.lookup(&name.name).unwrap_or_else(|| panic!("{} is lost", name.name.escape_ascii()))
+            self.lookup(&name.name)
+                .unwrap_or_else(|| panic!("{} is lost", name.name.escape_ascii()))
         });
         let most = leaves.max().expect("a name");
         assert_eq!(self.lookup(b"a name that is not there"), None);
@@ -104,7 +127,11 @@ impl<'a> Tree<'a> {
 
     /// Compares the hash of every name with the one in debugfs's dump of the tree.
     fn compare_with_dump(&self, image: &Path) {
-        let said = tools::debugfs_bytes(image, false, &format!("htree_dump <{}>\n", self.inode.ino()));
+        let said = tools::debugfs_bytes(
+            image,
+            false,
+            &format!("htree_dump <{}>\n", self.inode.ino()),
+        );
         let mut compared = 0;
         // INO 0xMAJOR-MINOR (REC_LEN) NAME
         for line in said.split(|&byte| byte == b'\n') {
@@ -115,17 +142,26 @@ impl<'a> Tree<'a> {
                 continue;
             };
             let text = String::from_utf8_lossy(hash);
-            let Some((major, minor)) = text.strip_prefix("0x").and_then(|hash| hash.split_once('-')) else {
+            let Some((major, minor)) = text
+                .strip_prefix("0x")
+                .and_then(|hash| hash.split_once('-'))
+            else {
                 continue;
             };
             let hex = |digits: &str| u32::from_str_radix(digits, 16).expect("a hash");
             assert!(ino.iter().all(u8::is_ascii_digit));
             // The block's checksum follows the last name of a block.
-            let end = name.windows(3).position(|window| window == b"   ").expect("spaces behind a name");
+            let end = name
+                .windows(3)
+                .position(|window| window == b"   ")
+                .expect("spaces behind a name");
             let name = &name[..end];
             assert_eq!(
                 self.hasher.hash(name),
-                Hash { major: hex(major), minor: hex(minor) },
+                Hash {
+                    major: hex(major),
+                    minor: hex(minor)
+                },
                 "{}",
                 name.escape_ascii()
             );
@@ -137,30 +173,43 @@ impl<'a> Tree<'a> {
 
 fn create(dir: &Path, names: impl IntoIterator<Item = Vec<u8>>) -> io::Result<()> {
     std::fs::create_dir(dir)?;
-    names.into_iter().try_for_each(|name| std::fs::File::create(dir.join(OsStr::from_bytes(&name))).map(drop))
+    names
+        .into_iter()
+        .try_for_each(|name| std::fs::File::create(dir.join(OsStr::from_bytes(&name))).map(drop))
 }
 
 /// Creates names of many lengths beyond ASCII, none of which debugfs has to escape.
 fn accents(root: &Path) -> io::Result<()> {
-    let name = |at: usize| [format!("{at}-").as_bytes(), "äöü€".repeat(at % 20).as_bytes()].concat();
+    let name = |at: usize| {
+        [
+            format!("{at}-").as_bytes(),
+            "äöü€".repeat(at % 20).as_bytes(),
+        ]
+        .concat()
+    };
     create(&root.join("dir"), (0..600).map(name))
 }
 
 /// Creates enough long names that blocks of 1 KiB need three levels of nodes.
 fn long_names(root: &Path) -> io::Result<()> {
-    create(&root.join("dir"), (0..60_000).map(|at| format!("{at:0>250}").into_bytes()))
+    create(
+        &root.join("dir"),
+        (0..60_000).map(|at| format!("{at:0>250}").into_bytes()),
+    )
 }
 
 /// The endings of names that have the same legacy hash after 240 times `c`.
 const COLLIDING: [&str; 24] = [
-    "aMWwXW", "dU_RqJ", "fe0nDp", "fr6EKj", "hqlW7z", "j83gaf", "mbUXTv", "nyI1wO", "n-eBZz", "oV6kKs",
-    "ruoC4e", "tR0QBh", "uMLD82", "u4gnDi", "vTcQTn", "wlplf4", "wptFKL", "wIwLTO", "xcX_44", "xsmlxa",
-    "xIL7c6", "zzPwdq", "DRMqG0", "FK9RPv",
+    "aMWwXW", "dU_RqJ", "fe0nDp", "fr6EKj", "hqlW7z", "j83gaf", "mbUXTv", "nyI1wO", "n-eBZz",
+    "oV6kKs", "ruoC4e", "tR0QBh", "uMLD82", "u4gnDi", "vTcQTn", "wlplf4", "wptFKL", "wIwLTO",
+    "xcX_44", "xsmlxa", "xIL7c6", "zzPwdq", "DRMqG0", "FK9RPv",
 ];
 
 fn collisions(root: &Path) -> io::Result<()> {
     let others = (0..200).map(|at| format!("{at:0>240}").into_bytes());
-    let colliding = COLLIDING.iter().map(|rest| ["c".repeat(240).as_str(), rest].concat().into_bytes());
+    let colliding = COLLIDING
+        .iter()
+        .map(|rest| ["c".repeat(240).as_str(), rest].concat().into_bytes());
     create(&root.join("dir"), others.chain(colliding))
 }
 
@@ -168,18 +217,24 @@ const ONE_K: &[&str] = &["-t", "ext4", "-b", "1024", "-N", "1000"];
 
 /// Volumes that hash with each function, over signed and unsigned bytes.
 const HASHED: [ImageSpec; 6] = [
-    ImageSpec::new("legacy", 16 * MIB, ONE_K)
-        .then(&[Step::Tune2fs(&["-E", "hash_alg=legacy"]), Step::Mounted("noatime", &[accents])]),
+    ImageSpec::new("legacy", 16 * MIB, ONE_K).then(&[
+        Step::Tune2fs(&["-E", "hash_alg=legacy"]),
+        Step::Mounted("noatime", &[accents]),
+    ]),
     ImageSpec::new("half_md4", 16 * MIB, ONE_K).mounted(&[accents]),
-    ImageSpec::new("tea", 16 * MIB, ONE_K)
-        .then(&[Step::Tune2fs(&["-E", "hash_alg=tea"]), Step::Mounted("noatime", &[accents])]),
+    ImageSpec::new("tea", 16 * MIB, ONE_K).then(&[
+        Step::Tune2fs(&["-E", "hash_alg=tea"]),
+        Step::Mounted("noatime", &[accents]),
+    ]),
     ImageSpec::new("legacy_unsigned", 16 * MIB, ONE_K).then(&[
         Step::Tune2fs(&["-E", "hash_alg=legacy"]),
         Step::Debugfs("ssv flags 2\n"),
         Step::Mounted("noatime", &[accents]),
     ]),
-    ImageSpec::new("half_md4_unsigned", 16 * MIB, ONE_K)
-        .then(&[Step::Debugfs("ssv flags 2\n"), Step::Mounted("noatime", &[accents])]),
+    ImageSpec::new("half_md4_unsigned", 16 * MIB, ONE_K).then(&[
+        Step::Debugfs("ssv flags 2\n"),
+        Step::Mounted("noatime", &[accents]),
+    ]),
     ImageSpec::new("tea_unsigned", 16 * MIB, ONE_K).then(&[
         Step::Tune2fs(&["-E", "hash_alg=tea"]),
         Step::Debugfs("ssv flags 2\n"),
@@ -217,10 +272,15 @@ fn two_levels() {
         let levels = |ino: u32| {
             let inode = volume.inode(ino).0;
             let hashed = inode.flags().contains(InodeFlags::INDEX);
-            hashed.then(|| Tree::of(&volume, inode)).filter(|tree| tree.root().levels == 1)
+            hashed
+                .then(|| Tree::of(&volume, inode))
+                .filter(|tree| tree.root().levels == 1)
         };
-        let tree =
-            volume.walk().into_values().find_map(|name| levels(name.ino)).expect("a tree of two levels");
+        let tree = volume
+            .walk()
+            .into_values()
+            .find_map(|name| levels(name.ino))
+            .expect("a tree of two levels");
         tree.look_up_all();
         // debugfs complains of nodes without checksums.
         if volume.sb.metadata_seed().is_some() {
@@ -249,8 +309,10 @@ fn three_levels() {
 
 #[test]
 fn names_with_one_hash_spill_over_several_leaves() {
-    const SPEC: ImageSpec = ImageSpec::new("collisions", 16 * MIB, ONE_K)
-        .then(&[Step::Tune2fs(&["-E", "hash_alg=legacy"]), Step::Mounted("noatime", &[collisions])]);
+    const SPEC: ImageSpec = ImageSpec::new("collisions", 16 * MIB, ONE_K).then(&[
+        Step::Tune2fs(&["-E", "hash_alg=legacy"]),
+        Step::Mounted("noatime", &[collisions]),
+    ]);
     if !SPEC.can_run() {
         return;
     }
@@ -259,7 +321,10 @@ fn names_with_one_hash_spill_over_several_leaves() {
     let tree = Tree::new(&volume, b"/dir");
     let (count, leaves) = tree.look_up_all();
     assert_eq!(count, 224);
-    assert!(leaves >= 6, "24 names of 254 bytes fit in {leaves} leaves of 1 KiB");
+    assert!(
+        leaves >= 6,
+        "24 names of 254 bytes fit in {leaves} leaves of 1 KiB"
+    );
 }
 
 /// Returns names of random bytes that debugfs's command line takes as they are.
@@ -271,7 +336,10 @@ fn random_names(count: usize) -> Vec<Vec<u8>> {
         state ^= state << 17;
         state >> 32
     };
-    let alphabet: Vec<u8> = (b'0'..=b'9').chain(b'a'..=b'z').chain(0x80..=0xFF).collect();
+    let alphabet: Vec<u8> = (b'0'..=b'9')
+        .chain(b'a'..=b'z')
+        .chain(0x80..=0xFF)
+        .collect();
     let mut byte = move |bound: usize| random() as usize % bound;
     (0..count)
         .map(|_| {
@@ -289,7 +357,10 @@ fn random_names_hash_as_debugfs_hashes() {
     let image = ImageSpec::new("empty", MIB, ONE_K).build();
     let names = random_names(300);
     let seeds = [
-        ("00112233-4455-6677-8899-aabbccddeeff", [0x3322_1100, 0x7766_5544, 0xBBAA_9988, 0xFFEE_DDCC]),
+        (
+            "00112233-4455-6677-8899-aabbccddeeff",
+            [0x3322_1100, 0x7766_5544, 0xBBAA_9988, 0xFFEE_DDCC],
+        ),
         ("00000000-0000-0000-0000-000000000000", [0; 4]),
     ];
     for (text, seed) in seeds {
@@ -303,29 +374,48 @@ fn random_names_hash_as_debugfs_hashes() {
 }
 
 fn compare(image: &Path, seed: &str, hasher: &Hasher, version: u8, names: &[Vec<u8>]) {
-    let command =
-        |name: &Vec<u8>| [format!("dx_hash -h {version} -s {seed} ").as_bytes(), name, b"\n"].concat();
+    let command = |name: &Vec<u8>| {
+        [
+            format!("dx_hash -h {version} -s {seed} ").as_bytes(),
+            name,
+            b"\n",
+        ]
+        .concat()
+    };
     let script = image.with_extension("script");
     std::fs::write(&script, names.iter().flat_map(command).collect::<Vec<u8>>()).expect("a script");
-    let said = tools::run("debugfs", [OsStr::new("-f"), script.as_os_str(), image.as_os_str()]);
+    let said = tools::run(
+        "debugfs",
+        [OsStr::new("-f"), script.as_os_str(), image.as_os_str()],
+    );
     // Hash of NAME is 0xMAJOR (minor 0xMINOR)
     let answers: Vec<Hash> = said
         .split(|&byte| byte == b'\n')
         .filter(|line| line.starts_with(b"Hash of "))
         .map(|line| {
-            let mut words = line.rsplit(|&byte| byte == b' ').map(String::from_utf8_lossy);
+            let mut words = line
+                .rsplit(|&byte| byte == b' ')
+                .map(String::from_utf8_lossy);
             let mut hex = || {
                 let word = words.find(|word| word.starts_with("0x")).expect("a hash");
                 u32::from_str_radix(word.trim_start_matches("0x").trim_end_matches(')'), 16)
                     .expect("a number")
             };
             let minor = hex();
-            Hash { major: hex(), minor }
+            Hash {
+                major: hex(),
+                minor,
+            }
         })
         .collect();
     assert_eq!(answers.len(), names.len());
     for (name, answer) in names.iter().zip(answers) {
-        assert_eq!(hasher.hash(name), answer, "function {version}, {}", name.escape_ascii());
+        assert_eq!(
+            hasher.hash(name),
+            answer,
+            "function {version}, {}",
+            name.escape_ascii()
+        );
     }
 }
 
@@ -361,10 +451,23 @@ const FOLDED: ImageSpec = ImageSpec::new(
 fn fill_folded(image: &Image) {
     let volume = Volume::open(&image.path);
     let (dir, mut record) = volume.inode(12);
-    let layout = Layout { encrypted: true, casefold: true, ..volume.layout(&dir) };
-    let image = std::fs::File::options().write(true).open(&image.path).expect("an image");
+    let layout = Layout {
+        encrypted: true,
+        casefold: true,
+        ..volume.layout(&dir)
+    };
+    let image = std::fs::File::options()
+        .write(true)
+        .open(&image.path)
+        .expect("an image");
     fn entry(ino: u32, kind: FileType, name: &[u8], hash: Option<StoredHash>) -> DirEntry<'_> {
-        DirEntry { ino, kind, name, offset: 0, hash }
+        DirEntry {
+            ino,
+            kind,
+            name,
+            offset: 0,
+            hash,
+        }
     }
     for (logical, physical, _) in volume.map(&dir).data {
         let mut block = vec![0; 1024];
@@ -377,23 +480,42 @@ fn fill_folded(image: &Image) {
         for number in 0..20 {
             let number = logical as u32 * 20 + number;
             let name = format!("ciphertext-{number:06}");
-            let end = if number % 20 == 19 { 1024 } else { at + layout.rec_len(name.as_bytes()) };
+            let end = if number % 20 == 19 {
+                1024
+            } else {
+                at + layout.rec_len(name.as_bytes())
+            };
             // Descending, so that e2fsck has to sort.
-            let hash = StoredHash { major: (200 - number) << 24 >> 1, minor: number };
-            entry(13, FileType::Fifo, name.as_bytes(), Some(hash)).encode(&mut block[at..end], &layout);
+            let hash = StoredHash {
+                major: (200 - number) << 24 >> 1,
+                minor: number,
+            };
+            entry(13, FileType::Fifo, name.as_bytes(), Some(hash))
+                .encode(&mut block[at..end], &layout);
             at = end;
         }
-        image.write_all_at(&block, physical * 1024).expect("a written block");
+        image
+            .write_all_at(&block, physical * 1024)
+            .expect("a written block");
     }
     // Version 2, AES-256 for contents and names, no flags, a key's name and a nonce.
     let context = [&[2, 1, 4, 0, 0, 0, 0, 0][..], &[7; 16], &[9; 16]].concat();
-    let attr = Attr { index: NameIndex::ENCRYPTION, name: b"c", value: Value::Here(&context), hash: 0 };
+    let attr = Attr {
+        index: NameIndex::ENCRYPTION,
+        name: b"c",
+        value: Value::Here(&context),
+        hash: 0,
+    };
     let start = record.len() - dir.xattr_area(&record).len();
     xattr::encode_in_inode(&[attr], &mut record[start..]).expect("room in the inode");
     let geometry = volume.sb.geometry();
     let slot = geometry.inode_slot(12).expect("an inode");
-    let at = geometry.inode_position(volume.group(slot.group).inode_table(), slot.index).expect("a position");
-    image.write_all_at(&record, at.block * 1024 + u64::from(at.offset)).expect("a written inode");
+    let at = geometry
+        .inode_position(volume.group(slot.group).inode_table(), slot.index)
+        .expect("a position");
+    image
+        .write_all_at(&record, at.block * 1024 + u64::from(at.offset))
+        .expect("a written inode");
 }
 
 #[test]
@@ -413,11 +535,20 @@ fn stored_hashes_are_where_e2fsck_finds_them() {
     let mut names = 0;
     let mut last = 0;
     for (index, (lowest, block)) in root.node.iter().enumerate() {
-        let next = if index + 1 < root.node.len() { root.node.hash(index + 1) } else { u32::MAX };
-        for entry in dirent::Entries::new(&blocks[&u64::from(block)], &layout, PLACE).map(|entry| ok(entry)) {
+        let next = if index + 1 < root.node.len() {
+            root.node.hash(index + 1)
+        } else {
+            u32::MAX
+        };
+        for entry in
+            dirent::Entries::new(&blocks[&u64::from(block)], &layout, PLACE).map(|entry| ok(entry))
+        {
             let hash = entry.hash.expect("a hash behind the name");
             assert_eq!(hash.major, (200 - hash.minor) << 24 >> 1);
-            assert_eq!(entry.name, format!("ciphertext-{:06}", hash.minor).as_bytes());
+            assert_eq!(
+                entry.name,
+                format!("ciphertext-{:06}", hash.minor).as_bytes()
+            );
             assert!((lowest..next).contains(&hash.major) && hash.major > last);
             last = hash.major;
             names += 1;

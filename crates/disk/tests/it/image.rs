@@ -19,7 +19,8 @@ impl TempDir {
     pub(crate) fn new() -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
-        let path = std::env::temp_dir().join(format!("extern4-disk-{}-{count}", std::process::id()));
+        let path =
+            std::env::temp_dir().join(format!("extern4-disk-{}-{count}", std::process::id()));
         fs::create_dir_all(&path).unwrap();
         Self(path)
     }
@@ -52,12 +53,24 @@ impl Image {
         sample_tree(&tree);
         let path = dir.path().join("image");
         let mut mke2fs = tool("mke2fs");
-        mke2fs.args(["-q", "-F", "-U", "6f1c5fd6-1e0b-4e9e-8d5a-2f9c3f3a7b10", "-d"]).arg(&tree);
+        mke2fs
+            .args([
+                "-q",
+                "-F",
+                "-U",
+                "6f1c5fd6-1e0b-4e9e-8d5a-2f9c3f3a7b10",
+                "-d",
+            ])
+            .arg(&tree);
         if !options.contains("-E") {
             mke2fs.args(["-E", "hash_seed=11111111-2222-3333-4444-555555555555"]);
         }
         run(mke2fs.args(options.split_whitespace()).arg(&path).arg(size));
-        let file = OpenOptions::new().read(true).write(true).open(&path).unwrap();
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open(&path)
+            .unwrap();
         Self { dir, file }
     }
 
@@ -65,8 +78,15 @@ impl Image {
     pub(crate) fn make_journal(block_size: &str, size: &str) -> Self {
         let dir = TempDir::new();
         let path = dir.path().join("image");
-        run(tool("mke2fs").args(["-q", "-F", "-O", "journal_dev", "-b", block_size]).arg(&path).arg(size));
-        let file = OpenOptions::new().read(true).write(true).open(&path).unwrap();
+        run(tool("mke2fs")
+            .args(["-q", "-F", "-O", "journal_dev", "-b", block_size])
+            .arg(&path)
+            .arg(size));
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open(&path)
+            .unwrap();
         Self { dir, file }
     }
 
@@ -122,14 +142,25 @@ impl Image {
     /// Changes the volume with commands of `debugfs`.
     pub(crate) fn debugfs_write(&self, commands: &str) {
         let script = self.script(commands);
-        run(tool("debugfs").arg("-w").arg("-f").arg(script).arg(self.path()));
+        run(tool("debugfs")
+            .arg("-w")
+            .arg("-f")
+            .arg(script)
+            .arg(self.path()));
     }
 
     /// Returns the output of `debugfs` for each of these inodes.
     pub(crate) fn stat(&self, inodes: &[u32]) -> Vec<String> {
         let commands: Vec<String> = inodes.iter().map(|ino| format!("stat <{ino}>\n")).collect();
-        let text = run(tool("debugfs").arg("-f").arg(self.script(&commands.concat())).arg(self.path()));
-        let answers: Vec<String> = text.split("debugfs: stat ").skip(1).map(str::to_owned).collect();
+        let text = run(tool("debugfs")
+            .arg("-f")
+            .arg(self.script(&commands.concat()))
+            .arg(self.path()));
+        let answers: Vec<String> = text
+            .split("debugfs: stat ")
+            .skip(1)
+            .map(str::to_owned)
+            .collect();
         assert_eq!(answers.len(), inodes.len(), "{text}");
         answers
     }
@@ -157,7 +188,9 @@ impl Image {
     /// Returns the features as `dumpe2fs` names them.
     pub(crate) fn feature_names(&self) -> String {
         let text = run(tool("dumpe2fs").arg("-h").arg(self.path()));
-        let line = text.lines().find_map(|line| line.strip_prefix("Filesystem features:"));
+        let line = text
+            .lines()
+            .find_map(|line| line.strip_prefix("Filesystem features:"));
         line.unwrap().trim().to_owned()
     }
 
@@ -166,9 +199,17 @@ impl Image {
         let text = run(tool("dumpe2fs").arg(self.path()));
         let (header, groups) = text.split_once("\n\n\nGroup 0:").unwrap();
         let header = header.lines().filter_map(|line| line.split_once(':'));
-        let header = header.map(|(key, value)| (key.trim().into(), value.trim().into())).collect();
+        let header = header
+            .map(|(key, value)| (key.trim().into(), value.trim().into()))
+            .collect();
         let groups = format!("0:{groups}");
-        (header, groups.split("\nGroup ").map(|group| format!("Group {group}")).collect())
+        (
+            header,
+            groups
+                .split("\nGroup ")
+                .map(|group| format!("Group {group}"))
+                .collect(),
+        )
     }
 }
 
@@ -187,14 +228,24 @@ fn tool(name: &str) -> Command {
     let mut command = Command::new(name);
     let path = std::env::var("PATH").unwrap_or_default();
     command.env("PATH", format!("{path}:/usr/sbin:/sbin"));
-    command.envs([("TZ", "UTC"), ("LC_ALL", "C"), ("E2FSPROGS_FAKE_TIME", "1700000000")]);
-    command.envs([("E2FSPROGS_LIBMAGIC_SUPPRESS", "1"), ("DEBUGFS_PAGER", "cat")]);
+    command.envs([
+        ("TZ", "UTC"),
+        ("LC_ALL", "C"),
+        ("E2FSPROGS_FAKE_TIME", "1700000000"),
+    ]);
+    command.envs([
+        ("E2FSPROGS_LIBMAGIC_SUPPRESS", "1"),
+        ("DEBUGFS_PAGER", "cat"),
+    ]);
     command
 }
 
 /// Runs a command that must succeed, and returns its output.
 pub(crate) fn run(command: &mut Command) -> String {
-    let output = command.stdin(Stdio::null()).output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let output = command
+        .stdin(Stdio::null())
+        .output()
+        .unwrap_or_else(|error| panic!("{command:?}: {error}"));
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{command:?}: {errors}");
     String::from_utf8_lossy(&output.stdout).into_owned()

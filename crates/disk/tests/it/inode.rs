@@ -18,7 +18,9 @@ fn every_inode_in_use_decodes_as_debugfs_sees_it() {
         let used = inodes_in_use(&image, &sb);
         assert!(used.len() >= 9, "{options}");
         for (ino, text) in used.iter().copied().zip(image.stat(&used)) {
-            let inode = image.inode(ino, &sb).unwrap_or_else(|error| panic!("{options}: {error}"));
+            let inode = image
+                .inode(ino, &sb)
+                .unwrap_or_else(|error| panic!("{options}: {error}"));
             // Hurd's translator stands on the same line as the attribute block.
             let text = text.replace(" Translator: 0\n", "\n");
             check_stat(&text, &inode, &format!("inode {ino} of {options}"));
@@ -42,10 +44,16 @@ fn inodes_in_use(image: &Image, sb: &Superblock) -> Vec<u32> {
         let bytes = image.read_block(descriptor.inode_bitmap(), sb);
         let place = Place::new(Structure::InodeBitmap);
         let bitmap = Bitmap::decode_inodes(&bytes, group, &descriptor, sb, place).unwrap();
-        used.extend(bitmap.set_bits().map(|bit| group * geometry.inodes_per_group() + bit + 1));
+        used.extend(
+            bitmap
+                .set_bits()
+                .map(|bit| group * geometry.inodes_per_group() + bit + 1),
+        );
     }
     // Reserved inodes that the volume does not use are zeros, without a checksum.
-    used.retain(|ino| *ino >= sb.first_ino() || !extern4_disk::inode::is_blank(&image.record(*ino, sb)));
+    used.retain(|ino| {
+        *ino >= sb.first_ino() || !extern4_disk::inode::is_blank(&image.record(*ino, sb))
+    });
     used
 }
 
@@ -65,7 +73,11 @@ fn check_stat(text: &str, inode: &Inode, what: &str) {
     has(format!("Mode:  0{:03o} ", inode.permissions()));
     has(format!("Flags: {:#x}\n", inode.flags().bits()));
     has(format!("Generation: {} ", inode.generation()));
-    has(format!("User: {:>5}   Group: {:>5} ", inode.uid().cast_signed(), inode.gid().cast_signed()));
+    has(format!(
+        "User: {:>5}   Group: {:>5} ",
+        inode.uid().cast_signed(),
+        inode.gid().cast_signed()
+    ));
     has(format!("Size: {}\n", inode.size()));
     has(format!("File ACL: {}\n", inode.xattr_block().unwrap_or(0)));
     has(format!("Links: {} ", inode.links()));
@@ -75,10 +87,18 @@ fn check_stat(text: &str, inode: &Inode, what: &str) {
     let wide = inode.extra_isize() >= 32;
     if wide {
         has(format!("Project: {:>5} ", inode.project().cast_signed()));
-        has(format!("Version: {:#010x}:{:08x}\n", inode.version() >> 32, inode.version() & 0xffff_ffff));
+        has(format!(
+            "Version: {:#010x}:{:08x}\n",
+            inode.version() >> 32,
+            inode.version() & 0xffff_ffff
+        ));
         has(format!("crtime: {}", stamp(inode.crtime().unwrap())));
     }
-    for (name, time) in [("ctime", inode.ctime()), ("atime", inode.atime()), ("mtime", inode.mtime())] {
+    for (name, time) in [
+        ("ctime", inode.ctime()),
+        ("atime", inode.atime()),
+        ("mtime", inode.mtime()),
+    ] {
         let (field, extra) = time.encode();
         has(if wide {
             format!("{name}: {field:#010x}:{extra:08x}")
@@ -87,7 +107,10 @@ fn check_stat(text: &str, inode: &Inode, what: &str) {
         });
     }
     if let Some(device) = inode.device() {
-        has(format!("Device major/minor number: {:02}:{:02}", device.major, device.minor));
+        has(format!(
+            "Device major/minor number: {:02}:{:02}",
+            device.major, device.minor
+        ));
     }
 }
 
@@ -98,7 +121,10 @@ fn stamp(time: Timestamp) -> String {
 
 #[test]
 fn extreme_values() {
-    let image = Image::make("-t ext4 -I 256 -O project,large_dir,64bit,metadata_csum,huge_file", "64M");
+    let image = Image::make(
+        "-t ext4 -I 256 -O project,large_dir,64bit,metadata_csum,huge_file",
+        "64M",
+    );
     image.debugfs_write(
         "sif /large uid 0x12345678\nsif /large gid 0xfedcba98\nsif /large size 0x7ffffffffffffffe\n\
          sif /large atime 0xffffffff\nsif /large atime_extra 0xee6b27ff\nsif /large mtime 0x80000000\n\
@@ -110,14 +136,38 @@ fn extreme_values() {
     let sb = image.superblock();
     let ino = find(&image, "/large");
     let inode = image.inode(ino, &sb).unwrap();
-    check_stat(&image.debugfs("stat /large").replace(":00000003 ", ":00000003"), &inode, "/large");
-    assert_eq!((inode.uid(), inode.gid(), inode.project()), (0x1234_5678, 0xfedc_ba98, 0xffff_fffe));
+    check_stat(
+        &image
+            .debugfs("stat /large")
+            .replace(":00000003 ", ":00000003"),
+        &inode,
+        "/large",
+    );
+    assert_eq!(
+        (inode.uid(), inode.gid(), inode.project()),
+        (0x1234_5678, 0xfedc_ba98, 0xffff_fffe)
+    );
     assert_eq!(inode.size(), 0x7fff_ffff_ffff_fffe);
-    assert_eq!(inode.atime(), Timestamp { seconds: 0x2_ffff_ffff, nanos: 999_999_999 });
+    assert_eq!(
+        inode.atime(),
+        Timestamp {
+            seconds: 0x2_ffff_ffff,
+            nanos: 999_999_999
+        }
+    );
     assert_eq!(inode.mtime(), Timestamp::MIN);
-    assert_eq!(inode.ctime(), Timestamp { seconds: 0x3_7fff_ffff, nanos: 0 });
+    assert_eq!(
+        inode.ctime(),
+        Timestamp {
+            seconds: 0x3_7fff_ffff,
+            nanos: 0
+        }
+    );
     assert_eq!(inode.permissions(), 0o7777);
-    assert_eq!(inode.sectors(), 0x1234_5678_9abc * u64::from(sb.block_size() / 512));
+    assert_eq!(
+        inode.sectors(),
+        0x1234_5678_9abc * u64::from(sb.block_size() / 512)
+    );
     assert_eq!(inode.version(), 0x1122_3344_5566_7788);
     assert_eq!(inode.flags(), InodeFlags::EXTENTS | InodeFlags::HUGE_FILE);
     assert_eq!(inode.xattr_block(), Some(0x1000));
@@ -129,10 +179,17 @@ fn sizes_without_large_dir() {
     image.debugfs_write("sif /directory size_hi 7\nsif /large size_hi 7\nsif /large blocks_hi 1\n");
     let sb = image.superblock();
     let directory = image.inode(find(&image, "/directory"), &sb).unwrap();
-    assert_eq!(directory.size(), 1024, "the upper half was the directory's ACL");
+    assert_eq!(
+        directory.size(),
+        1024,
+        "the upper half was the directory's ACL"
+    );
     let large = image.inode(find(&image, "/large"), &sb).unwrap();
     assert_eq!(large.size(), (7 << 32) + 200_000);
-    assert!(large.sectors() < 1 << 32, "without huge_file there is no upper half");
+    assert!(
+        large.sectors() < 1 << 32,
+        "without huge_file there is no upper half"
+    );
 }
 
 #[test]
@@ -145,13 +202,20 @@ fn devices_old_and_new() {
          mknod wide c 1 1\nsif wide block[0] 0\nsif wide block[1] 0xffffffff\n",
     );
     let sb = image.superblock();
-    for (name, major, minor) in [("/old", 8, 1), ("/new", 300, 70000), ("/wide", 4095, 1_048_575)] {
+    for (name, major, minor) in [
+        ("/old", 8, 1),
+        ("/new", 300, 70000),
+        ("/wide", 4095, 1_048_575),
+    ] {
         let inode = image.inode(find(&image, name), &sb).unwrap();
         let device = inode.device().unwrap();
         assert_eq!((device.major, device.minor), (major, minor), "{name}");
         check_stat(&image.debugfs(&format!("stat {name}")), &inode, name);
     }
-    assert_eq!(image.inode(find(&image, "/pipe"), &sb).unwrap().device(), None);
+    assert_eq!(
+        image.inode(find(&image, "/pipe"), &sb).unwrap().device(),
+        None
+    );
 }
 
 #[test]
@@ -199,12 +263,48 @@ fn records_with_less_room_have_a_short_checksum() {
 #[test]
 fn impossible_fields_are_named() {
     let cases = [
-        ("mode 0150644", CorruptKind::Field { field: "i_mode", value: 0o150_644 }),
-        ("mode 0644", CorruptKind::Field { field: "i_mode", value: 0o644 }),
-        ("extra_isize 132", CorruptKind::Field { field: "i_extra_isize", value: 132 }),
-        ("extra_isize 30", CorruptKind::Field { field: "i_extra_isize", value: 30 }),
-        ("size 0x8000000000000000", CorruptKind::Field { field: "i_size", value: 1 << 63 }),
-        ("file_acl 0x100000", CorruptKind::BlockOutOfRange { field: "i_file_acl", block: 0x10_0000 }),
+        (
+            "mode 0150644",
+            CorruptKind::Field {
+                field: "i_mode",
+                value: 0o150_644,
+            },
+        ),
+        (
+            "mode 0644",
+            CorruptKind::Field {
+                field: "i_mode",
+                value: 0o644,
+            },
+        ),
+        (
+            "extra_isize 132",
+            CorruptKind::Field {
+                field: "i_extra_isize",
+                value: 132,
+            },
+        ),
+        (
+            "extra_isize 30",
+            CorruptKind::Field {
+                field: "i_extra_isize",
+                value: 30,
+            },
+        ),
+        (
+            "size 0x8000000000000000",
+            CorruptKind::Field {
+                field: "i_size",
+                value: 1 << 63,
+            },
+        ),
+        (
+            "file_acl 0x100000",
+            CorruptKind::BlockOutOfRange {
+                field: "i_file_acl",
+                block: 0x10_0000,
+            },
+        ),
     ];
     for (change, kind) in cases {
         let image = Image::make("-t ext4 -I 256 -O ^metadata_csum", "64M");
@@ -219,6 +319,12 @@ fn impossible_fields_are_named() {
 /// Returns the inode of a path, from `debugfs`.
 pub(crate) fn find(image: &Image, path: &str) -> u32 {
     let text = image.debugfs(&format!("stat {path}"));
-    let number = text.split_once("Inode: ").unwrap().1.split_whitespace().next().unwrap();
+    let number = text
+        .split_once("Inode: ")
+        .unwrap()
+        .1
+        .split_whitespace()
+        .next()
+        .unwrap();
     number.parse().unwrap()
 }

@@ -15,16 +15,30 @@ fn inodes(volume: &Volume) -> BTreeSet<u32> {
         let kind = matches!(inode.kind(), FileKind::Regular | FileKind::Directory);
         kind && !inode.flags().contains(InodeFlags::INLINE_DATA)
     };
-    volume.walk().into_values().map(|name| name.ino).filter(has_blocks).collect()
+    volume
+        .walk()
+        .into_values()
+        .map(|name| name.ino)
+        .filter(has_blocks)
+        .collect()
 }
 
 /// Returns the output of debugfs's `blocks`: all blocks of each inode, one line an inode, including
 /// those of the map.
 fn blocks(image: &Image, inodes: &BTreeSet<u32>) -> Vec<BTreeSet<u64>> {
-    let script: String = inodes.iter().map(|ino| format!("blocks <{ino}>\n")).collect();
+    let script: String = inodes
+        .iter()
+        .map(|ino| format!("blocks <{ino}>\n"))
+        .collect();
     let said = tools::debugfs(&image.path, false, &script);
     let lines = said.lines().filter(|line| !line.starts_with("debugfs:"));
-    lines.map(|line| line.split_whitespace().map(|word| word.parse().expect("a block")).collect()).collect()
+    lines
+        .map(|line| {
+            line.split_whitespace()
+                .map(|word| word.parse().expect("a block"))
+                .collect()
+        })
+        .collect()
 }
 
 fn check(name: &str) -> Option<(Image, Volume)> {
@@ -39,7 +53,12 @@ fn check(name: &str) -> Option<(Image, Volume)> {
     assert_eq!(theirs.len(), inodes.len());
     for (&ino, theirs) in inodes.iter().zip(theirs) {
         let mapped = volume.map(&volume.inode(ino).0);
-        let ours: BTreeSet<u64> = mapped.data.iter().map(|data| data.1).chain(mapped.meta).collect();
+        let ours: BTreeSet<u64> = mapped
+            .data
+            .iter()
+            .map(|data| data.1)
+            .chain(mapped.meta)
+            .collect();
         assert_eq!(ours, theirs, "inode {ino}");
     }
     Some((image, volume))
@@ -47,14 +66,21 @@ fn check(name: &str) -> Option<(Image, Volume)> {
 
 #[test]
 fn extents() {
-    let Some((_, volume)) = check("ext4_1k") else { return };
+    let Some((_, volume)) = check("ext4_1k") else {
+        return;
+    };
     let depth = |ino: &u32| volume.inode(*ino).0.map()[6];
-    assert!(inodes(&volume).iter().any(|ino| depth(ino) > 0), "no tree of extents has a second level");
+    assert!(
+        inodes(&volume).iter().any(|ino| depth(ino) > 0),
+        "no tree of extents has a second level"
+    );
 }
 
 #[test]
 fn indirect_blocks() {
-    let Some((image, volume)) = check("ext2_1k") else { return };
+    let Some((image, volume)) = check("ext2_1k") else {
+        return;
+    };
     // bmap shows which block holds which logical block; `blocks` only lists the blocks.
     let mut script = String::new();
     let mut ours = Vec::new();
@@ -66,7 +92,10 @@ fn indirect_blocks() {
         }
     }
     let said = tools::debugfs(&image.path, false, &script);
-    let theirs: Vec<u64> = said.lines().filter_map(|line| line.trim().parse().ok()).collect();
+    let theirs: Vec<u64> = said
+        .lines()
+        .filter_map(|line| line.trim().parse().ok())
+        .collect();
     assert!(ours.len() > 100);
     assert_eq!(ours, theirs);
 }
@@ -78,7 +107,18 @@ fn indirect_blocks_of_ext4() {
 
 #[test]
 fn unwritten_extents() {
-    let Some((_, volume)) = check("ext4_default") else { return };
-    let unwritten = |ino: &u32| volume.map(&volume.inode(*ino).0).data.iter().any(|data| !data.2);
-    assert!(inodes(&volume).iter().any(unwritten), "no file has an unwritten extent");
+    let Some((_, volume)) = check("ext4_default") else {
+        return;
+    };
+    let unwritten = |ino: &u32| {
+        volume
+            .map(&volume.inode(*ino).0)
+            .data
+            .iter()
+            .any(|data| !data.2)
+    };
+    assert!(
+        inodes(&volume).iter().any(unwritten),
+        "no file has an unwritten extent"
+    );
 }

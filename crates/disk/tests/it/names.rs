@@ -38,7 +38,9 @@ fn check_spec(spec: &ImageSpec) {
     let mut theirs: BTreeMap<_, _> = spec.oracle_tree(&image).entries;
     for (path, name) in volume.walk() {
         let shown = path.escape_ascii();
-        let entry = theirs.remove(&path).unwrap_or_else(|| panic!("the oracle does not have {shown}"));
+        let entry = theirs
+            .remove(&path)
+            .unwrap_or_else(|| panic!("the oracle does not have {shown}"));
         assert_eq!(u64::from(name.ino), entry.ino, "{shown}");
         if filetype {
             assert_eq!(name.kind, kind(&entry), "{shown}");
@@ -56,7 +58,10 @@ fn check_spec(spec: &ImageSpec) {
             assert_eq!(volume.xattrs(&inode, &record), want, "{shown}");
         }
     }
-    let missed: Vec<_> = theirs.keys().map(|path| path.escape_ascii().to_string()).collect();
+    let missed: Vec<_> = theirs
+        .keys()
+        .map(|path| path.escape_ascii().to_string())
+        .collect();
     assert!(missed.is_empty(), "not found: {missed:?}");
 }
 

@@ -60,20 +60,26 @@ impl Volume {
         let file = File::open(image).expect("an image");
         let mut bytes = [0; 1024];
         file.read_exact_at(&mut bytes, 1024).expect("a superblock");
-        let sb = ok(Superblock::decode(&bytes, Place::new(Structure::Superblock)));
+        let sb = ok(Superblock::decode(
+            &bytes,
+            Place::new(Structure::Superblock),
+        ));
         Self { file, sb }
     }
 
     pub(crate) fn block(&self, number: u64) -> Vec<u8> {
         let mut block = vec![0; self.sb.block_size() as usize];
-        self.file.read_exact_at(&mut block, number * u64::from(self.sb.block_size())).expect("a block");
+        self.file
+            .read_exact_at(&mut block, number * u64::from(self.sb.block_size()))
+            .expect("a block");
         block
     }
 
     pub(crate) fn group(&self, group: u32) -> GroupDescriptor {
         let geometry = self.sb.geometry();
         let at = geometry.descriptor_position(group).expect("a descriptor");
-        let bytes = &self.block(at.block)[at.offset as usize..][..usize::from(geometry.desc_size())];
+        let bytes =
+            &self.block(at.block)[at.offset as usize..][..usize::from(geometry.desc_size())];
         ok(GroupDescriptor::decode(
             bytes,
             group,
@@ -91,7 +97,15 @@ impl Volume {
             .expect("an inode of the table");
         let block = self.block(at.block);
         let record = block[at.offset as usize..][..usize::from(self.sb.inode_size())].to_vec();
-        (ok(Inode::decode(&record, ino, &self.sb, Place::new(Structure::Inode).ino(ino))), record)
+        (
+            ok(Inode::decode(
+                &record,
+                ino,
+                &self.sb,
+                Place::new(Structure::Inode).ino(ino),
+            )),
+            record,
+        )
     }
 
     pub(crate) fn blocks(&self) -> Blocks {
@@ -99,7 +113,9 @@ impl Volume {
     }
 
     pub(crate) fn seed(&self, inode: &Inode) -> Option<ChecksumSeed> {
-        self.sb.metadata_seed().map(|seed| inode.checksum_seed(seed))
+        self.sb
+            .metadata_seed()
+            .map(|seed| inode.checksum_seed(seed))
     }
 
     pub(crate) fn layout(&self, inode: &Inode) -> Layout {
@@ -129,7 +145,13 @@ impl Volume {
         let mut mapped = Mapped::default();
         if inode.flags().contains(InodeFlags::EXTENTS) {
             let mut root = inode.map().to_vec();
-            self.extents(inode, &mut root, extent::Expect::root(self.blocks()), None, &mut mapped);
+            self.extents(
+                inode,
+                &mut root,
+                extent::Expect::root(self.blocks()),
+                None,
+                &mut mapped,
+            );
         } else {
             self.indirect(inode, &mut mapped);
         }
@@ -160,13 +182,26 @@ impl Volume {
         assert_eq!(bytes, original, "{place}");
         for extent in node.extents() {
             for at in 0..u64::from(extent.len_blocks) {
-                out.data.push((u64::from(extent.logical) + at, extent.physical + at, !extent.unwritten));
+                out.data.push((
+                    u64::from(extent.logical) + at,
+                    extent.physical + at,
+                    !extent.unwritten,
+                ));
             }
             assert_eq!(node.find(extent.logical), extent::Found::Extent(extent));
         }
         for (index, expect) in node.children() {
-            assert_eq!(node.find(index.logical), extent::Found::Child(index, expect));
-            self.extents(inode, &mut self.block(index.child), expect, Some(index.child), out);
+            assert_eq!(
+                node.find(index.logical),
+                extent::Found::Child(index, expect)
+            );
+            self.extents(
+                inode,
+                &mut self.block(index.child),
+                expect,
+                Some(index.child),
+                out,
+            );
         }
     }
 
@@ -176,19 +211,24 @@ impl Volume {
         let end = inode.size().div_ceil(u64::from(self.sb.block_size()));
         let mut logical = 0;
         while logical < end {
-            let path = map.path(u32::try_from(logical).expect("32 bits")).expect("a block the map reaches");
+            let path = map
+                .path(u32::try_from(logical).expect("32 bits"))
+                .expect("a block the map reaches");
             let roots = ok(Pointers::decode(inode.map(), self.blocks(), place));
             let mut next = ok(roots.get(path.root()));
             let mut depth = 0;
             for &offset in path.offsets() {
-                let Some(block) = next.map(|block| u64::from(block.get())) else { break };
+                let Some(block) = next.map(|block| u64::from(block.get())) else {
+                    break;
+                };
                 if !out.meta.contains(&block) {
                     out.meta.push(block);
                 }
                 let bytes = self.block(block);
-                next =
-                    ok(ok(Pointers::decode(&bytes, self.blocks(), place.block(block)))
-                        .get(usize::from(offset)));
+                next = ok(
+                    ok(Pointers::decode(&bytes, self.blocks(), place.block(block)))
+                        .get(usize::from(offset)),
+                );
                 depth += 1;
             }
             match next {
@@ -236,14 +276,20 @@ impl Volume {
             let attrs = self.attrs_in_inode(inode, record);
             let attribute = ok(inline::attribute(attrs.as_ref(), place));
             let dir = ok(Dir::decode(inode.map(), attribute, &layout, place));
-            return dir.entries(&layout, place).map(|entry| name(ok(entry))).collect();
+            return dir
+                .entries(&layout, place)
+                .map(|entry| name(ok(entry)))
+                .collect();
         }
         let mut names = Vec::new();
         let index = self.index_blocks(inode);
         for (logical, block) in self.dir_blocks(inode) {
             let place = place.block(logical);
             if logical == 0 {
-                assert_eq!(ok(dirent::dot_and_dotdot(&block, &layout, place)).0, inode.ino());
+                assert_eq!(
+                    ok(dirent::dot_and_dotdot(&block, &layout, place)).0,
+                    inode.ino()
+                );
             }
             if index.contains(&logical) {
                 self.check_index(inode, logical, &block, place);
@@ -271,13 +317,19 @@ impl Volume {
             return BTreeSet::new();
         }
         let blocks: BTreeMap<_, _> = self.dir_blocks(inode).into_iter().collect();
-        let (expect, place) = (self.htree_expect(inode), Place::new(Structure::HtreeNode).ino(inode.ino()));
+        let (expect, place) = (
+            self.htree_expect(inode),
+            Place::new(Structure::HtreeNode).ino(inode.ino()),
+        );
         let root = ok(htree::Root::decode(&blocks[&0], &expect, place));
         let mut found = BTreeSet::from([0]);
         let mut level = vec![root.node];
         for _ in 0..root.levels {
-            let below: Vec<u64> =
-                level.iter().flat_map(|node| node.iter()).map(|(_, block)| block.into()).collect();
+            let below: Vec<u64> = level
+                .iter()
+                .flat_map(|node| node.iter())
+                .map(|(_, block)| block.into())
+                .collect();
             level = below
                 .iter()
                 .map(|block| ok(htree::HtreeNode::decode(&blocks[block], &expect, place)))
@@ -298,9 +350,16 @@ impl Volume {
         let expect = self.htree_expect(inode);
         if logical == 0 {
             let root = ok(htree::Root::decode(block, &expect, place));
-            htree::Root::encode(root.hash_version, root.levels, &root.node.to_owned(), &mut again);
+            htree::Root::encode(
+                root.hash_version,
+                root.levels,
+                &root.node.to_owned(),
+                &mut again,
+            );
         } else {
-            ok(htree::HtreeNode::decode(block, &expect, place)).to_owned().encode(&mut again);
+            ok(htree::HtreeNode::decode(block, &expect, place))
+                .to_owned()
+                .encode(&mut again);
         }
         assert_eq!(again, block, "{place}");
     }
@@ -328,7 +387,10 @@ impl Volume {
     }
 
     fn attrs_in_inode<'a>(&self, inode: &Inode, record: &'a [u8]) -> Option<Attrs<'a>> {
-        ok(Attrs::in_inode(inode.xattr_area(record), Place::new(Structure::Xattr).ino(inode.ino())))
+        ok(Attrs::in_inode(
+            inode.xattr_area(record),
+            Place::new(Structure::Xattr).ino(inode.ino()),
+        ))
     }
 
     /// Returns the attributes that system calls show.
@@ -344,7 +406,10 @@ impl Volume {
             let (header, attrs) = ok(Attrs::in_block(&block, place));
             ok(attrs.check_order(place));
             // mke2fs leaves the hash at 0, which only says that the block is not to be shared.
-            assert!([0, xattr::hash::block(&attrs)].contains(&header.hash), "{place}");
+            assert!(
+                [0, xattr::hash::block(&attrs)].contains(&header.hash),
+                "{place}"
+            );
             if let Some(seed) = self.sb.metadata_seed() {
                 ok(xattr::verify_checksum(&block, number, seed, place));
                 let mut again = block.clone();
@@ -363,7 +428,11 @@ impl Volume {
                 Value::EaInode { ino, size } => {
                     let (inode, record) = self.inode(ino);
                     let value = self.read(&inode, &record);
-                    assert_eq!((value.len(), inode.size()), (size as usize, u64::from(size)), "{place}");
+                    assert_eq!(
+                        (value.len(), inode.size()),
+                        (size as usize, u64::from(size)),
+                        "{place}"
+                    );
                     let hash = xattr::hash::ea_value(&value, self.sb.checksum_seed());
                     assert_eq!(hash, inode.ea_hash(), "{place}");
                     assert!(inode.ea_refcount() > 0, "{place}");
@@ -374,7 +443,10 @@ impl Volume {
             if (attr.index, attr.name) == inline::XATTR {
                 continue;
             }
-            let is_acl = matches!(attr.index, NameIndex::POSIX_ACL_ACCESS | NameIndex::POSIX_ACL_DEFAULT);
+            let is_acl = matches!(
+                attr.index,
+                NameIndex::POSIX_ACL_ACCESS | NameIndex::POSIX_ACL_DEFAULT
+            );
             let value = if is_acl {
                 let list = ok(acl::decode(&value, place));
                 assert_eq!(acl::encode(&list), value, "{place}");
@@ -390,7 +462,11 @@ impl Volume {
     /// Returns every path below the root, the root itself as `/`, with its inode and the type in
     /// its entry.
     pub(crate) fn walk(&self) -> BTreeMap<Vec<u8>, Name> {
-        let root = Name { name: Vec::new(), ino: 2, kind: dirent::FileType::Directory };
+        let root = Name {
+            name: Vec::new(),
+            ino: 2,
+            kind: dirent::FileType::Directory,
+        };
         let mut found = BTreeMap::new();
         let mut todo = vec![(b"/".to_vec(), root)];
         while let Some((path, name)) = todo.pop() {

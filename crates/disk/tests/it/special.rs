@@ -9,13 +9,22 @@ use crate::image::Image;
 
 #[test]
 fn orphan_file() {
-    for options in ["-t ext4 -O orphan_file,metadata_csum", "-t ext4 -b 1024 -O orphan_file,^metadata_csum"] {
+    for options in [
+        "-t ext4 -O orphan_file,metadata_csum",
+        "-t ext4 -b 1024 -O orphan_file,^metadata_csum",
+    ] {
         let image = Image::make(options, "64M");
         let sb = image.superblock();
         let ino = sb.orphan_file_inode().unwrap();
-        let seed = image.inode(ino, &sb).unwrap().checksum_seed(sb.checksum_seed());
+        let seed = image
+            .inode(ino, &sb)
+            .unwrap()
+            .checksum_seed(sb.checksum_seed());
         let blocks = image.debugfs(&format!("blocks <{ino}>"));
-        let blocks: Vec<u64> = blocks.split_whitespace().map(|block| block.parse().unwrap()).collect();
+        let blocks: Vec<u64> = blocks
+            .split_whitespace()
+            .map(|block| block.parse().unwrap())
+            .collect();
         assert!(!blocks.is_empty(), "{options}");
         for number in blocks {
             let mut bytes = image.read_block(number, &sb);
@@ -28,7 +37,10 @@ fn orphan_file() {
             bytes[4..8].copy_from_slice(&12u32.to_le_bytes());
             let changed = OrphanBlock::decode(&bytes, number, seed, &sb, place);
             match sb.metadata_seed() {
-                Some(_) => assert!(matches!(changed.unwrap_err().kind, CorruptKind::Checksum { .. })),
+                Some(_) => assert!(matches!(
+                    changed.unwrap_err().kind,
+                    CorruptKind::Checksum { .. }
+                )),
                 None => assert_eq!(changed.unwrap().inodes().collect::<Vec<_>>(), [12]),
             }
         }
@@ -47,7 +59,10 @@ fn orphans_out_of_range() {
         let place = Place::new(Structure::Orphan);
         let block = OrphanBlock::decode(&bytes, 99, sb.checksum_seed(), &sb, place).unwrap();
         let error = block.check_inodes(&sb, place);
-        let kind = CorruptKind::InodeOutOfRange { field: "orphan entry", ino: ino.into() };
+        let kind = CorruptKind::InodeOutOfRange {
+            field: "orphan entry",
+            ino: ino.into(),
+        };
         assert_eq!(error.unwrap_err().kind, kind);
     }
 }
@@ -64,18 +79,36 @@ fn mmp_block() {
     let text = image.debugfs("dump_mmp");
     assert_eq!(mmp.state(), MmpState::Clean);
     assert!(text.contains(&format!("time: {} --", mmp.time())), "{text}");
-    assert!(text.contains(&format!("node_name: {}\n", str::from_utf8(mmp.node_name()).unwrap())), "{text}");
     assert!(
-        text.contains(&format!("device_name: {}\n", str::from_utf8(mmp.device_name()).unwrap())),
+        text.contains(&format!(
+            "node_name: {}\n",
+            str::from_utf8(mmp.node_name()).unwrap()
+        )),
         "{text}"
     );
-    assert!(text.contains(&format!("check_interval: {}\n", mmp.check_interval())), "{text}");
+    assert!(
+        text.contains(&format!(
+            "device_name: {}\n",
+            str::from_utf8(mmp.device_name()).unwrap()
+        )),
+        "{text}"
+    );
+    assert!(
+        text.contains(&format!("check_interval: {}\n", mmp.check_interval())),
+        "{text}"
+    );
 
     for bit in 0..1024 * 8 {
         let mut flipped = bytes.clone();
         flipped[bit / 8] ^= 1 << (bit % 8);
         let kind = Mmp::decode(&flipped, &sb, place).unwrap_err().kind;
-        assert!(matches!(kind, CorruptKind::Magic { .. } | CorruptKind::Checksum { .. }), "bit {bit}");
+        assert!(
+            matches!(
+                kind,
+                CorruptKind::Magic { .. } | CorruptKind::Checksum { .. }
+            ),
+            "bit {bit}"
+        );
     }
 }
 
@@ -84,10 +117,19 @@ fn mmp_states() {
     let image = Image::make("-t ext4 -O mmp,^metadata_csum", "64M");
     let sb = image.superblock();
     let mut bytes = image.read_block(sb.mmp_block().unwrap(), &sb);
-    let states = [(0xff4d_4d50, MmpState::Clean), (0xe24d_4d50, MmpState::Fsck), (77, MmpState::Live(77))];
+    let states = [
+        (0xff4d_4d50, MmpState::Clean),
+        (0xe24d_4d50, MmpState::Fsck),
+        (77, MmpState::Live(77)),
+    ];
     for (sequence, state) in states {
         bytes[4..8].copy_from_slice(&u32::to_le_bytes(sequence));
-        assert_eq!(Mmp::decode(&bytes, &sb, Place::new(Structure::Mmp)).unwrap().state(), state);
+        assert_eq!(
+            Mmp::decode(&bytes, &sb, Place::new(Structure::Mmp))
+                .unwrap()
+                .state(),
+            state
+        );
     }
 }
 
@@ -98,7 +140,10 @@ fn mmp_block_is_taken_and_released() {
     let bytes = image.read_block(sb.mmp_block().unwrap(), &sb);
     let found = Mmp::decode(&bytes, &sb, Place::new(Structure::Mmp)).unwrap();
     let (host, device) = ("h".repeat(100), "d".repeat(31));
-    let node = MmpNode { host: host.as_bytes(), device: device.as_bytes() };
+    let node = MmpNode {
+        host: host.as_bytes(),
+        device: device.as_bytes(),
+    };
     let number = |mmp: &Mmp| match mmp.state() {
         MmpState::Live(number) => number,
         state => panic!("{state:?}"),
@@ -106,14 +151,22 @@ fn mmp_block_is_taken_and_released() {
     for sequence in [0, 7, 0xe24d_4d4f, 0xe24d_4d50, 0xff4d_4d50, u32::MAX] {
         let taken = found.taken(sequence, &node, 9, 1_000);
         assert_eq!((taken.time(), taken.check_interval()), (1_000, 9));
-        assert_eq!((taken.node_name(), taken.device_name()), (&host.as_bytes()[..63], device.as_bytes()));
         assert_eq!(
-            Mmp::decode(&taken.encode(&sb), &sb, Place::new(Structure::Mmp)).unwrap().state(),
+            (taken.node_name(), taken.device_name()),
+            (&host.as_bytes()[..63], device.as_bytes())
+        );
+        assert_eq!(
+            Mmp::decode(&taken.encode(&sb), &sb, Place::new(Structure::Mmp))
+                .unwrap()
+                .state(),
             taken.state()
         );
         let renewed = taken.renewed(1_001);
         assert!(number(&renewed) != number(&taken) && renewed.time() == 1_001);
-        assert_ne!(number(&taken.taken(number(&taken), &node, 9, 0)), number(&taken));
+        assert_ne!(
+            number(&taken.taken(number(&taken), &node, 9, 0)),
+            number(&taken)
+        );
         assert_eq!(renewed.released(1_002).state(), MmpState::Clean);
     }
 }
@@ -155,10 +208,19 @@ fn errors_are_recorded() {
     let sb: Superblock = image.superblock();
     let first = sb.first_error().unwrap();
     assert_eq!(
-        (sb.error_count(), first.time, first.ino, first.block, first.line),
+        (
+            sb.error_count(),
+            first.time,
+            first.ino,
+            first.block,
+            first.line
+        ),
         (3, 1_577_934_245, 12, 34, 56)
     );
     assert!(first.function.starts_with(b"some_function\0"));
-    assert_eq!(sb.last_error().map(|error| (error.time, error.line)), Some((1_609_556_645, 78)));
+    assert_eq!(
+        sb.last_error().map(|error| (error.time, error.line)),
+        Some((1_609_556_645, 78))
+    );
     assert!(sb.state().contains(extern4_disk::superblock::State::ERROR));
 }

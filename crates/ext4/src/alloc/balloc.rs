@@ -16,7 +16,9 @@ use extern4_disk::group::GroupFlags;
 use extern4_disk::{CorruptKind, Place, Structure};
 use extern4_vfs::Errno;
 
-use crate::alloc::block_allocator::{BitmapKind, BlockAllocator, Counts, DirtyGroup, Group, bad_bitmap};
+use crate::alloc::block_allocator::{
+    BitmapKind, BlockAllocator, Counts, DirtyGroup, Group, bad_bitmap,
+};
 use crate::alloc::free_map::flip;
 use crate::alloc::preallocation::Growth;
 use crate::alloc::set_aside::freed_twice;
@@ -45,9 +47,24 @@ impl<'g> Search<'g> {
     /// groups that it has left. So one pass without a find does not prove that the volume is full.
     fn all(want: u32, growth: Option<&'g Growth<'g>>, most: u32) -> [Self; 5] {
         let ahead = growth.map_or(0, |growth| growth.ahead.min(most - want));
-        let whole = Self { want, growth, ahead, least: want + ahead, breaks_windows: false };
-        let part = Self { least: whole.least.div_ceil(8), ..whole };
-        let any = Self { growth: None, ahead: 0, least: 1, breaks_windows: true, ..whole };
+        let whole = Self {
+            want,
+            growth,
+            ahead,
+            least: want + ahead,
+            breaks_windows: false,
+        };
+        let part = Self {
+            least: whole.least.div_ceil(8),
+            ..whole
+        };
+        let any = Self {
+            growth: None,
+            ahead: 0,
+            least: 1,
+            breaks_windows: true,
+            ..whole
+        };
         [whole, part, any, any, any]
     }
 
@@ -95,7 +112,8 @@ impl BlockAllocator {
         let goal_bit = geometry.cluster_in_group(goal);
         let want = want.clamp(1, geometry.blocks_per_group());
         if let Some(growth) = growth
-            && let Some(found) = self.allocate_in_window(handle, growth, goal_group, goal_bit, want)?
+            && let Some(found) =
+                self.allocate_in_window(handle, growth, goal_group, goal_bit, want)?
         {
             return Ok(found);
         }
@@ -124,7 +142,9 @@ impl BlockAllocator {
         goal_bit: Option<u32>,
         want: u32,
     ) -> Result<Option<Range<u64>>> {
-        let Some(number) = growth.group() else { return Ok(None) };
+        let Some(number) = growth.group() else {
+            return Ok(None);
+        };
         let group = &mut *self.lock(handle.fs, number)?;
         let goal = goal_bit.filter(|_| number == goal_group);
         let Some(run) = goal.and_then(|goal| group.free.in_window(growth.ino(), goal, want)) else {
@@ -156,10 +176,17 @@ impl BlockAllocator {
             return Ok(None);
         }
         let mut buffer = self.block_bitmap(handle, number, group)?;
-        let len = handle.fs.superblock().geometry().group_clusters(number).unwrap_or(0);
-        let bitmap = Bitmap::new(&buffer, len).ok_or_else(|| bad_bitmap(BitmapKind::Blocks, number))?;
+        let len = handle
+            .fs
+            .superblock()
+            .geometry()
+            .group_clusters(number)
+            .unwrap_or(0);
+        let bitmap =
+            Bitmap::new(&buffer, len).ok_or_else(|| bad_bitmap(BitmapKind::Blocks, number))?;
         let run = group.free.best_run(&bitmap, goal, search.blocks());
-        let Some(run) = run.filter(|run| Some(run.start) == goal || run.end - run.start >= search.least)
+        let Some(run) =
+            run.filter(|run| Some(run.start) == goal || run.end - run.start >= search.least)
         else {
             return Ok(None);
         };
@@ -189,9 +216,22 @@ impl BlockAllocator {
         handle.reserved.take(u64::from(taken))?;
         group.free.start_at(bits.end);
         let free = group.descriptor.free_clusters().checked_sub(taken);
-        group.descriptor.set_free_clusters(free.ok_or_else(|| bad_bitmap(BitmapKind::Blocks, number))?);
-        self.add(Counts { blocks: u64::from(taken).wrapping_neg(), inodes: 0, freed: 0 });
-        self.set_bits(handle, number, group, BitmapKind::Blocks, buffer, (bits, true))?;
+        group
+            .descriptor
+            .set_free_clusters(free.ok_or_else(|| bad_bitmap(BitmapKind::Blocks, number))?);
+        self.add(Counts {
+            blocks: u64::from(taken).wrapping_neg(),
+            inodes: 0,
+            freed: 0,
+        });
+        self.set_bits(
+            handle,
+            number,
+            group,
+            BitmapKind::Blocks,
+            buffer,
+            (bits, true),
+        )?;
         Ok(blocks)
     }
 
@@ -201,10 +241,18 @@ impl BlockAllocator {
     ///
     /// # Errors
     /// A block that belongs to a structure of the volume.
-    pub(crate) fn free(&self, handle: &Handle<'_>, blocks: Range<u64>, metadata: bool) -> Result<()> {
+    pub(crate) fn free(
+        &self,
+        handle: &Handle<'_>,
+        blocks: Range<u64>,
+        metadata: bool,
+    ) -> Result<()> {
         let allowed = handle.fs.blocks();
         if blocks.is_empty() || blocks.start < allowed.first || blocks.end > allowed.end {
-            let kind = CorruptKind::BlockOutOfRange { field: "block", block: blocks.start };
+            let kind = CorruptKind::BlockOutOfRange {
+                field: "block",
+                block: blocks.start,
+            };
             return Err(Place::new(Structure::BlockBitmap).corrupt(kind).into());
         }
         handle.writer.zones.check(&blocks)?;
@@ -218,15 +266,31 @@ impl BlockAllocator {
                 continue;
             }
             let mut buffer = self.block_bitmap(handle, number, group)?;
-            if Bitmap::new(&buffer, bits.end).and_then(|bitmap| bitmap.next_clear(bits.start)).is_some() {
+            if Bitmap::new(&buffer, bits.end)
+                .and_then(|bitmap| bitmap.next_clear(bits.start))
+                .is_some()
+            {
                 let fault = freed_twice(BitmapKind::Blocks, number, &bits);
                 self.set_aside(number, group, BitmapKind::Blocks, fault);
                 continue;
             }
-            self.set_bits(handle, number, group, BitmapKind::Blocks, &mut buffer, (bits.clone(), false))?;
-            group.descriptor.set_free_clusters(group.descriptor.free_clusters() + len);
+            self.set_bits(
+                handle,
+                number,
+                group,
+                BitmapKind::Blocks,
+                &mut buffer,
+                (bits.clone(), false),
+            )?;
+            group
+                .descriptor
+                .set_free_clusters(group.descriptor.free_clusters() + len);
             group.free.hold(bits);
-            self.add(Counts { blocks: len.into(), inodes: 0, freed: len.into() });
+            self.add(Counts {
+                blocks: len.into(),
+                inodes: 0,
+                freed: len.into(),
+            });
             handle.note_freed(part, metadata);
         }
         Ok(())
@@ -243,8 +307,12 @@ impl BlockAllocator {
             .ok_or_else(|| bad_bitmap(BitmapKind::Blocks, number))?;
         let mut buffer = handle.fresh(block)?;
         handle.edit(&mut buffer, |old| old.copy_from_slice(&bytes));
-        handle.fs.note_verified(&buffer, crate::volume::buffer::Verified::BlockBitmap);
-        group.descriptor.set_flags(group.descriptor.flags() - GroupFlags::BLOCK_UNINIT);
+        handle
+            .fs
+            .note_verified(&buffer, crate::volume::buffer::Verified::BlockBitmap);
+        group
+            .descriptor
+            .set_flags(group.descriptor.flags() - GroupFlags::BLOCK_UNINIT);
         self.note_changed(handle, number, group, BitmapKind::Blocks, &buffer)?;
         Ok(buffer)
     }
@@ -278,14 +346,24 @@ impl BlockAllocator {
     ) -> Result<()> {
         if group.dirty.is_none() {
             let geometry = handle.fs.superblock().geometry();
-            let at = geometry.descriptor_position(number).ok_or_else(|| bad_bitmap(which, number))?;
+            let at = geometry
+                .descriptor_position(number)
+                .ok_or_else(|| bad_bitmap(which, number))?;
             let mut descriptors = handle.fs.cache.read(at.block)?;
             // Adds the block to the transaction now, so that this handle's credits pay for it and
             // it stays in memory until the transaction closes.
             handle.edit(&mut descriptors, |_| ());
             let (descriptors, offset) = (descriptors.pin(), to_usize(at.offset));
-            group.dirty = Some(DirtyGroup { descriptors, offset, blocks: None, inodes: None });
-            self.dirty.lock().unwrap_or_else(PoisonError::into_inner).push(number);
+            group.dirty = Some(DirtyGroup {
+                descriptors,
+                offset,
+                blocks: None,
+                inodes: None,
+            });
+            self.dirty
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .push(number);
         }
         if let Some(dirty) = &mut group.dirty {
             let pin = match which {

@@ -114,7 +114,11 @@ pub(crate) enum ReserveUse {
 
 impl From<SpaceRights> for ReserveUse {
     fn from(rights: SpaceRights) -> Self {
-        if rights.root_reserve { Self::Root } else { Self::None }
+        if rights.root_reserve {
+            Self::Root
+        } else {
+            Self::None
+        }
     }
 }
 
@@ -127,7 +131,10 @@ pub(crate) struct Demand {
 
 impl Demand {
     pub(crate) fn new(blocks: u32, reserve: impl Into<ReserveUse>) -> Self {
-        Self { blocks, reserve: reserve.into() }
+        Self {
+            blocks,
+            reserve: reserve.into(),
+        }
     }
 }
 
@@ -197,7 +204,9 @@ impl BlockAllocator {
         zones: Arc<SystemZones>,
     ) -> Result<Self> {
         let geometry = volume.superblock().geometry();
-        let groups: Box<[Slot]> = (0..geometry.group_count()).map(|_| OnceLock::new()).collect();
+        let groups: Box<[Slot]> = (0..geometry.group_count())
+            .map(|_| OnceLock::new())
+            .collect();
         let (mut blocks, mut inodes, mut faults) = (0, 0, Vec::new());
         for group in 0..geometry.group_count() {
             match counted_descriptor(volume, group) {
@@ -227,8 +236,14 @@ impl BlockAllocator {
             hints: PerThread::new(),
             next_offset: AtomicU32::new(1),
         };
-        allocator.add(Counts { blocks, inodes, freed: 0 });
-        faults.into_iter().for_each(|(group, fault)| allocator.note_fault(group, fault));
+        allocator.add(Counts {
+            blocks,
+            inodes,
+            freed: 0,
+        });
+        faults
+            .into_iter()
+            .for_each(|(group, fault)| allocator.note_fault(group, fault));
         Ok(allocator)
     }
 
@@ -236,7 +251,10 @@ impl BlockAllocator {
     /// until those that are sound have enough. Locks: no group's is held.
     pub(crate) fn reserve(&self, volume: &Volume, demand: Demand) -> Result<BlockReservation<'_>> {
         if demand.blocks > 0
-            && !self.offer.0.take(demand.blocks.into(), self.block_reserve.to_leave(demand.reserve))
+            && !self.offer.0.take(
+                demand.blocks.into(),
+                self.block_reserve.to_leave(demand.reserve),
+            )
             && !self.reserve_slowly(volume, demand)?
         {
             return Err(Errno::ENOSPC.into());
@@ -246,7 +264,10 @@ impl BlockAllocator {
 
     /// Returns the reservation of blocks that have been taken from the offer.
     pub(crate) fn reserved(&self, blocks: u32) -> BlockReservation<'_> {
-        BlockReservation { allocator: self, left: Cell::new(blocks.into()) }
+        BlockReservation {
+            allocator: self,
+            left: Cell::new(blocks.into()),
+        }
     }
 
     /// Whether the demand could be met after a commit, which releases all blocks freed so far.
@@ -257,7 +278,9 @@ impl BlockAllocator {
         let released = self.released.load(Ordering::Acquire);
         let pending = self.counted().freed.wrapping_sub(released);
         let least = self.block_reserve.to_leave(demand.reserve);
-        self.offer.0.could_take(demand.blocks.into(), least, pending)
+        self.offer
+            .0
+            .could_take(demand.blocks.into(), least, pending)
     }
 
     /// Returns the number of free blocks, including those that operations have reserved and those
@@ -272,27 +295,43 @@ impl BlockAllocator {
     }
 
     pub(super) fn add(&self, counts: Counts) {
-        self.counts.add([counts.blocks, counts.inodes, counts.freed]);
+        self.counts
+            .add([counts.blocks, counts.inodes, counts.freed]);
     }
 
     fn counted(&self) -> Counts {
         let [blocks, inodes, freed] = self.counts.sum();
-        Counts { blocks, inodes, freed }
+        Counts {
+            blocks,
+            inodes,
+            freed,
+        }
     }
 
     /// Counts an inode that has been allocated.
     pub(crate) fn count_inode_taken(&self) {
-        self.add(Counts { blocks: 0, inodes: 1_u64.wrapping_neg(), freed: 0 });
+        self.add(Counts {
+            blocks: 0,
+            inodes: 1_u64.wrapping_neg(),
+            freed: 0,
+        });
     }
 
     /// Counts an inode that has been freed.
     pub(crate) fn count_inode_freed(&self) {
-        self.add(Counts { blocks: 0, inodes: 1, freed: 0 });
+        self.add(Counts {
+            blocks: 0,
+            inodes: 1,
+            freed: 0,
+        });
     }
 
     /// Locks a group.
     pub(crate) fn lock(&self, volume: &Volume, group: u32) -> Result<LatchGuard<'_, Group>> {
-        Ok(self.group(volume, group)?.lock().unwrap_or_else(PoisonError::into_inner))
+        Ok(self
+            .group(volume, group)?
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Locks the group where this thread places new objects that belong near group `home`, and
@@ -303,7 +342,11 @@ impl BlockAllocator {
     /// that work in one directory, or in several near each other, change different blocks. A thread
     /// that finds that group locked, too, moves on. It moves at its first, second, fourth, eighth
     /// conflict and so on, so that threads stop moving even where they outnumber the groups.
-    pub(crate) fn lock_near(&self, volume: &Volume, home: u32) -> Result<(u32, LatchGuard<'_, Group>)> {
+    pub(crate) fn lock_near(
+        &self,
+        volume: &Volume,
+        home: u32,
+    ) -> Result<(u32, LatchGuard<'_, Group>)> {
         let mut hint = self.hints.with(Cell::get).unwrap_or_default();
         let near = neighbour_group(volume, home, hint.offset);
         if let Ok(locked) = self.group(volume, near)?.try_lock() {
@@ -369,7 +412,11 @@ impl BlockReservation<'_> {
         match self.left.get().checked_sub(blocks) {
             Some(left) => self.left.set(left),
             None => {
-                debug_assert!(false, "{blocks} blocks are taken, and {} were set aside", self.left.get());
+                debug_assert!(
+                    false,
+                    "{blocks} blocks are taken, and {} were set aside",
+                    self.left.get()
+                );
                 if !self.allocator.offer.0.take(blocks, 0) {
                     return Err(Errno::ENOSPC.into());
                 }
@@ -414,7 +461,8 @@ impl BlockAllocator {
     /// Stores the descriptors of the groups that the closing transaction has changed, with the
     /// checksums of their bitmaps.
     pub(crate) fn store_groups(&self, sb: &Superblock, closing: &Closing<'_>) {
-        let groups = std::mem::take(&mut *self.dirty.lock().unwrap_or_else(PoisonError::into_inner));
+        let groups =
+            std::mem::take(&mut *self.dirty.lock().unwrap_or_else(PoisonError::into_inner));
         for number in groups {
             if let Some(mut group) = self.lock_known(number) {
                 group.store(number, sb, closing);
@@ -444,13 +492,25 @@ impl Group {
         let generation = RandomState::new().hash_one(()) as u32;
         let (blocks, inodes) = (Trust::Unexamined, Trust::Unexamined);
         let (free, first_free_inode, dirty) = Default::default();
-        Self { descriptor, free, blocks, inodes, first_free_inode, generation, dirty }
+        Self {
+            descriptor,
+            free,
+            blocks,
+            inodes,
+            first_free_inode,
+            generation,
+            dirty,
+        }
     }
 
     /// Returns the state of a group whose descriptor is wrong: nothing of it is free.
     fn set_aside(sb: &Superblock) -> Self {
         let group = Self::new(GroupDescriptor::new(0, 0, 0, sb));
-        Self { blocks: Trust::SetAside, inodes: Trust::SetAside, ..group }
+        Self {
+            blocks: Trust::SetAside,
+            inodes: Trust::SetAside,
+            ..group
+        }
     }
 
     /// Returns a generation that no inode of the group has got since the volume was opened, except
@@ -463,39 +523,69 @@ impl Group {
     }
 
     fn store(&mut self, number: u32, sb: &Superblock, closing: &Closing<'_>) {
-        let Some(dirty) = self.dirty.take() else { return };
+        let Some(dirty) = self.dirty.take() else {
+            return;
+        };
         let geometry = sb.geometry();
         // OK: a bitmap that is shorter than that could not be read.
-        let sum = |pin: Pin, len| bitmap::compute_checksum(&pin.snapshot(), len, sb.metadata_seed()?);
-        if let Some(it) = dirty.blocks.and_then(|pin| sum(pin, geometry.clusters_per_group())) {
+        let sum =
+            |pin: Pin, len| bitmap::compute_checksum(&pin.snapshot(), len, sb.metadata_seed()?);
+        if let Some(it) = dirty
+            .blocks
+            .and_then(|pin| sum(pin, geometry.clusters_per_group()))
+        {
             self.descriptor.set_block_bitmap_checksum(it);
         }
-        if let Some(it) = dirty.inodes.and_then(|pin| sum(pin, geometry.inodes_per_group())) {
+        if let Some(it) = dirty
+            .inodes
+            .and_then(|pin| sum(pin, geometry.inodes_per_group()))
+        {
             self.descriptor.set_inode_bitmap_checksum(it);
         }
         closing.change(&mut dirty.descriptors.buffer(), |bytes| {
-            self.descriptor.encode(&mut bytes[dirty.offset..], number, sb);
+            self.descriptor
+                .encode(&mut bytes[dirty.offset..], number, sb);
         });
     }
 }
 
 impl Volume {
     /// Returns the block bitmap of a group that has one.
-    pub(super) fn read_block_bitmap(&self, number: u32, descriptor: &GroupDescriptor) -> Result<Buffer> {
+    pub(super) fn read_block_bitmap(
+        &self,
+        number: u32,
+        descriptor: &GroupDescriptor,
+    ) -> Result<Buffer> {
         let block = descriptor.block_bitmap();
-        self.verified(block, crate::volume::buffer::Verified::BlockBitmap, |bytes| {
-            let place = Place::new(Structure::BlockBitmap).group(number).block(block);
-            Bitmap::decode_blocks(bytes, number, descriptor, self.superblock(), place).map(drop)
-        })
+        self.verified(
+            block,
+            crate::volume::buffer::Verified::BlockBitmap,
+            |bytes| {
+                let place = Place::new(Structure::BlockBitmap)
+                    .group(number)
+                    .block(block);
+                Bitmap::decode_blocks(bytes, number, descriptor, self.superblock(), place).map(drop)
+            },
+        )
     }
 
     /// Returns the inode bitmap of a group that has one.
-    pub(super) fn read_inode_bitmap(&self, number: u32, descriptor: &GroupDescriptor) -> Result<Buffer> {
+    pub(super) fn read_inode_bitmap(
+        &self,
+        number: u32,
+        descriptor: &GroupDescriptor,
+    ) -> Result<Buffer> {
         let block = descriptor.inode_bitmap();
-        self.verified(block, crate::volume::buffer::Verified::InodeBitmap, |bytes| {
-            let place = Place::new(Structure::InodeBitmap).group(number).block(block);
-            Bitmap::decode_inodes(bytes, number, descriptor, self.superblock(), place).map(drop)
-        })
+        self.verified(
+            block,
+            crate::volume::buffer::Verified::InodeBitmap,
+            |bytes| {
+                let place = Place::new(Structure::InodeBitmap)
+                    .group(number)
+                    .block(block);
+                Bitmap::decode_inodes(bytes, number, descriptor, self.superblock(), place).map(drop)
+            },
+        )
     }
 
     /// Returns the first run of a group that can be allocated, between blocks `from` and `end` and
@@ -510,7 +600,11 @@ impl Volume {
     ) -> Result<Option<Range<u32>>> {
         let (read, made);
         let bytes = if group.descriptor.flags().contains(GroupFlags::BLOCK_UNINIT) {
-            made = bitmap::initial_block_bitmap(number, &group.descriptor, self.superblock().geometry());
+            made = bitmap::initial_block_bitmap(
+                number,
+                &group.descriptor,
+                self.superblock().geometry(),
+            );
             made.as_deref()
         } else {
             read = self.read_block_bitmap(number, &group.descriptor)?;
@@ -534,5 +628,8 @@ pub(crate) fn bad_bitmap(which: BitmapKind, group: u32) -> crate::Error {
         BitmapKind::Inodes => Structure::InodeBitmap,
     };
     let what = "the bitmap disagrees with the use of the group";
-    Place::new(structure).group(group).corrupt(CorruptKind::Mismatch { what }).into()
+    Place::new(structure)
+        .group(group)
+        .corrupt(CorruptKind::Mismatch { what })
+        .into()
 }

@@ -30,7 +30,9 @@ impl Discards {
     /// does.
     pub(crate) fn chosen(volume: &Volume, asked: Option<bool>) -> Option<Self> {
         let superblock = volume.superblock();
-        let usual = superblock.default_mount_options().contains(DefaultMountOptions::DISCARD);
+        let usual = superblock
+            .default_mount_options()
+            .contains(DefaultMountOptions::DISCARD);
         asked.unwrap_or(usual).then(|| Self {
             device: Arc::clone(volume.cache.device()),
             block_size: superblock.block_size().into(),
@@ -43,12 +45,16 @@ impl Discards {
         let mut freed = freed.to_vec();
         freed.sort_unstable_by_key(|blocks| blocks.start);
         for run in freed.chunk_by(|one, next| one.end == next.start) {
-            let (Some(first), Some(last)) = (run.first(), run.last()) else { continue };
+            let (Some(first), Some(last)) = (run.first(), run.last()) else {
+                continue;
+            };
             // Relaxed: one thread commits.
             if self.has_failed.load(Relaxed) {
                 return;
             }
-            let done = self.device.discard(first.start * self.block_size..last.end * self.block_size);
+            let done = self
+                .device
+                .discard(first.start * self.block_size..last.end * self.block_size);
             self.has_failed.store(done.is_err(), Relaxed);
         }
     }

@@ -110,7 +110,9 @@ impl FreeMap {
     /// Removes the first blocks of a file's window, up to `end`, because the file has allocated
     /// them.
     pub(crate) fn cut_window(&mut self, ino: u32, end: u32) {
-        let Some(window) = self.windows.get_mut(&ino) else { return };
+        let Some(window) = self.windows.get_mut(&ino) else {
+            return;
+        };
         self.held.remove(window.start..end);
         window.start = end;
         if window.start == window.end {
@@ -176,15 +178,23 @@ impl FreeMap {
                     self.lowest_free = run.start;
                 }
                 at = run.end;
-                if longest.as_ref().is_none_or(|longest| run.len() > longest.len()) {
+                if longest
+                    .as_ref()
+                    .is_none_or(|longest| run.len() > longest.len())
+                {
                     longest = Some(run);
                 }
-                if longest.as_ref().is_some_and(|longest| longest.len() >= to_usize(want)) {
+                if longest
+                    .as_ref()
+                    .is_some_and(|longest| longest.len() >= to_usize(want))
+                {
                     return longest;
                 }
             }
         }
-        self.longest = longest.as_ref().map_or(0, |longest| longest.end - longest.start);
+        self.longest = longest
+            .as_ref()
+            .map_or(0, |longest| longest.end - longest.start);
         longest
     }
 }
@@ -203,11 +213,17 @@ pub(crate) fn flip(bytes: &mut [u8], bits: Range<u32>, value: bool) -> bool {
     let mut at = bits.start;
     while at < bits.end {
         let (index, bit) = (to_usize(at / 8), at % 8);
-        let Some(byte) = bytes.get_mut(index) else { return false };
+        let Some(byte) = bytes.get_mut(index) else {
+            return false;
+        };
         let len = (8 - bit).min(bits.end - at);
         // OK: at most eight bits from `bit` on, within the byte.
         let mask = (((1u16 << len) - 1) << bit) as u8;
-        good &= if value { *byte & mask == 0 } else { *byte & mask == mask };
+        good &= if value {
+            *byte & mask == 0
+        } else {
+            *byte & mask == mask
+        };
         *byte = if value { *byte | mask } else { *byte & !mask };
         at += len;
     }
@@ -226,7 +242,10 @@ mod tests {
         /// Returns a copy without the record of blocks that are known to be taken, so that its
         /// searches use the bitmaps only.
         fn without_hints(&self) -> Self {
-            let held = HeldBlocks { bytes: self.held.bytes.clone(), count: self.held.count };
+            let held = HeldBlocks {
+                bytes: self.held.bytes.clone(),
+                count: self.held.count,
+            };
             Self {
                 held,
                 windows: self.windows.clone(),

@@ -27,13 +27,17 @@ use crate::volume::handle::Handle;
 
 /// Whether inode `ino` is taken, by its group's bitmap.
 pub(crate) fn is_inode_taken(fs: &Ext4, ino: u32) -> Result<bool> {
-    let Some(slot) = fs.superblock().geometry().inode_slot(ino) else { return Ok(false) };
+    let Some(slot) = fs.superblock().geometry().inode_slot(ino) else {
+        return Ok(false);
+    };
     let descriptor = fs.group(slot.group)?;
     if descriptor.flags().contains(GroupFlags::INODE_UNINIT) {
         return Ok(false);
     }
     let bytes = fs.read_inode_bitmap(slot.group, descriptor)?;
-    Ok(Bitmap::new(&bytes, slot.index + 1).and_then(|bits| bits.get(slot.index)).unwrap_or(false))
+    Ok(Bitmap::new(&bytes, slot.index + 1)
+        .and_then(|bits| bits.get(slot.index))
+        .unwrap_or(false))
 }
 
 impl BlockAllocator {
@@ -52,7 +56,11 @@ impl BlockAllocator {
         let geometry = handle.fs.superblock().geometry();
         let groups = geometry.group_count();
         let home = geometry.inode_slot(parent).map_or(0, |slot| slot.group);
-        let home = if is_dir { self.group_for_directory(handle, parent, home)? } else { home };
+        let home = if is_dir {
+            self.group_for_directory(handle, parent, home)?
+        } else {
+            home
+        };
         let first = {
             let (near, mut group) = self.lock_near(handle.fs, home)?;
             if let Some(taken) = self.allocate_inode_in(handle, near, &mut group, is_dir)? {
@@ -101,7 +109,9 @@ impl BlockAllocator {
         group: &mut Group,
         is_dir: bool,
     ) -> Result<Option<(u32, u32)>> {
-        let Some(free) = group.descriptor.free_inodes().checked_sub(1) else { return Ok(None) };
+        let Some(free) = group.descriptor.free_inodes().checked_sub(1) else {
+            return Ok(None);
+        };
         if !self.trusts_inodes(handle.fs, number, group)? {
             return Ok(None);
         }
@@ -119,7 +129,8 @@ impl BlockAllocator {
             })?,
             None => {
                 let mut buffer = self.inode_bitmap(handle, number, group)?;
-                let index = free_bit(&buffer).ok_or_else(|| bad_bitmap(BitmapKind::Inodes, number))?;
+                let index =
+                    free_bit(&buffer).ok_or_else(|| bad_bitmap(BitmapKind::Inodes, number))?;
                 self.set_bits(
                     handle,
                     number,
@@ -135,22 +146,32 @@ impl BlockAllocator {
         group.first_free_inode = index + 1;
         group.descriptor.set_free_inodes(free);
         if is_dir {
-            group.descriptor.set_used_dirs(group.descriptor.used_dirs() + 1);
+            group
+                .descriptor
+                .set_used_dirs(group.descriptor.used_dirs() + 1);
         }
         if self.tracks_unused(handle) {
             let unused = group.descriptor.unused_inodes().min(per_group - index - 1);
             group.descriptor.set_unused_inodes(unused);
         }
         self.count_inode_taken();
-        let ino = sb.geometry().inode_number(InodeSlot { group: number, index });
-        Ok(Some((ino.ok_or_else(|| bad_bitmap(BitmapKind::Inodes, number))?, group.next_generation())))
+        let ino = sb.geometry().inode_number(InodeSlot {
+            group: number,
+            index,
+        });
+        Ok(Some((
+            ino.ok_or_else(|| bad_bitmap(BitmapKind::Inodes, number))?,
+            group.next_generation(),
+        )))
     }
 
     /// Frees inode `ino`. In a group that is set aside it stays allocated in the bitmap; an inode
     /// that is free already sets its group aside.
     pub(crate) fn free_inode(&self, handle: &Handle<'_>, ino: u32, is_dir: bool) -> Result<()> {
         let geometry = handle.fs.superblock().geometry();
-        let slot = geometry.inode_slot(ino).ok_or_else(|| bad_bitmap(BitmapKind::Inodes, 0))?;
+        let slot = geometry
+            .inode_slot(ino)
+            .ok_or_else(|| bad_bitmap(BitmapKind::Inodes, 0))?;
         let group = &mut *self.lock(handle.fs, slot.group)?;
         if !self.trusts_inodes(handle.fs, slot.group, group)? {
             return Ok(());
@@ -163,7 +184,14 @@ impl BlockAllocator {
                 let was_taken = Bitmap::new(&buffer, bit.end).and_then(|bits| bits.get(bit.start));
                 if was_taken == Some(true) {
                     let bits = (bit.clone(), false);
-                    self.set_bits(handle, slot.group, group, BitmapKind::Inodes, &mut buffer, bits)?;
+                    self.set_bits(
+                        handle,
+                        slot.group,
+                        group,
+                        BitmapKind::Inodes,
+                        &mut buffer,
+                        bits,
+                    )?;
                 }
                 was_taken == Some(true)
             }
@@ -174,9 +202,13 @@ impl BlockAllocator {
             return Ok(());
         }
         group.first_free_inode = group.first_free_inode.min(slot.index);
-        group.descriptor.set_free_inodes(group.descriptor.free_inodes() + 1);
+        group
+            .descriptor
+            .set_free_inodes(group.descriptor.free_inodes() + 1);
         if is_dir {
-            group.descriptor.set_used_dirs(group.descriptor.used_dirs().saturating_sub(1));
+            group
+                .descriptor
+                .set_used_dirs(group.descriptor.used_dirs().saturating_sub(1));
         }
         self.count_inode_freed();
         Ok(())
@@ -192,9 +224,13 @@ impl BlockAllocator {
         let per_group = sb.geometry().inodes_per_group();
         let mut buffer = handle.fresh(block)?;
         // Bits after the last inode are set, as the format demands.
-        handle.edit(&mut buffer, |bytes| flip(bytes, per_group..sb.block_size() * 8, true));
+        handle.edit(&mut buffer, |bytes| {
+            flip(bytes, per_group..sb.block_size() * 8, true)
+        });
         handle.fs.note_verified(&buffer, Verified::InodeBitmap);
-        group.descriptor.set_flags(group.descriptor.flags() - GroupFlags::INODE_UNINIT);
+        group
+            .descriptor
+            .set_flags(group.descriptor.flags() - GroupFlags::INODE_UNINIT);
         group.descriptor.set_unused_inodes(per_group);
         self.note_changed(handle, number, group, BitmapKind::Inodes, &buffer)?;
         Ok(buffer)
@@ -220,9 +256,17 @@ mod tests {
 
     /// Returns the group of a new file in the root, which stays allocated.
     fn group_of_new_file(fs: &Ext4) -> u32 {
-        let taken =
-            fs.with_handle(8, 0, |handle| handle.writer.allocator.allocate_inode(handle, ROOT_INO, false));
-        fs.superblock().geometry().inode_slot(taken.unwrap().0).unwrap().group
+        let taken = fs.with_handle(8, 0, |handle| {
+            handle
+                .writer
+                .allocator
+                .allocate_inode(handle, ROOT_INO, false)
+        });
+        fs.superblock()
+            .geometry()
+            .inode_slot(taken.unwrap().0)
+            .unwrap()
+            .group
     }
 
     #[test]
@@ -232,9 +276,15 @@ mod tests {
             return;
         }
         let image = spec.build();
-        let device =
-            FileDevice::open_with(&image.path, &FileOptions { write: true, ..FileOptions::default() });
-        let fs = Ext4::open_for_writing(Arc::new(device.unwrap()), &OpenOptions::default()).unwrap();
+        let device = FileDevice::open_with(
+            &image.path,
+            &FileOptions {
+                write: true,
+                ..FileOptions::default()
+            },
+        );
+        let fs =
+            Ext4::open_for_writing(Arc::new(device.unwrap()), &OpenOptions::default()).unwrap();
         assert_eq!((group_of_new_file(&fs), group_of_new_file(&fs)), (0, 0));
         let mine = fs.writer().unwrap().allocator.lock(&fs, 0).unwrap();
         // Each thread goes to a group of its own, whatever numbers the threads have.
@@ -244,13 +294,20 @@ mod tests {
             all.wait();
             group
         };
-        let groups =
-            std::thread::scope(|scope| [(); 3].map(|()| scope.spawn(work)).map(|it| it.join().unwrap()));
+        let groups = std::thread::scope(|scope| {
+            [(); 3]
+                .map(|()| scope.spawn(work))
+                .map(|it| it.join().unwrap())
+        });
         drop(mine);
         let mut apart = groups;
         apart.sort_unstable();
         assert_eq!(apart, [1, 2, 3], "{groups:?}");
-        assert_eq!(group_of_new_file(&fs), 0, "a thread that has met no other stays");
+        assert_eq!(
+            group_of_new_file(&fs),
+            0,
+            "a thread that has met no other stays"
+        );
         fs.close().unwrap();
     }
 }

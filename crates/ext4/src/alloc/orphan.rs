@@ -50,10 +50,12 @@ impl LeftoverOrphans {
 
     /// Returns the faults as warnings.
     pub(crate) fn warnings(&self) -> impl Iterator<Item = String> {
-        let behind =
-            |fault: &Corrupt| format!("{fault}; orphans behind it stay allocated until e2fsck frees them");
-        let in_it =
-            |fault: &Error| format!("{fault}; orphans that it names stay allocated until e2fsck frees them");
+        let behind = |fault: &Corrupt| {
+            format!("{fault}; orphans behind it stay allocated until e2fsck frees them")
+        };
+        let in_it = |fault: &Error| {
+            format!("{fault}; orphans that it names stay allocated until e2fsck frees them")
+        };
         let listed = self.list_fault.iter().map(behind);
         listed
             .chain(self.impossible.iter().map(ToString::to_string))
@@ -64,7 +66,10 @@ impl LeftoverOrphans {
 /// Returns the error for a free inode that the volume lists as an orphan.
 fn free_orphan_found(ino: u32) -> Error {
     let what = "an inode that is not in use is said to be an orphan";
-    Place::new(Structure::Orphan).ino(ino).corrupt(CorruptKind::Mismatch { what }).into()
+    Place::new(Structure::Orphan)
+        .ino(ino)
+        .corrupt(CorruptKind::Mismatch { what })
+        .into()
 }
 
 impl Orphans {
@@ -81,13 +86,18 @@ impl Orphans {
             return Ok(());
         }
         info.set_orphan(false);
-        let Some(neighbours) = self.remove(info.ino()) else { return Ok(()) };
+        let Some(neighbours) = self.remove(info.ino()) else {
+            return Ok(());
+        };
         info.fields_mut().set_dtime(0);
         // The record of the next newer orphan must name the successor of this one.
         if neighbours.newer == 0 {
             Ok(())
         } else {
-            handle.writer.orphans.renew_next_orphan(handle, neighbours.newer)
+            handle
+                .writer
+                .orphans
+                .renew_next_orphan(handle, neighbours.newer)
         }
     }
 
@@ -98,8 +108,14 @@ impl Orphans {
         let sb = handle.fs.superblock();
         let place = Place::new(Structure::Orphan).ino(ino).block(at.block);
         handle.edit_record(ino, at, |record, has_checksum| {
-            let Some(next) = self.next_of_listed(ino) else { return Ok(()) };
-            let decode = if has_checksum { Inode::decode } else { Inode::decode_fields };
+            let Some(next) = self.next_of_listed(ino) else {
+                return Ok(());
+            };
+            let decode = if has_checksum {
+                Inode::decode
+            } else {
+                Inode::decode_fields
+            };
             let mut inode = decode(record, ino, sb, place)?;
             inode.set_dtime(next);
             inode.encode_fields(record);
@@ -119,8 +135,13 @@ impl Ext4 {
         fault.map_or(Ok(()), |fault| Err(Error::Corrupt(fault)))?;
         if let Some(ino) = self.superblock().orphan_file_inode() {
             let listed = orphans.len();
-            read_orphan_file(self, ino, &mut orphans).into_iter().next().map_or(Ok(()), Err)?;
-            orphans[listed..].iter().try_for_each(|&ino| check_orphan_number(self, ino))?;
+            read_orphan_file(self, ino, &mut orphans)
+                .into_iter()
+                .next()
+                .map_or(Ok(()), Err)?;
+            orphans[listed..]
+                .iter()
+                .try_for_each(|&ino| check_orphan_number(self, ino))?;
         }
         Ok(orphans)
     }
@@ -134,11 +155,25 @@ impl Ext4 {
 pub(crate) fn find_leftover_orphans(fs: &Ext4) -> Result<LeftoverOrphans> {
     let (listed, list_fault) = follow_list(fs)?;
     let (in_file, file, impossible, file_faults) = Default::default();
-    let mut left = LeftoverOrphans { listed, in_file, file, list_fault, impossible, file_faults };
-    let Some(file) = fs.superblock().orphan_file_inode() else { return Ok(left) };
+    let mut left = LeftoverOrphans {
+        listed,
+        in_file,
+        file,
+        list_fault,
+        impossible,
+        file_faults,
+    };
+    let Some(file) = fs.superblock().orphan_file_inode() else {
+        return Ok(left);
+    };
     let mut named = Vec::new();
     left.file_faults = read_orphan_file(fs, file, &mut named);
-    if fs.superblock().features().ro_compat.contains(RoCompat::ORPHAN_PRESENT) {
+    if fs
+        .superblock()
+        .features()
+        .ro_compat
+        .contains(RoCompat::ORPHAN_PRESENT)
+    {
         left.file = Some(file);
         for ino in named {
             match check_orphan(fs, ino) {
@@ -161,7 +196,9 @@ pub(crate) fn free_leftover_orphans(fs: &Ext4, left: &LeftoverOrphans) -> Result
     if left.list_fault.is_some() {
         // The list now ends before its fault. This stores its head, which perhaps no later change
         // would do.
-        fs.with_handle(1, 0, |handle| handle.edit_superblock(|raw| raw.s_last_orphan.set(orphans.newest())))?;
+        fs.with_handle(1, 0, |handle| {
+            handle.edit_superblock(|raw| raw.s_last_orphan.set(orphans.newest()))
+        })?;
     }
     let mut kept = Vec::new();
     for ino in left.all() {
@@ -172,7 +209,9 @@ pub(crate) fn free_leftover_orphans(fs: &Ext4, left: &LeftoverOrphans) -> Result
         if has_name {
             kept.push(ino);
         }
-        let Err(error) = free_orphan(fs, orphan) else { continue };
+        let Err(error) = free_orphan(fs, orphan) else {
+            continue;
+        };
         if writer.transactions.error().is_some() {
             return Err(error);
         }
@@ -182,7 +221,8 @@ pub(crate) fn free_leftover_orphans(fs: &Ext4, left: &LeftoverOrphans) -> Result
             false => unfreed(ino, &error),
         });
     }
-    left.file.map_or(Ok(()), |file| empty_orphan_file(fs, file))?;
+    left.file
+        .map_or(Ok(()), |file| empty_orphan_file(fs, file))?;
     Ok(kept)
 }
 
@@ -191,7 +231,11 @@ pub(crate) fn free_leftover_orphans(fs: &Ext4, left: &LeftoverOrphans) -> Result
 fn check_orphan(fs: &Ext4, ino: u32) -> Result<InodeInfo> {
     check_orphan_number(fs, ino)?;
     let info = load_orphan(fs, ino)?;
-    if is_inode_taken(fs, ino)? { Ok(info) } else { Err(free_orphan_found(ino)) }
+    if is_inode_taken(fs, ino)? {
+        Ok(info)
+    } else {
+        Err(free_orphan_found(ino))
+    }
 }
 
 fn check_orphan_number(fs: &Ext4, ino: u32) -> Result<()> {
@@ -199,7 +243,10 @@ fn check_orphan_number(fs: &Ext4, ino: u32) -> Result<()> {
     if ino >= sb.first_ino() && ino <= sb.inodes_count() && !sb.is_hidden(ino) {
         return Ok(());
     }
-    let kind = CorruptKind::InodeOutOfRange { field: "orphan list", ino: u64::from(ino) };
+    let kind = CorruptKind::InodeOutOfRange {
+        field: "orphan list",
+        ino: u64::from(ino),
+    };
     Err(Place::new(Structure::Orphan).ino(ino).corrupt(kind).into())
 }
 
@@ -220,7 +267,9 @@ fn free_orphan(fs: &Ext4, mut info: InodeInfo) -> Result<()> {
     }
     fs.note_damage(fs.check_accounts(Owners::of(info.fields())))?;
     if info.has_map(fs) && info.fields().kind() == FileKind::Regular {
-        let keep = info.size().div_ceil(u64::from(fs.superblock().block_size()));
+        let keep = info
+            .size()
+            .div_ceil(u64::from(fs.superblock().block_size()));
         fs.note_damage(info.check_map(fs, keep))?;
         free_contents(fs, &mut info, keep, false)?;
     }
@@ -235,13 +284,16 @@ fn empty_orphan_file(fs: &Ext4, ino: u32) -> Result<()> {
     let mut is_empty = true;
     for block in orphan_blocks(fs, ino) {
         is_empty &= fs.with_handle(1, 0, |handle| {
-            let Ok((block, mut orphans)) = block.and_then(|block| block.read(fs).map(|read| (block, read)))
+            let Ok((block, mut orphans)) =
+                block.and_then(|block| block.read(fs).map(|read| (block, read)))
             else {
                 return Ok(false);
             };
             orphans.clear();
             let bytes = orphans.encode(block.physical, block.seed, fs.superblock());
-            handle.edit(&mut fs.cache.read(block.physical)?, |old| old.copy_from_slice(&bytes));
+            handle.edit(&mut fs.cache.read(block.physical)?, |old| {
+                old.copy_from_slice(&bytes)
+            });
             Ok(true)
         })?;
     }
@@ -251,7 +303,8 @@ fn empty_orphan_file(fs: &Ext4, ino: u32) -> Result<()> {
     fs.with_handle(1, 0, |handle| {
         handle.edit_superblock(|raw| {
             let features = RoCompat::from_bits_retain(raw.s_feature_ro_compat.get());
-            raw.s_feature_ro_compat.set((features - RoCompat::ORPHAN_PRESENT).bits());
+            raw.s_feature_ro_compat
+                .set((features - RoCompat::ORPHAN_PRESENT).bits());
         })
     })
 }
@@ -264,7 +317,12 @@ fn follow_list(fs: &Ext4) -> Result<(Vec<u32>, Option<Corrupt>)> {
     while let Some(ino) = next {
         if !seen.insert(ino) {
             let place = Place::new(Structure::Orphan).ino(ino);
-            return Ok((orphans, Some(place.corrupt(CorruptKind::Loop { what: "the list of orphans" }))));
+            return Ok((
+                orphans,
+                Some(place.corrupt(CorruptKind::Loop {
+                    what: "the list of orphans",
+                })),
+            ));
         }
         match check_orphan(fs, ino) {
             Ok(info) => next = info.fields().next_orphan(),
@@ -286,7 +344,13 @@ struct OrphanFileBlock {
 impl OrphanFileBlock {
     fn read(&self, fs: &Ext4) -> Result<OrphanBlock> {
         let bytes = fs.cache.read(self.physical)?;
-        Ok(OrphanBlock::decode(&bytes, self.physical, self.seed, fs.superblock(), self.place)?)
+        Ok(OrphanBlock::decode(
+            &bytes,
+            self.physical,
+            self.seed,
+            fs.superblock(),
+            self.place,
+        )?)
     }
 }
 
@@ -307,8 +371,13 @@ fn read_orphan_file(fs: &Ext4, ino: u32, orphans: &mut Vec<u32>) -> Vec<Error> {
 fn orphan_blocks(fs: &Ext4, ino: u32) -> Vec<Result<OrphanFileBlock>> {
     let place = Place::new(Structure::Orphan).ino(ino);
     let fault = |what| Error::from(place.corrupt(CorruptKind::Mismatch { what }));
-    let file = match fs.load_inode(ino).and_then(|file| Ok((file.len_blocks(fs)?, file))) {
-        Ok((end, file)) if file.fields().kind() == FileKind::Regular && file.fields().links() == 1 => {
+    let file = match fs
+        .load_inode(ino)
+        .and_then(|file| Ok((file.len_blocks(fs)?, file)))
+    {
+        Ok((end, file))
+            if file.fields().kind() == FileKind::Regular && file.fields().links() == 1 =>
+        {
             (end, file)
         }
         Ok(_) | Err(Error::Stale { .. }) => {
@@ -330,11 +399,13 @@ fn orphan_blocks(fs: &Ext4, ino: u32) -> Vec<Result<OrphanFileBlock>> {
         };
         at = run.end();
         match run.mapped() {
-            Some(mapped) => {
-                blocks.extend(mapped.zip(logical..end).map(|(physical, _)| {
-                    Ok(OrphanFileBlock { place: place.block(physical), physical, seed })
-                }))
-            }
+            Some(mapped) => blocks.extend(mapped.zip(logical..end).map(|(physical, _)| {
+                Ok(OrphanFileBlock {
+                    place: place.block(physical),
+                    physical,
+                    seed,
+                })
+            })),
             None => blocks.push(Err(fault("the orphan file has a hole"))),
         }
     }

@@ -50,8 +50,13 @@ pub(super) struct Neighbours {
 impl OrphanList {
     /// Adds an inode to the list as the newest, if it is not there.
     fn add(&mut self, ino: u32) {
-        let Entry::Vacant(place) = self.neighbours.entry(ino) else { return };
-        place.insert(Neighbours { newer: 0, older: self.newest });
+        let Entry::Vacant(place) = self.neighbours.entry(ino) else {
+            return;
+        };
+        place.insert(Neighbours {
+            newer: 0,
+            older: self.newest,
+        });
         let before = std::mem::replace(&mut self.newest, ino);
         if let Some(before) = self.neighbours.get_mut(&before) {
             before.newer = ino;
@@ -103,12 +108,19 @@ impl Orphans {
     /// if the inode is no orphan.
     #[inline]
     pub(crate) fn next_of(&self, info: &InodeInfo) -> Option<u32> {
-        if info.is_orphan() { self.next_of_listed(info.ino()) } else { None }
+        if info.is_orphan() {
+            self.next_of_listed(info.ino())
+        } else {
+            None
+        }
     }
 
     /// Returns the successor of an inode that may be on the list; `None` if it is not.
     pub(super) fn next_of_listed(&self, ino: u32) -> Option<u32> {
-        self.list().neighbours.get(&ino).map(|neighbours| neighbours.older)
+        self.list()
+            .neighbours
+            .get(&ino)
+            .map(|neighbours| neighbours.older)
     }
 
     /// Returns the newest orphan, which the superblock names; 0 if there is none.
@@ -156,7 +168,10 @@ mod tests {
             let next = |&ino: &u32| orphans.next_of_listed(ino).filter(|&next| next != 0);
             let newest = Some(orphans.newest()).filter(|&newest| newest != 0);
             assert!(std::iter::successors(newest, next).eq(expected.iter().rev().copied()));
-            assert_eq!(orphans.next_of_listed(ino).is_some(), expected.contains(&ino));
+            assert_eq!(
+                orphans.next_of_listed(ino).is_some(),
+                expected.contains(&ino)
+            );
         }
         assert!(!expected.is_empty());
     }

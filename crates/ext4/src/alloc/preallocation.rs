@@ -59,7 +59,8 @@ impl Window {
     pub(crate) fn take(&self) -> Option<u32> {
         // The load avoids a locked instruction: every file that was written gets here, and most
         // have no window.
-        self.group().and_then(|_| self.0.swap(0, Relaxed).checked_sub(1))
+        self.group()
+            .and_then(|_| self.0.swap(0, Relaxed).checked_sub(1))
     }
 }
 
@@ -74,7 +75,12 @@ pub(crate) struct Growth<'n> {
 impl<'n> Growth<'n> {
     /// Returns the growth of a file by blocks from `logical` on; `None` if they are the first
     /// blocks of the file, or not at its end.
-    pub(crate) fn of(volume: &Volume, window: &'n Window, info: &InodeInfo, logical: u32) -> Option<Self> {
+    pub(crate) fn of(
+        volume: &Volume,
+        window: &'n Window,
+        info: &InodeInfo,
+        logical: u32,
+    ) -> Option<Self> {
         let geometry = volume.superblock().geometry();
         let bits = geometry.block_bits();
         if info.size() == 0 || u64::from(logical) << bits < info.size() {
@@ -82,8 +88,14 @@ impl<'n> Growth<'n> {
         }
         let bytes = 1_u64 << info.size().clamp(MIN_BYTES, MAX_BYTES).ilog2();
         // OK: a few thousand blocks.
-        let ahead = ((bytes >> bits) as u32).max(1).min(geometry.blocks_per_group() / PART_OF_GROUP);
-        Some(Self { window, ino: info.ino(), ahead })
+        let ahead = ((bytes >> bits) as u32)
+            .max(1)
+            .min(geometry.blocks_per_group() / PART_OF_GROUP);
+        Some(Self {
+            window,
+            ino: info.ino(),
+            ahead,
+        })
     }
 
     /// Returns the inode whose window it is.

@@ -46,14 +46,19 @@ impl BlockAllocator {
     #[cold]
     pub(super) fn reserve_slowly(&self, volume: &Volume, demand: Demand) -> Result<bool> {
         let groups = volume.superblock().geometry().group_count();
-        let (blocks, least) = (u64::from(demand.blocks), self.block_reserve.to_leave(demand.reserve));
+        let (blocks, least) = (
+            u64::from(demand.blocks),
+            self.block_reserve.to_leave(demand.reserve),
+        );
         // Relaxed, here and below: a group that another thread is examining is locked, and this
         // thread waits for it or finds it examined.
         let mut group = self.examination.first_left.load(Ordering::Relaxed);
         while group < groups && self.offer.0.could_take(blocks, least, 0) {
             self.trusts_blocks(volume, group, &mut *self.lock(volume, group)?)?;
             group += 1;
-            self.examination.first_left.fetch_max(group, Ordering::Relaxed);
+            self.examination
+                .first_left
+                .fetch_max(group, Ordering::Relaxed);
             if self.offer.0.take(blocks, least) {
                 return Ok(true);
             }
@@ -64,7 +69,12 @@ impl BlockAllocator {
     /// Whether blocks of the group can be allocated and freed. Examines its block bitmap at the
     /// first call. Locks: the group's, held.
     #[inline]
-    pub(crate) fn trusts_blocks(&self, volume: &Volume, number: u32, group: &mut Group) -> Result<bool> {
+    pub(crate) fn trusts_blocks(
+        &self,
+        volume: &Volume,
+        number: u32,
+        group: &mut Group,
+    ) -> Result<bool> {
         match group.blocks {
             Trust::Sound => Ok(true),
             Trust::SetAside => Ok(false),
@@ -75,7 +85,12 @@ impl BlockAllocator {
     /// Whether inodes of the group can be allocated and freed. Examines its inode bitmap at the
     /// first call. Locks: the group's, held.
     #[inline]
-    pub(crate) fn trusts_inodes(&self, volume: &Volume, number: u32, group: &mut Group) -> Result<bool> {
+    pub(crate) fn trusts_inodes(
+        &self,
+        volume: &Volume,
+        number: u32,
+        group: &mut Group,
+    ) -> Result<bool> {
         match group.inodes {
             Trust::Sound => Ok(true),
             Trust::SetAside => Ok(false),
@@ -88,7 +103,9 @@ impl BlockAllocator {
         match self.find_fault_of_blocks(volume, number, &group.descriptor) {
             Ok(()) => {
                 group.blocks = Trust::Sound;
-                self.offer.0.note_examined(group.descriptor.free_clusters().into());
+                self.offer
+                    .0
+                    .note_examined(group.descriptor.free_clusters().into());
                 Ok(true)
             }
             Err(Error::Corrupt(fault)) => {
@@ -116,23 +133,39 @@ impl BlockAllocator {
 
     /// Sets a group aside because of a fault: nothing is allocated or freed by this bitmap any
     /// more. Locks: the group's, held.
-    pub(crate) fn set_aside(&self, number: u32, group: &mut Group, which: BitmapKind, fault: Corrupt) {
+    pub(crate) fn set_aside(
+        &self,
+        number: u32,
+        group: &mut Group,
+        which: BitmapKind,
+        fault: Corrupt,
+    ) {
         let descriptor = &group.descriptor;
         let counts = match which {
             BitmapKind::Blocks => {
                 // So no file has a window here, and all that is held has been freed.
                 group.free.break_windows();
                 let free = u64::from(descriptor.free_clusters());
-                self.offer.0.withdraw(free - u64::from(group.free.held_blocks()));
+                self.offer
+                    .0
+                    .withdraw(free - u64::from(group.free.held_blocks()));
                 if group.blocks == Trust::Unexamined {
                     self.offer.0.note_examined(free);
                 }
                 group.blocks = Trust::SetAside;
-                Counts { blocks: free.wrapping_neg(), inodes: 0, freed: 0 }
+                Counts {
+                    blocks: free.wrapping_neg(),
+                    inodes: 0,
+                    freed: 0,
+                }
             }
             BitmapKind::Inodes => {
                 group.inodes = Trust::SetAside;
-                Counts { blocks: 0, inodes: u64::from(descriptor.free_inodes()).wrapping_neg(), freed: 0 }
+                Counts {
+                    blocks: 0,
+                    inodes: u64::from(descriptor.free_inodes()).wrapping_neg(),
+                    freed: 0,
+                }
             }
         };
         self.add(counts);
@@ -141,8 +174,15 @@ impl BlockAllocator {
 
     /// Notes a fault for the operation that has met it, or for the next one.
     pub(super) fn note_fault(&self, group: u32, fault: Corrupt) {
-        let fault = Corrupt { place: fault.place.group(group), ..fault };
-        self.examination.faults.lock().unwrap_or_else(PoisonError::into_inner).push(fault);
+        let fault = Corrupt {
+            place: fault.place.group(group),
+            ..fault
+        };
+        self.examination
+            .faults
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(fault);
         // Relaxed: the thread that has met the fault takes it, unless another one did before.
         self.examination.has_faults.store(true, Ordering::Relaxed);
     }
@@ -156,13 +196,26 @@ impl BlockAllocator {
     /// Takes the faults that have not been recorded.
     pub(crate) fn take_faults(&self) -> Vec<Corrupt> {
         self.examination.has_faults.store(false, Ordering::Relaxed);
-        std::mem::take(&mut *self.examination.faults.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(
+            &mut *self
+                .examination
+                .faults
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner),
+        )
     }
 
-    fn find_fault_of_blocks(&self, volume: &Volume, number: u32, descriptor: &GroupDescriptor) -> Result<()> {
+    fn find_fault_of_blocks(
+        &self,
+        volume: &Volume,
+        number: u32,
+        descriptor: &GroupDescriptor,
+    ) -> Result<()> {
         let geometry = volume.superblock().geometry();
         let clusters = geometry.group_clusters(number).unwrap_or(0);
-        let place = Place::new(Structure::BlockBitmap).group(number).block(descriptor.block_bitmap());
+        let place = Place::new(Structure::BlockBitmap)
+            .group(number)
+            .block(descriptor.block_bitmap());
         let (read, made);
         let bytes = if descriptor.flags().contains(GroupFlags::BLOCK_UNINIT) {
             made = bitmap::initial_block_bitmap(number, descriptor, geometry);
@@ -176,19 +229,31 @@ impl BlockAllocator {
         check_own_blocks(&self.zones, &bits, number, geometry)?;
         match bits.count_clear() == descriptor.free_clusters() {
             true => Ok(()),
-            false => Err(mismatch(place, "the descriptor has another number of free blocks")),
+            false => Err(mismatch(
+                place,
+                "the descriptor has another number of free blocks",
+            )),
         }
     }
 }
 
 /// Returns an error if a block of the volume's own structures is free in a block bitmap.
-fn check_own_blocks(zones: &SystemZones, bits: &Bitmap<'_>, number: u32, geometry: &Geometry) -> Result<()> {
-    let Some(start) = geometry.group_start(number) else { return Ok(()) };
+fn check_own_blocks(
+    zones: &SystemZones,
+    bits: &Bitmap<'_>,
+    number: u32,
+    geometry: &Geometry,
+) -> Result<()> {
+    let Some(start) = geometry.group_start(number) else {
+        return Ok(());
+    };
     for (structure, blocks) in zones.within(&(start..start + u64::from(bits.len()))) {
         // OK: within the group, which has fewer than 2^32 blocks.
         let (from, to) = ((blocks.start - start) as u32, (blocks.end - start) as u32);
         if let Some(free) = bits.cut(to).next_clear(from) {
-            let place = Place::new(structure).group(number).block(start + u64::from(free));
+            let place = Place::new(structure)
+                .group(number)
+                .block(start + u64::from(free));
             return Err(mismatch(place, "it is free in the block bitmap"));
         }
     }
@@ -197,21 +262,30 @@ fn check_own_blocks(zones: &SystemZones, bits: &Bitmap<'_>, number: u32, geometr
 
 fn find_fault_of_inodes(volume: &Volume, number: u32, descriptor: &GroupDescriptor) -> Result<()> {
     let per_group = volume.superblock().geometry().inodes_per_group();
-    let place = Place::new(Structure::InodeBitmap).group(number).block(descriptor.inode_bitmap());
+    let place = Place::new(Structure::InodeBitmap)
+        .group(number)
+        .block(descriptor.inode_bitmap());
     let free = if descriptor.flags().contains(GroupFlags::INODE_UNINIT) {
         per_group
     } else {
         let read = volume.read_inode_bitmap(number, descriptor)?;
         let bits = Bitmap::new(&read, per_group);
         let bits = bits.ok_or_else(|| mismatch(place, "it is no whole bitmap"))?;
-        if bits.cut(volume.superblock().reserved_inodes(number)).next_clear(0).is_some() {
+        if bits
+            .cut(volume.superblock().reserved_inodes(number))
+            .next_clear(0)
+            .is_some()
+        {
             return Err(mismatch(place, "reserved inodes are free in it"));
         }
         bits.count_clear()
     };
     match free == descriptor.free_inodes() {
         true => Ok(()),
-        false => Err(mismatch(place, "the descriptor has another number of free inodes")),
+        false => Err(mismatch(
+            place,
+            "the descriptor has another number of free inodes",
+        )),
     }
 }
 
@@ -222,8 +296,17 @@ fn mismatch(place: Place, what: &'static str) -> Error {
 /// Returns the fault of a block bitmap in which blocks that a file gives up are free already.
 pub(crate) fn freed_twice(which: BitmapKind, group: u32, bits: &Range<u32>) -> Corrupt {
     let (structure, what) = match which {
-        BitmapKind::Blocks => (Structure::BlockBitmap, "a block that a file has is free in it"),
-        BitmapKind::Inodes => (Structure::InodeBitmap, "an inode that is in use is free in it"),
+        BitmapKind::Blocks => (
+            Structure::BlockBitmap,
+            "a block that a file has is free in it",
+        ),
+        BitmapKind::Inodes => (
+            Structure::InodeBitmap,
+            "an inode that is in use is free in it",
+        ),
     };
-    Place::new(structure).group(group).offset(bits.start / 8).corrupt(CorruptKind::Mismatch { what })
+    Place::new(structure)
+        .group(group)
+        .offset(bits.start / 8)
+        .corrupt(CorruptKind::Mismatch { what })
 }

@@ -30,14 +30,19 @@ pub(crate) fn trim_range(fs: &Ext4, bytes: Range<u64>, min_bytes: u64) -> Result
     let end = (bytes.end / block_size).min(geometry.blocks_count());
     let min_blocks = min_bytes.div_ceil(block_size);
     let too_short = bytes.end.saturating_sub(bytes.start) < block_size;
-    if too_short || first >= geometry.blocks_count() || min_blocks > geometry.blocks_per_group().into() {
+    if too_short
+        || first >= geometry.blocks_count()
+        || min_blocks > geometry.blocks_per_group().into()
+    {
         return Err(Errno::EINVAL.into());
     }
     // OK: no more than a group has.
     let min_blocks = (min_blocks as u32).max(1);
     let mut trimmed = 0;
     for number in 0..geometry.group_count() {
-        let Some(start) = geometry.group_start(number) else { break };
+        let Some(start) = geometry.group_start(number) else {
+            break;
+        };
         let blocks = geometry.group_clusters(number).unwrap_or(0);
         // OK: no more than a group has.
         let inside = |block: u64| block.saturating_sub(start).min(blocks.into()) as u32;
@@ -51,7 +56,13 @@ pub(crate) fn trim_range(fs: &Ext4, bytes: Range<u64>, min_bytes: u64) -> Result
 
 /// Discards the free blocks among `blocks` of a group, which starts at block `start`. Returns how
 /// many.
-fn trim_group(fs: &Ext4, number: u32, start: u64, blocks: Range<u32>, min_blocks: u32) -> Result<u64> {
+fn trim_group(
+    fs: &Ext4,
+    number: u32,
+    start: u64,
+    blocks: Range<u32>,
+    min_blocks: u32,
+) -> Result<u64> {
     let writer = fs.writer()?;
     let block_size = u64::from(fs.superblock().block_size());
     let (mut at, mut trimmed_to, mut trimmed) = (blocks.start, None, 0);
@@ -71,7 +82,8 @@ fn trim_group(fs: &Ext4, number: u32, start: u64, blocks: Range<u32>, min_blocks
         if run.end - run.start >= min_blocks || trimmed_to == Some(run.start) {
             let run = start + u64::from(run.start)..start + u64::from(run.end);
             writer.zones.check(&run)?;
-            fs.device.discard(run.start * block_size..run.end * block_size)?;
+            fs.device
+                .discard(run.start * block_size..run.end * block_size)?;
             trimmed += run.end - run.start;
             trimmed_to = Some(at);
         }

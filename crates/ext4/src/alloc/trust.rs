@@ -38,7 +38,10 @@ pub(crate) struct Offer {
 impl Offer {
     /// Returns the offer of `blocks` blocks in groups that have not been examined.
     pub(crate) fn new(blocks: u64) -> Self {
-        Self { free: AtomicU64::new(blocks), unexamined: AtomicU64::new(blocks) }
+        Self {
+            free: AtomicU64::new(blocks),
+            unexamined: AtomicU64::new(blocks),
+        }
     }
 
     /// Reserves blocks in groups that have been examined. Returns false if they have fewer
@@ -47,12 +50,19 @@ impl Offer {
         let least = least.max(self.unexamined.load(Ordering::Acquire));
         // Relaxed: apart from the order with `unexamined`, the number orders no other memory.
         let take = |free| rest(free, blocks, least);
-        self.free.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok()
+        self.free
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, take)
+            .is_ok()
     }
 
     /// Whether all groups together would have these blocks if there were `more`.
     pub(crate) fn could_take(&self, blocks: u64, least: u64, more: u64) -> bool {
-        rest(self.free.load(Ordering::Relaxed).wrapping_add(more), blocks, least).is_some()
+        rest(
+            self.free.load(Ordering::Relaxed).wrapping_add(more),
+            blocks,
+            least,
+        )
+        .is_some()
     }
 
     /// Gives blocks back that were reserved, or offers blocks that were released.

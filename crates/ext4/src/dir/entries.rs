@@ -38,9 +38,17 @@ impl Gap {
 }
 
 /// Returns the first gap of at least `need` bytes from the record at `offset` on.
-pub(crate) fn find_gap(slots: &Slots<'_>, offset: usize, need: usize) -> Result<Option<Gap>, Corrupt> {
+pub(crate) fn find_gap(
+    slots: &Slots<'_>,
+    offset: usize,
+    need: usize,
+) -> Result<Option<Gap>, Corrupt> {
     let room = slots.find_room(offset, need)?;
-    Ok(room.map(|(span, used)| Gap { offset: span.offset, rec_len: span.rec_len, used }))
+    Ok(room.map(|(span, used)| Gap {
+        offset: span.offset,
+        rec_len: span.rec_len,
+        used,
+    }))
 }
 
 /// Fills a gap that was found in these bytes with `entry`.
@@ -63,7 +71,15 @@ pub(crate) fn find<'a>(
         let slot = slot?;
         let (start, rec_len) = (to_usize(slot.offset), to_usize(slot.rec_len));
         if let Some(entry) = slot.entry.filter(&is) {
-            return Ok(Some((RecordPosition { before, slack, start, rec_len }, entry)));
+            return Ok(Some((
+                RecordPosition {
+                    before,
+                    slack,
+                    start,
+                    rec_len,
+                },
+                entry,
+            )));
         }
         before = Some((start, rec_len));
         slack = rec_len - slot.entry.map_or(0, |entry| layout.rec_len(entry.name));
@@ -73,8 +89,14 @@ pub(crate) fn find<'a>(
 
 /// Returns the position of the record with exactly this `name`, and its inode. The search does not
 /// check the records before it.
-pub(crate) fn find_name(slots: &Slots<'_>, name: &[u8]) -> Result<Option<(RecordPosition, u32)>, Corrupt> {
-    slots.find_name(name)?.map(|(before, span)| locate(slots, before, span)).transpose()
+pub(crate) fn find_name(
+    slots: &Slots<'_>,
+    name: &[u8],
+) -> Result<Option<(RecordPosition, u32)>, Corrupt> {
+    slots
+        .find_name(name)?
+        .map(|(before, span)| locate(slots, before, span))
+        .transpose()
 }
 
 /// Finds the entry `name` as `find_name` does, among the first `most` records after the one at
@@ -88,14 +110,28 @@ pub(crate) fn find_name_near(
     let found = slots.find_name_among(name, at, most + 1)?;
     // A record at `at` itself is no find: the record before it is not known.
     let found = found.filter(|(before, _)| before.is_some());
-    found.map(|(before, span)| locate(slots, before, span)).transpose()
+    found
+        .map(|(before, span)| locate(slots, before, span))
+        .transpose()
 }
 
 /// Returns the position of a record, and the inode of its entry.
-fn locate(slots: &Slots<'_>, before: Option<Span>, span: Span) -> Result<(RecordPosition, u32), Corrupt> {
+fn locate(
+    slots: &Slots<'_>,
+    before: Option<Span>,
+    span: Span,
+) -> Result<(RecordPosition, u32), Corrupt> {
     let slack = before.map_or(0, |before| slots.slack_of(before));
     let before = before.map(|before| (before.offset, before.rec_len));
-    Ok((RecordPosition { before, slack, start: span.offset, rec_len: span.rec_len }, slots.ino_of(span)?))
+    Ok((
+        RecordPosition {
+            before,
+            slack,
+            start: span.offset,
+            rec_len: span.rec_len,
+        },
+        slots.ino_of(span)?,
+    ))
 }
 
 /// The position of a record in a chain, and of the one before it.
@@ -132,7 +168,12 @@ impl RecordPosition {
 
 /// Removes a record from the chain in which it was found. The record before it gets its bytes.
 pub(crate) fn remove(bytes: &mut [u8], record: RecordPosition) {
-    let RecordPosition { before, start, rec_len, .. } = record;
+    let RecordPosition {
+        before,
+        start,
+        rec_len,
+        ..
+    } = record;
     clear(bytes, record);
     match before {
         Some((before, len)) => set_rec_len(bytes, before, len + rec_len),
@@ -141,9 +182,17 @@ pub(crate) fn remove(bytes: &mut [u8], record: RecordPosition) {
 }
 
 /// Changes the name of a record's entry. The record must be long enough.
-pub(crate) fn rename(bytes: &mut [u8], record: RecordPosition, entry: &DirEntry<'_>, layout: &Layout) {
+pub(crate) fn rename(
+    bytes: &mut [u8],
+    record: RecordPosition,
+    entry: &DirEntry<'_>,
+    layout: &Layout,
+) {
     clear(bytes, record);
-    entry.encode(&mut bytes[record.start..record.start + record.rec_len], layout);
+    entry.encode(
+        &mut bytes[record.start..record.start + record.rec_len],
+        layout,
+    );
 }
 
 /// Clears the entry of a record, and not the gap after it, which may be most of the block. The
@@ -154,7 +203,13 @@ fn clear(bytes: &mut [u8], RecordPosition { start, rec_len, .. }: RecordPosition
 }
 
 /// Makes the entry of a record refer to another inode.
-pub(crate) fn replace(bytes: &mut [u8], record: RecordPosition, ino: u32, kind: FileType, layout: &Layout) {
+pub(crate) fn replace(
+    bytes: &mut [u8],
+    record: RecordPosition,
+    ino: u32,
+    kind: FileType,
+    layout: &Layout,
+) {
     let at = record.start;
     bytes[at..at + REC_LEN_OFFSET].copy_from_slice(&ino.to_le_bytes());
     if layout.filetype {
@@ -221,12 +276,22 @@ mod tests {
     }
 
     fn entry(ino: u32, name: &[u8]) -> DirEntry<'_> {
-        DirEntry { ino, kind: FileType::Regular, name, offset: 0, hash: None }
+        DirEntry {
+            ino,
+            kind: FileType::Regular,
+            name,
+            offset: 0,
+            hash: None,
+        }
     }
 
     fn names(bytes: &[u8], layout: &Layout) -> Vec<(Vec<u8>, u32)> {
-        let all = Entries::without_tail(bytes, layout, PLACE).collect::<Result<Vec<_>, _>>().unwrap();
-        all.iter().map(|entry| (entry.name.to_vec(), entry.ino)).collect()
+        let all = Entries::without_tail(bytes, layout, PLACE)
+            .collect::<Result<Vec<_>, _>>()
+            .unwrap();
+        all.iter()
+            .map(|entry| (entry.name.to_vec(), entry.ino))
+            .collect()
     }
 
     #[test]
@@ -241,7 +306,9 @@ mod tests {
                 let name = vec![b'a' + (ino % 26) as u8; 1 + ino as usize * 7 % 255];
                 let entry = entry(ino, &name);
                 let slots = Slots::without_tail(&bytes, &layout, PLACE);
-                let Some(gap) = find_gap(&slots, 0, layout.rec_len(&name)).unwrap() else { break };
+                let Some(gap) = find_gap(&slots, 0, layout.rec_len(&name)).unwrap() else {
+                    break;
+                };
                 fill_gap(&mut bytes, gap, &entry, &layout);
                 model.push((name, ino));
                 assert_eq!(names(&bytes, &layout), model);
@@ -252,7 +319,9 @@ mod tests {
                 }
                 let slots = Slots::without_tail(&bytes, &layout, PLACE);
                 let (record, ino) = find_name(&slots, &model[index].0).unwrap().unwrap();
-                let (same, entry) = find(slots, |entry| entry.name == model[index].0).unwrap().unwrap();
+                let (same, entry) = find(slots, |entry| entry.name == model[index].0)
+                    .unwrap()
+                    .unwrap();
                 assert_eq!((record, ino, entry.ino), (same, model[index].1, ino));
                 remove(&mut bytes, record);
                 model.remove(index);

@@ -109,13 +109,27 @@ impl DirHint {
     /// Starts again with another block, of which only the record at `at` is known. Returns false if
     /// the hint cannot hold the number of the block.
     fn reset_to(&mut self, logical: u32, block: u64, at: Offset) -> bool {
-        let Ok(logical) = u16::try_from(logical) else { return false };
-        *self = Self { block, logical, added: at, removed: at, rooms: Default::default() };
+        let Ok(logical) = u16::try_from(logical) else {
+            return false;
+        };
+        *self = Self {
+            block,
+            logical,
+            added: at,
+            removed: at,
+            rooms: Default::default(),
+        };
         true
     }
 
     /// Notes that the entry of a record has been renamed and now needs `need` bytes.
-    pub(crate) fn note_renamed(&mut self, logical: u32, block: u64, record: RecordPosition, need: usize) {
+    pub(crate) fn note_renamed(
+        &mut self,
+        logical: u32,
+        block: u64,
+        record: RecordPosition,
+        need: usize,
+    ) {
         let at = Offset::new(record.left());
         if self.block != block && !self.reset_to(logical, block, at) {
             return;
@@ -177,7 +191,9 @@ mod tests {
         entries::free_record(&mut bytes);
         let mut random = 7_u64;
         for step in 0..20_000 {
-            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            random = random
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             let drawn = (random >> 40) as usize;
             let name = format!("{step:0$}", 1 + drawn % 20);
             let need = LAYOUT.rec_len(name.as_bytes());
@@ -198,7 +214,9 @@ mod tests {
             } else if !names.is_empty() {
                 let place = drawn % 5 % names.len();
                 let name = names.remove(place);
-                let (record, ino) = entries::find_name(&slots(&bytes), name.as_bytes()).unwrap().unwrap();
+                let (record, ino) = entries::find_name(&slots(&bytes), name.as_bytes())
+                    .unwrap()
+                    .unwrap();
                 let found = hint.find(&slots(&bytes), name.as_bytes()).unwrap();
                 assert!(found.is_none_or(|found| found == (record, ino)));
                 found_by_hint += usize::from(found.is_some());
@@ -206,7 +224,13 @@ mod tests {
                 let need = LAYOUT.rec_len(other.as_bytes());
                 if drawn.is_multiple_of(2) && need <= record.rec_len() {
                     let name = other.as_bytes();
-                    let entry = DirEntry { ino: 12, kind: FileType::Regular, name, offset: 0, hash: None };
+                    let entry = DirEntry {
+                        ino: 12,
+                        kind: FileType::Regular,
+                        name,
+                        offset: 0,
+                        hash: None,
+                    };
                     entries::rename(&mut bytes, record, &entry, &LAYOUT);
                     hint.note_renamed(3, 77, record, need);
                     names.insert(place, other);
@@ -217,7 +241,13 @@ mod tests {
                 hint.note_removed(3, 77, record);
             }
         }
-        assert!(found_by_hint > 1000 && renamed > 1000, "{found_by_hint} {renamed}");
-        assert_eq!((hint.block(), hint.physical(3), hint.physical(4)), (Some((3, 77)), Some(77), None));
+        assert!(
+            found_by_hint > 1000 && renamed > 1000,
+            "{found_by_hint} {renamed}"
+        );
+        assert_eq!(
+            (hint.block(), hint.physical(3), hint.physical(4)),
+            (Some((3, 77)), Some(77), None)
+        );
     }
 }

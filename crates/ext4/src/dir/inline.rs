@@ -59,7 +59,11 @@ impl InlineContents {
         for chain in self.chains() {
             let found = entries::find(self.slots(chain), |entry| wanted.matches(entry.name))?;
             if let Some((record, entry)) = found {
-                return Ok(InlineEntry { chain, record, ino: entry.ino });
+                return Ok(InlineEntry {
+                    chain,
+                    record,
+                    ino: entry.ino,
+                });
             }
         }
         Err(Errno::ENOENT.into())
@@ -84,20 +88,36 @@ impl InlineContents {
 /// Whether the inode has room for one more name.
 pub(crate) fn has_inline_room(fs: &Ext4, dir: &InodeInfo, name: &[u8]) -> Result<bool> {
     let mut contents = inline_contents(fs, dir)?;
-    contents.add(&DirEntry { ino: dir.ino(), kind: FileType::Unknown, name, offset: 0, hash: None })?;
-    Ok(dir.inline_room(fs)?.is_some_and(|room| contents.bytes.len() <= room))
+    contents.add(&DirEntry {
+        ino: dir.ino(),
+        kind: FileType::Unknown,
+        name,
+        offset: 0,
+        hash: None,
+    })?;
+    Ok(dir
+        .inline_room(fs)?
+        .is_some_and(|room| contents.bytes.len() <= room))
 }
 
 fn inline_contents(fs: &Ext4, dir: &InodeInfo) -> Result<InlineContents> {
     dir.with_inline_dir(fs, |inline, layout, place| {
         let (head, tail) = inline.parts();
         let bytes = [&inline.parent.to_le_bytes(), head, tail].concat();
-        Ok(InlineContents { bytes, layout: *layout, place })
+        Ok(InlineContents {
+            bytes,
+            layout: *layout,
+            place,
+        })
     })
 }
 
 /// Makes a new directory inline. Returns false if its inode has no room.
-pub(crate) fn new_inline_directory(handle: &Handle<'_>, dir: &mut InodeInfo, parent: u32) -> Result<bool> {
+pub(crate) fn new_inline_directory(
+    handle: &Handle<'_>,
+    dir: &mut InodeInfo,
+    parent: u32,
+) -> Result<bool> {
     let mut bytes = [0; HEAD_SIZE];
     bytes[..FIRST_CHAIN].copy_from_slice(&parent.to_le_bytes());
     entries::free_record(&mut bytes[FIRST_CHAIN..]);
@@ -105,7 +125,11 @@ pub(crate) fn new_inline_directory(handle: &Handle<'_>, dir: &mut InodeInfo, par
 }
 
 /// Adds an entry. Returns false, without a change, if the inode has no room for it.
-pub(crate) fn add_inline(handle: &Handle<'_>, dir: &mut InodeInfo, entry: &DirEntry<'_>) -> Result<bool> {
+pub(crate) fn add_inline(
+    handle: &Handle<'_>,
+    dir: &mut InodeInfo,
+    entry: &DirEntry<'_>,
+) -> Result<bool> {
     let mut contents = inline_contents(handle.fs, dir)?;
     contents.add(entry)?;
     set_inline_data(handle, dir, &contents.bytes)
@@ -114,7 +138,10 @@ pub(crate) fn add_inline(handle: &Handle<'_>, dir: &mut InodeInfo, entry: &DirEn
 /// Moves the names of a directory to a block.
 pub(crate) fn move_to_block(handle: &Handle<'_>, dir: &mut InodeInfo) -> Result<()> {
     let contents = inline_contents(handle.fs, dir)?;
-    let entries = contents.entries().map(|(_, entry)| entry).collect::<Result<Vec<_>, _>>()?;
+    let entries = contents
+        .entries()
+        .map(|(_, entry)| entry)
+        .collect::<Result<Vec<_>, _>>()?;
     let parent = dir.with_inline_dir(handle.fs, |inline, _, _| Ok(inline.parent))?;
     dir.fields_mut().set_size(0);
     clear_inline_data(handle, dir)?;
@@ -153,25 +180,41 @@ pub(crate) fn replace_inline(
     let mut contents = inline_contents(handle.fs, dir)?;
     let InlineEntry { chain, record, .. } = contents.find(wanted)?;
     let layout = contents.layout;
-    entries::replace(&mut contents.bytes[chain.0..chain.1], record, ino, kind, &layout);
+    entries::replace(
+        &mut contents.bytes[chain.0..chain.1],
+        record,
+        ino,
+        kind,
+        &layout,
+    );
     store_contents(handle, dir, &contents)
 }
 
 /// Makes `..` refer to another directory.
-pub(crate) fn set_inline_parent(handle: &Handle<'_>, dir: &mut InodeInfo, parent: u32) -> Result<()> {
+pub(crate) fn set_inline_parent(
+    handle: &Handle<'_>,
+    dir: &mut InodeInfo,
+    parent: u32,
+) -> Result<()> {
     let mut contents = inline_contents(handle.fs, dir)?;
     contents.bytes[..FIRST_CHAIN].copy_from_slice(&parent.to_le_bytes());
     store_contents(handle, dir, &contents)
 }
 
 /// Stores contents that are not longer than before.
-fn store_contents(handle: &Handle<'_>, dir: &mut InodeInfo, contents: &InlineContents) -> Result<()> {
+fn store_contents(
+    handle: &Handle<'_>,
+    dir: &mut InodeInfo,
+    contents: &InlineContents,
+) -> Result<()> {
     match set_inline_data(handle, dir, &contents.bytes)? {
         true => Ok(()),
         false => {
             let what = "the inode's attributes leave no room for the names that it has";
             let place = Place::new(Structure::InlineData).ino(dir.ino());
-            Err(place.corrupt(extern4_disk::CorruptKind::Mismatch { what }).into())
+            Err(place
+                .corrupt(extern4_disk::CorruptKind::Mismatch { what })
+                .into())
         }
     }
 }

@@ -21,11 +21,12 @@ use extern4_vfs::Errno;
 use crate::dir::entries::{self, Gap};
 use crate::dir::htree::insert::{HtreePath, add_to_tree, make_tree, version_of_new_trees};
 use crate::dir::inline::{
-    add_inline, has_inline_room, move_to_block, new_inline_directory, remove_inline, replace_inline,
-    set_inline_parent,
+    add_inline, has_inline_room, move_to_block, new_inline_directory, remove_inline,
+    replace_inline, set_inline_parent,
 };
 use crate::dir::list::{
-    dir_block, dir_entries, dir_layout, dir_physical, dir_slots, names_block, read_ahead_dir, with_dir_block,
+    dir_block, dir_entries, dir_layout, dir_physical, dir_slots, names_block, read_ahead_dir,
+    with_dir_block,
 };
 use crate::dir::name_map::DirNames;
 use crate::dir::namei::{FoundEntry, SearchName, find_entry, find_mapped};
@@ -70,7 +71,9 @@ pub(crate) fn check_new_name(fs: &Ext4, dir: &InodeInfo, name: &[u8]) -> Result<
     if !dir.is_indexed() {
         return Ok(());
     }
-    match HtreePath::root_has_room(fs, dir)? || HtreePath::to(fs, dir, name)?.has_room_for(fs, dir, name)? {
+    match HtreePath::root_has_room(fs, dir)?
+        || HtreePath::to(fs, dir, name)?.has_room_for(fs, dir, name)?
+    {
         true => Ok(()),
         false => Err(Errno::ENOSPC.into()),
     }
@@ -113,12 +116,20 @@ pub(crate) fn blocks_for_name(fs: &Ext4, dir: &InodeInfo, name: &[u8]) -> Result
 
 fn new_blocks_for_name(fs: &Ext4, dir: &InodeInfo, name: &[u8]) -> Result<u32> {
     if dir.is_inline() {
-        return Ok(if has_inline_room(fs, dir, name)? { 0 } else { MAX_NEW_BLOCKS });
+        return Ok(if has_inline_room(fs, dir, name)? {
+            0
+        } else {
+            MAX_NEW_BLOCKS
+        });
     }
     if dir.is_indexed() {
         let path = HtreePath::to(fs, dir, name)?;
         let has_gap = find_gap(fs, dir, path.leaf(), name)?.is_some();
-        return if has_gap { Ok(0) } else { path.blocks_for_leaf(fs, dir) };
+        return if has_gap {
+            Ok(0)
+        } else {
+            path.blocks_for_leaf(fs, dir)
+        };
     }
     let len_blocks = dir.len_blocks(fs)?;
     for logical in 0..len_blocks {
@@ -154,7 +165,13 @@ fn find_gap_in(
 ) -> Result<Option<Gap>, Corrupt> {
     let slots = dir_slots(fs, dir, physical, bytes);
     let gap = entries::find_gap(&slots, dir.dir_hint.room_from(logical, need), need)?;
-    debug_assert_eq!(Ok(gap), entries::find_gap(&slots, 0, need), "{:?} of {}", dir.dir_hint, dir.ino());
+    debug_assert_eq!(
+        Ok(gap),
+        entries::find_gap(&slots, 0, need),
+        "{:?} of {}",
+        dir.dir_hint,
+        dir.ino()
+    );
     Ok(gap)
 }
 
@@ -168,7 +185,12 @@ fn find_to_change(
     if let (SearchName::Exact(name), Some((logical, block))) = (wanted, dir.dir_hint.block()) {
         let look = |bytes: &[u8]| dir.dir_hint.find(&dir_slots(fs, dir, block, bytes), name);
         if let Some((record, ino)) = with_dir_block(fs, dir, logical, block, look)?? {
-            return Ok(FoundEntry { ino, logical, block, record });
+            return Ok(FoundEntry {
+                ino,
+                logical,
+                block,
+                record,
+            });
         }
     }
     if let Some(found) = find_mapped(fs, dir, names, (name, wanted)).flatten() {
@@ -180,16 +202,30 @@ fn find_to_change(
 /// Returns how many blocks a directory can have.
 fn max_dir_blocks(fs: &Ext4) -> u64 {
     // Without the feature a directory's size has only 32 bits.
-    let large = fs.superblock().features().incompat.contains(Incompat::LARGEDIR);
-    if large { MAX_TREE_BLOCKS } else { u64::from(u32::MAX / fs.superblock().block_size()) }
+    let large = fs
+        .superblock()
+        .features()
+        .incompat
+        .contains(Incompat::LARGEDIR);
+    if large {
+        MAX_TREE_BLOCKS
+    } else {
+        u64::from(u32::MAX / fs.superblock().block_size())
+    }
 }
 
 /// Refuses a name that makes `dir` grow beyond the limit of directories (`max_dir_size_kb`).
 fn check_dir_limit(fs: &Ext4, dir: &InodeInfo, name: &[u8]) -> Result<()> {
-    let Some(most) = fs.max_dir_blocks else { return Ok(()) };
+    let Some(most) = fs.max_dir_blocks else {
+        return Ok(());
+    };
     let grows_by = u64::from(new_blocks_for_name(fs, dir, name)?);
     let is_beyond = grows_by > 0 && u64::from(dir.len_blocks(fs)?) + grows_by > most;
-    if is_beyond { Err(Errno::ENOSPC.into()) } else { Ok(()) }
+    if is_beyond {
+        Err(Errno::ENOSPC.into())
+    } else {
+        Ok(())
+    }
 }
 
 /// Checks that `dir` may have such a name at all.
@@ -200,7 +236,10 @@ fn check_name(fs: &Ext4, dir: &InodeInfo, name: &[u8]) -> Result<()> {
     if name.is_empty() || name.len() > NAME_MAX {
         return Err(Errno::ENAMETOOLONG.into());
     }
-    let strict = fs.superblock().encoding().is_some_and(|(_, flags)| flags & STRICT_ENCODING != 0);
+    let strict = fs
+        .superblock()
+        .encoding()
+        .is_some_and(|(_, flags)| flags & STRICT_ENCODING != 0);
     if strict && dir.is_casefolded() && casefold::fold(name).is_none() {
         return Err(Errno::EINVAL.into());
     }
@@ -219,7 +258,9 @@ pub(crate) fn is_empty_directory(fs: &Ext4, dir: &InodeInfo) -> Result<bool> {
         if logical % READ_AHEAD == 0 {
             read_ahead_dir(fs, dir, logical, READ_AHEAD)?;
         }
-        let Some(block) = names_block(fs, dir, logical)? else { continue };
+        let Some(block) = names_block(fs, dir, logical)? else {
+            continue;
+        };
         for entry in dir_entries(fs, dir, &block) {
             if !entry?.is_dot_or_dotdot() {
                 return Ok(false);
@@ -232,7 +273,12 @@ pub(crate) fn is_empty_directory(fs: &Ext4, dir: &InodeInfo) -> Result<bool> {
 /// Gives a new directory its first contents: `.`, and `..` for `parent`. Its record must be cleared
 /// already.
 pub(crate) fn new_directory(handle: &Handle<'_>, dir: &mut InodeInfo, parent: u32) -> Result<()> {
-    if handle.fs.superblock().features().incompat.contains(Incompat::INLINE_DATA)
+    if handle
+        .fs
+        .superblock()
+        .features()
+        .incompat
+        .contains(Incompat::INLINE_DATA)
         && new_inline_directory(handle, dir, parent)?
     {
         return Ok(());
@@ -249,16 +295,24 @@ pub(crate) fn new_directory(handle: &Handle<'_>, dir: &mut InodeInfo, parent: u3
 /// gives the directory a hash tree.
 impl LockedNames<'_> {
     /// Adds a name that the directory does not have yet.
-    pub(crate) fn add(&mut self, handle: &Handle<'_>, name: &[u8], ino: u32, kind: FileType) -> Result<()> {
+    pub(crate) fn add(
+        &mut self,
+        handle: &Handle<'_>,
+        name: &[u8],
+        ino: u32,
+        kind: FileType,
+    ) -> Result<()> {
         let block = self.change(|dir, _| add_name(handle, dir, name, ino, kind))?;
-        self.names().add(|| name_hash(handle.fs, &self.info, name), block);
+        self.names()
+            .add(|| name_hash(handle.fs, &self.info, name), block);
         Ok(())
     }
 
     /// Removes a name.
     pub(crate) fn remove(&mut self, handle: &Handle<'_>, name: &[u8]) -> Result<()> {
         let (_, block) = self.change(|dir, names| remove_name(handle, dir, names, name))?;
-        self.names().remove(|| name_hash(handle.fs, &self.info, name), block);
+        self.names()
+            .remove(|| name_hash(handle.fs, &self.info, name), block);
         Ok(())
     }
 
@@ -274,16 +328,28 @@ impl LockedNames<'_> {
     }
 
     /// Renames an entry where it is, if that can be done. Returns whether it was.
-    pub(crate) fn rename(&mut self, handle: &Handle<'_>, from: &[u8], entry: &DirEntry<'_>) -> Result<bool> {
-        let Some(block) = self.change(|dir, names| rename_in_place(handle, dir, names, from, entry))? else {
+    pub(crate) fn rename(
+        &mut self,
+        handle: &Handle<'_>,
+        from: &[u8],
+        entry: &DirEntry<'_>,
+    ) -> Result<bool> {
+        let Some(block) =
+            self.change(|dir, names| rename_in_place(handle, dir, names, from, entry))?
+        else {
             return Ok(false);
         };
-        self.names().add(|| name_hash(handle.fs, &self.info, entry.name), block);
-        self.names().remove(|| name_hash(handle.fs, &self.info, from), block);
+        self.names()
+            .add(|| name_hash(handle.fs, &self.info, entry.name), block);
+        self.names()
+            .remove(|| name_hash(handle.fs, &self.info, from), block);
         Ok(true)
     }
 
-    fn change<R>(&mut self, change: impl FnOnce(&mut InodeInfo, &DirNames) -> Result<R>) -> Result<R> {
+    fn change<R>(
+        &mut self,
+        change: impl FnOnce(&mut InodeInfo, &DirNames) -> Result<R>,
+    ) -> Result<R> {
         let names = &self.dir.private::<CachedInode>().names;
         let had_tree = self.info.is_indexed();
         let changed = change(&mut self.info, names);
@@ -304,9 +370,21 @@ impl LockedNames<'_> {
 ///
 /// # Errors
 /// Those of [`check_new_name`], before anything is changed.
-fn add_name(handle: &Handle<'_>, dir: &mut InodeInfo, name: &[u8], ino: u32, kind: FileType) -> Result<u32> {
+fn add_name(
+    handle: &Handle<'_>,
+    dir: &mut InodeInfo,
+    name: &[u8],
+    ino: u32,
+    kind: FileType,
+) -> Result<u32> {
     check_name(handle.fs, dir, name)?;
-    let entry = DirEntry { ino, kind, name, offset: 0, hash: None };
+    let entry = DirEntry {
+        ino,
+        kind,
+        name,
+        offset: 0,
+        hash: None,
+    };
     if dir.is_inline() {
         if add_inline(handle, dir, &entry)? {
             return Ok(0);
@@ -330,7 +408,12 @@ fn add_linear(handle: &Handle<'_>, dir: &mut InodeInfo, entry: &DirEntry<'_>) ->
             return Ok(logical);
         }
     }
-    let indexes = handle.fs.superblock().features().compat.contains(Compat::DIR_INDEX);
+    let indexes = handle
+        .fs
+        .superblock()
+        .features()
+        .compat
+        .contains(Compat::DIR_INDEX);
     if indexes
         && len_blocks == 1
         && let Some(version) = version_of_new_trees(handle.fs)
@@ -339,7 +422,9 @@ fn add_linear(handle: &Handle<'_>, dir: &mut InodeInfo, entry: &DirEntry<'_>) ->
         return Ok(0);
     }
     let (logical, mut block) = append_dir_block(handle, dir)?;
-    edit_names(handle, dir, &mut block, |bytes, layout| entries::fill(bytes, [entry], layout));
+    edit_names(handle, dir, &mut block, |bytes, layout| {
+        entries::fill(bytes, [entry], layout)
+    });
     Ok(logical)
 }
 
@@ -354,11 +439,18 @@ fn remove_name(
     if dir.is_inline() {
         return Ok((remove_inline(handle, dir, &wanted)?, 0));
     }
-    let FoundEntry { ino, logical, block, record } = match remove_near(handle, dir, &wanted)? {
+    let FoundEntry {
+        ino,
+        logical,
+        block,
+        record,
+    } = match remove_near(handle, dir, &wanted)? {
         Some(removed) => removed,
         None => {
             let found = find_to_change(handle.fs, dir, names, (name, &wanted))?;
-            edit_names_at(handle, dir, found.block, |bytes, _| entries::remove(bytes, found.record))?;
+            edit_names_at(handle, dir, found.block, |bytes, _| {
+                entries::remove(bytes, found.record)
+            })?;
             found
         }
     };
@@ -382,7 +474,9 @@ fn replace_name(
         return replace_inline(handle, dir, &wanted, ino, kind);
     }
     let FoundEntry { block, record, .. } = find_to_change(handle.fs, dir, names, (name, &wanted))?;
-    edit_names_at(handle, dir, block, |bytes, layout| entries::replace(bytes, record, ino, kind, layout))
+    edit_names_at(handle, dir, block, |bytes, layout| {
+        entries::replace(bytes, record, ino, kind, layout)
+    })
 }
 
 /// Renames the entry `from` to that of `entry`, in the same record. The directory must not have the
@@ -401,11 +495,18 @@ fn rename_in_place(
     let wanted = SearchName::new(dir, from).ok_or(Errno::ENOENT)?;
     let need = dir_layout(handle.fs, dir).rec_len(entry.name);
     let found = find_to_change(handle.fs, dir, names, (from, &wanted))?;
-    let FoundEntry { logical, block, record, .. } = found;
+    let FoundEntry {
+        logical,
+        block,
+        record,
+        ..
+    } = found;
     if record.rec_len() < need {
         return Ok(None);
     }
-    edit_names_at(handle, dir, block, |bytes, layout| entries::rename(bytes, record, entry, layout))?;
+    edit_names_at(handle, dir, block, |bytes, layout| {
+        entries::rename(bytes, record, entry, layout)
+    })?;
     dir.dir_hint.note_renamed(logical, block, record, need);
     Ok(Some(logical))
 }
@@ -420,14 +521,17 @@ pub(crate) fn set_parent(handle: &Handle<'_>, dir: &mut InodeInfo, parent: u32) 
     dirent::dot_and_dotdot(&block, &layout, place)?;
     let slots = Slots::without_tail(&block, &layout, place);
     let (record, _) = entries::find(slots, |entry| entry.name == b"..")?.ok_or(Errno::ENOENT)?;
-    let set = |bytes: &mut [u8]| entries::replace(bytes, record, parent, FileType::Directory, &layout);
+    let set =
+        |bytes: &mut [u8]| entries::replace(bytes, record, parent, FileType::Directory, &layout);
     if !dir.is_indexed() {
         edit_names(handle, dir, &mut block, |bytes, _| set(bytes));
         return Ok(());
     }
     handle.edit(&mut block, |bytes| {
         set(bytes);
-        dir.seed().map_or(Ok(()), |seed| htree::store_checksum(bytes, true, seed, place))
+        dir.seed().map_or(Ok(()), |seed| {
+            htree::store_checksum(bytes, true, seed, place)
+        })
     })?;
     Ok(())
 }
@@ -446,7 +550,9 @@ pub(crate) fn put_name(
             let Some((block, gap)) = find_gap(handle.fs, dir, logical, entry.name)? else {
                 return Ok(false);
             };
-            edit_names_at(handle, dir, block, |bytes, layout| entries::fill_gap(bytes, gap, entry, layout))?;
+            edit_names_at(handle, dir, block, |bytes, layout| {
+                entries::fill_gap(bytes, gap, entry, layout)
+            })?;
             (block, gap)
         }
     };
@@ -466,7 +572,9 @@ pub(crate) fn edit_names(
     edit: impl FnOnce(&mut [u8], &dirent::Layout),
 ) {
     let layout = dir_layout(handle.fs, dir);
-    handle.edit_unsealed(block, |bytes, unsealed| edit_records(dir, &layout, bytes, unsealed, edit));
+    handle.edit_unsealed(block, |bytes, unsealed| {
+        edit_records(dir, &layout, bytes, unsealed, edit)
+    });
 }
 
 /// Changes the records of the directory block `block` of the volume without getting a buffer. No
@@ -478,7 +586,9 @@ fn edit_names_at(
     edit: impl FnOnce(&mut [u8], &dirent::Layout),
 ) -> Result<()> {
     let layout = dir_layout(handle.fs, dir);
-    handle.edit_at(block, |bytes, unsealed| edit_records(dir, &layout, bytes, unsealed, edit))
+    handle.edit_at(block, |bytes, unsealed| {
+        edit_records(dir, &layout, bytes, unsealed, edit)
+    })
 }
 
 /// Searches and changes the records of a block in one step, if the block is part of the transaction
@@ -508,7 +618,9 @@ fn put_near(
     logical: u32,
     entry: &DirEntry<'_>,
 ) -> Result<Option<(u64, Gap)>> {
-    let Some(block) = dir.dir_hint.physical(logical) else { return Ok(None) };
+    let Some(block) = dir.dir_hint.physical(logical) else {
+        return Ok(None);
+    };
     let need = dir_layout(handle.fs, dir).rec_len(entry.name);
     let gap = edit_names_again(handle, dir, block, |bytes, layout| {
         let gap = find_gap_in(handle.fs, dir, (logical, block), bytes, need)?;
@@ -523,16 +635,27 @@ fn put_near(
 
 /// Removes the entry `wanted`, if it is near the last change and that was in this transaction.
 /// Returns the entry.
-fn remove_near(handle: &Handle<'_>, dir: &InodeInfo, wanted: &SearchName<'_>) -> Result<Option<FoundEntry>> {
+fn remove_near(
+    handle: &Handle<'_>,
+    dir: &InodeInfo,
+    wanted: &SearchName<'_>,
+) -> Result<Option<FoundEntry>> {
     let (SearchName::Exact(name), Some((logical, block))) = (wanted, dir.dir_hint.block()) else {
         return Ok(None);
     };
     edit_names_again(handle, dir, block, |bytes, layout| {
-        let found = dir.dir_hint.find(&dir_slots(handle.fs, dir, block, bytes), name)?;
+        let found = dir
+            .dir_hint
+            .find(&dir_slots(handle.fs, dir, block, bytes), name)?;
         let names = names_len(bytes.len(), layout);
         Ok(found.map(|(record, ino)| {
             entries::remove(&mut bytes[..names], record);
-            FoundEntry { ino, logical, block, record }
+            FoundEntry {
+                ino,
+                logical,
+                block,
+                record,
+            }
         }))
     })
 }
@@ -551,7 +674,9 @@ pub(crate) fn append_dir_block(handle: &Handle<'_>, dir: &mut InodeInfo) -> Resu
     })?;
     let physical = run.mapped().map(|mapped| mapped.start).ok_or_else(|| {
         let place = Place::new(Structure::DirectoryBlock).ino(dir.ino());
-        place.corrupt(CorruptKind::Mismatch { what: "there is a block behind a directory's end" })
+        place.corrupt(CorruptKind::Mismatch {
+            what: "there is a block behind a directory's end",
+        })
     })?;
     dir.fields_mut().set_size(size);
     Ok((logical, handle.fresh(physical)?))
@@ -580,16 +705,29 @@ fn defer(dir: &InodeInfo, bytes: &mut [u8], unsealed: &mut Unsealed) {
 
 /// Returns how many bytes of a directory block hold records.
 pub(crate) fn names_len(block_size: usize, layout: &dirent::Layout) -> usize {
-    block_size - if layout.checksum { dirent::TAIL_SIZE } else { 0 }
+    block_size
+        - if layout.checksum {
+            dirent::TAIL_SIZE
+        } else {
+            0
+        }
 }
 
 pub(crate) fn names_place(dir: &InodeInfo, block: &Buffer) -> Place {
-    Place::new(Structure::DirectoryBlock).ino(dir.ino()).block(block.number())
+    Place::new(Structure::DirectoryBlock)
+        .ino(dir.ino())
+        .block(block.number())
 }
 
 /// Writes `.` and `..` to the start of a block. The record of `..` gets all the rest.
 pub(crate) fn encode_dots(bytes: &mut [u8], ino: u32, parent: u32, layout: &dirent::Layout) {
-    let dot = |ino, name| DirEntry { ino, kind: FileType::Directory, name, offset: 0, hash: None };
+    let dot = |ino, name| DirEntry {
+        ino,
+        kind: FileType::Directory,
+        name,
+        offset: 0,
+        hash: None,
+    };
     let (first, rest) = bytes.split_at_mut(DOT_LEN);
     dot(ino, b".").encode(first, layout);
     dot(parent, b"..").encode(rest, layout);

@@ -70,7 +70,11 @@ pub(crate) fn dir_physical(fs: &Ext4, dir: &InodeInfo, logical: u32) -> Result<u
         RunKind::Mapped { physical } => Ok(physical),
         RunKind::Hole | RunKind::Unwritten { .. } => {
             let place = Place::new(Structure::DirectoryBlock).ino(dir.ino());
-            Err(place.corrupt(CorruptKind::Mismatch { what: "a directory has a hole" }).into())
+            Err(place
+                .corrupt(CorruptKind::Mismatch {
+                    what: "a directory has a hole",
+                })
+                .into())
         }
     }
 }
@@ -83,7 +87,9 @@ pub(crate) fn dir_block(fs: &Ext4, dir: &InodeInfo, logical: u32) -> Result<Buff
 /// Returns block `logical` of a directory, which is block `physical` of the volume, with its
 /// checksum verified.
 fn dir_block_at(fs: &Ext4, dir: &InodeInfo, logical: u32, physical: u64) -> Result<Buffer> {
-    fs.verified(physical, Verified::DirectoryBlock, |bytes| verify_block(dir, logical, physical, bytes))
+    fs.verified(physical, Verified::DirectoryBlock, |bytes| {
+        verify_block(dir, logical, physical, bytes)
+    })
 }
 
 /// Calls `look` with the verified bytes of that block, as [`Ext4::with_verified`] does.
@@ -102,14 +108,19 @@ pub(crate) fn with_dir_block<R>(
 /// must hold no buffer meanwhile.
 fn copy_dir_block(fs: &Ext4, dir: &InodeInfo, logical: u32, physical: u64) -> Result<BlockCopy> {
     let bytes = with_dir_block(fs, dir, logical, physical, |bytes| bytes.into())?;
-    Ok(BlockCopy { number: physical, bytes })
+    Ok(BlockCopy {
+        number: physical,
+        bytes,
+    })
 }
 
 /// Returns block `logical` of a directory if it holds names; `None` for a node of a hash tree,
 /// which is not verified: a walk from block to block does not need the tree.
 pub(crate) fn names_block(fs: &Ext4, dir: &InodeInfo, logical: u32) -> Result<Option<Buffer>> {
     let physical = names_physical(fs, dir, logical)?;
-    physical.map(|physical| dir_block_at(fs, dir, logical, physical)).transpose()
+    physical
+        .map(|physical| dir_block_at(fs, dir, logical, physical))
+        .transpose()
 }
 
 /// Returns the block of the volume for block `logical` of a directory, if it holds names.
@@ -128,8 +139,15 @@ pub(crate) fn dir_entries<'b>(fs: &Ext4, dir: &InodeInfo, block: &'b Buffer) -> 
 }
 
 /// Returns the records of such a block, which is block `physical` of the volume.
-pub(crate) fn dir_slots<'b>(fs: &Ext4, dir: &InodeInfo, physical: u64, bytes: &'b [u8]) -> Slots<'b> {
-    let place = Place::new(Structure::DirectoryBlock).ino(dir.ino()).block(physical);
+pub(crate) fn dir_slots<'b>(
+    fs: &Ext4,
+    dir: &InodeInfo,
+    physical: u64,
+    bytes: &'b [u8],
+) -> Slots<'b> {
+    let place = Place::new(Structure::DirectoryBlock)
+        .ino(dir.ino())
+        .block(physical);
     Slots::new(bytes, &dir_layout(fs, dir), place)
 }
 
@@ -142,7 +160,9 @@ pub(crate) fn read_ahead_dir(fs: &Ext4, dir: &InodeInfo, logical: u32, len: u32)
     }
     let mut at = u64::from(logical);
     while at < end {
-        let Ok(block) = u32::try_from(at) else { return Ok(()) };
+        let Ok(block) = u32::try_from(at) else {
+            return Ok(());
+        };
         let run = dir.map(fs, block)?;
         let take = run.len_blocks.min(end - at);
         if let Some(mapped) = run.mapped() {
@@ -161,7 +181,11 @@ pub(crate) fn list_dir(fs: &Ext4, dir: &InodeInfo, cookie: u64, each: Each<'_>) 
         return order.list(cookie, each);
     }
     let offset = cookie & !BY_OFFSET;
-    if dir.is_inline() { list_inline(fs, dir, offset, each) } else { list_linear(fs, dir, offset, each) }
+    if dir.is_inline() {
+        list_inline(fs, dir, offset, each)
+    } else {
+        list_linear(fs, dir, offset, each)
+    }
 }
 
 /// Returns how to list `dir` by hash; `None` if it is to be listed by offset.
@@ -169,7 +193,12 @@ pub(crate) fn list_dir(fs: &Ext4, dir: &InodeInfo, cookie: u64, each: Each<'_>) 
 /// A listing that starts checks the whole tree first, so that it does not start in an order in
 /// which it cannot end.
 fn hash_order<'a>(fs: &'a Ext4, dir: &'a InodeInfo, starts: bool) -> Result<Option<HashOrder<'a>>> {
-    if !fs.superblock().features().compat.contains(Compat::DIR_INDEX) {
+    if !fs
+        .superblock()
+        .features()
+        .compat
+        .contains(Compat::DIR_INDEX)
+    {
         return Ok(None);
     }
     let made = made_in(fs, dir).is_some();
@@ -181,7 +210,12 @@ fn hash_order<'a>(fs: &'a Ext4, dir: &'a InodeInfo, starts: bool) -> Result<Opti
             Ok(tree)
         });
         return match tree {
-            Ok(tree) => Ok(Some(HashOrder { fs, dir, hash: tree.hash, tree: Some(tree) })),
+            Ok(tree) => Ok(Some(HashOrder {
+                fs,
+                dir,
+                hash: tree.hash,
+                tree: Some(tree),
+            })),
             Err(Error::Corrupt(_)) if starts => Ok(None),
             Err(error) => Err(error),
         };
@@ -193,7 +227,9 @@ fn hash_order<'a>(fs: &'a Ext4, dir: &'a InodeInfo, starts: bool) -> Result<Opti
         true => Some(HashVersion::SipHash),
         false => HashVersion::from_raw(fs.superblock().default_hash_version()),
     };
-    let Some(version) = version else { return Ok(None) };
+    let Some(version) = version else {
+        return Ok(None);
+    };
     let order = HashOrder {
         fs,
         dir,
@@ -245,12 +281,22 @@ fn list_block(
         let slot = slot?;
         // A cookie may point into a record that has been merged since, so the start of an entry
         // decides.
-        let Some(entry) = slot.entry.filter(|entry| u64::from(entry.offset) >= from) else { continue };
+        let Some(entry) = slot.entry.filter(|entry| u64::from(entry.offset) >= from) else {
+            continue;
+        };
         if is_changed(fs, dir, entry.name) {
             continue;
         }
         let next = start + u64::from(slot.offset) + u64::from(slot.rec_len);
-        if emit(dir, &entry, || Hash { major: 0, minor: 0 }, BY_OFFSET | next, each).is_break() {
+        if emit(
+            dir,
+            &entry,
+            || Hash { major: 0, minor: 0 },
+            BY_OFFSET | next,
+            each,
+        )
+        .is_break()
+        {
             return Ok(ControlFlow::Break(()));
         }
     }
@@ -262,8 +308,13 @@ fn list_block(
 fn list_dots_of_root(fs: &Ext4, dir: &InodeInfo, from: u64, each: Each<'_>) -> ControlFlow<()> {
     let place = Place::new(Structure::DirectoryBlock).ino(dir.ino());
     let root = dir_physical(fs, dir, 0).and_then(|block| Ok(fs.cache.read(block)?));
-    let parent = root.ok().and_then(|root| dirent::dot_and_dotdot(&root, &dir_layout(fs, dir), place).ok());
-    let dots = [(&b"."[..], Some(dir.ino()), 0), (b"..", parent.map(|(_, parent)| parent), DOTDOT_OFFSET)];
+    let parent = root
+        .ok()
+        .and_then(|root| dirent::dot_and_dotdot(&root, &dir_layout(fs, dir), place).ok());
+    let dots = [
+        (&b"."[..], Some(dir.ino()), 0),
+        (b"..", parent.map(|(_, parent)| parent), DOTDOT_OFFSET),
+    ];
     for (name, ino, at) in dots {
         if let Some(ino) = ino.filter(|_| at >= from) {
             each(RawDirEntry {
@@ -291,29 +342,50 @@ fn list_new_names(fs: &Ext4, dir: &InodeInfo, offset: u64, end: u64, each: Each<
 
 /// Returns the entries that fast commits have added to a directory or changed to another inode.
 fn new_names<'b>(fs: &'b Ext4, dir: &InodeInfo) -> impl Iterator<Item = Result<DirEntry<'b>>> {
-    let names = fs.fast_commits.changes(dir.ino()).into_iter().flat_map(|changes| changes.names());
-    names.filter_map(|(name, ino)| ino.map(|ino| (name, ino))).map(|(name, ino)| {
-        let kind = dirent::FileType::from_mode(fs.load_inode(ino)?.fields().mode());
-        Ok(DirEntry { ino, kind, name, offset: 0, hash: None })
-    })
+    let names = fs
+        .fast_commits
+        .changes(dir.ino())
+        .into_iter()
+        .flat_map(|changes| changes.names());
+    names
+        .filter_map(|(name, ino)| ino.map(|ino| (name, ino)))
+        .map(|(name, ino)| {
+            let kind = dirent::FileType::from_mode(fs.load_inode(ino)?.fields().mode());
+            Ok(DirEntry {
+                ino,
+                kind,
+                name,
+                offset: 0,
+                hash: None,
+            })
+        })
 }
 
 /// Whether fast commits have changed `name`, so that its entry in the directory's blocks is void.
 fn is_changed(fs: &Ext4, dir: &InodeInfo, name: &[u8]) -> bool {
-    fs.fast_commits.changes(dir.ino()).is_some_and(|changes| changes.name(name).is_some())
+    fs.fast_commits
+        .changes(dir.ino())
+        .is_some_and(|changes| changes.name(name).is_some())
 }
 
 /// Returns the parent of a directory that a fast commit made and whose blocks have never been
 /// written.
 fn made_in(fs: &Ext4, dir: &InodeInfo) -> Option<u32> {
-    fs.fast_commits.changes(dir.ino()).and_then(|changes| changes.made_in())
+    fs.fast_commits
+        .changes(dir.ino())
+        .and_then(|changes| changes.made_in())
 }
 
 fn list_inline(fs: &Ext4, dir: &InodeInfo, offset: u64, each: Each<'_>) -> Result<()> {
     dir.with_inline_dir(fs, |inline, layout, place| {
         let dots = [(&b"."[..], dir.ino(), 0), (b"..", inline.parent, 1)];
         for (name, ino, at) in dots.into_iter().filter(|&(.., at)| at >= offset) {
-            let dot = RawDirEntry { name, ino: ino.into(), kind: DIRECTORY, next: BY_OFFSET | (at + 1) };
+            let dot = RawDirEntry {
+                name,
+                ino: ino.into(),
+                kind: DIRECTORY,
+                next: BY_OFFSET | (at + 1),
+            };
             if each(dot).is_break() {
                 return Ok(());
             }
@@ -359,7 +431,14 @@ impl HashOrder<'_> {
             let (dot, dotdot) = self.dots()?;
             let dots = [(&b"."[..], dot, 0), (b"..", dotdot, 1)];
             for (name, ino, at) in dots.into_iter().filter(|&(.., at)| at >= cookie) {
-                if each(RawDirEntry { name, ino: ino.into(), kind: DIRECTORY, next: at + 1 }).is_break() {
+                if each(RawDirEntry {
+                    name,
+                    ino: ino.into(),
+                    kind: DIRECTORY,
+                    next: at + 1,
+                })
+                .is_break()
+                {
                     return Ok(());
                 }
             }
@@ -372,14 +451,16 @@ impl HashOrder<'_> {
                 self.push_new_names(&mut batch, ALL)?;
                 self.list_batch(batch, position, each).map(drop)
             }
-            None if self.dir.is_inline() => self.dir.with_inline_dir(self.fs, |inline, layout, place| {
-                let mut batch = Batch::new();
-                for entry in inline.entries(layout, place) {
-                    self.push(&mut batch, entry?, ALL);
-                }
-                self.push_new_names(&mut batch, ALL)?;
-                self.list_batch(batch, position, each).map(drop)
-            }),
+            None if self.dir.is_inline() => {
+                self.dir.with_inline_dir(self.fs, |inline, layout, place| {
+                    let mut batch = Batch::new();
+                    for entry in inline.entries(layout, place) {
+                        self.push(&mut batch, entry?, ALL);
+                    }
+                    self.push_new_names(&mut batch, ALL)?;
+                    self.list_batch(batch, position, each).map(drop)
+                })
+            }
             None => {
                 let block = self.copy(0)?;
                 let mut batch = Batch::new();
@@ -396,10 +477,14 @@ impl HashOrder<'_> {
             return Ok((self.dir.ino(), parent));
         }
         if self.dir.is_inline() {
-            return self.dir.with_inline_dir(self.fs, |inline, _, _| Ok((self.dir.ino(), inline.parent)));
+            return self
+                .dir
+                .with_inline_dir(self.fs, |inline, _, _| Ok((self.dir.ino(), inline.parent)));
         }
         let physical = dir_physical(self.fs, self.dir, 0)?;
-        let place = Place::new(Structure::DirectoryBlock).ino(self.dir.ino()).block(physical);
+        let place = Place::new(Structure::DirectoryBlock)
+            .ino(self.dir.ino())
+            .block(physical);
         let layout = dir_layout(self.fs, self.dir);
         let dots = |bytes: &[u8]| dirent::dot_and_dotdot(bytes, &layout, place);
         Ok(with_dir_block(self.fs, self.dir, 0, physical, dots)??)
@@ -414,13 +499,19 @@ impl HashOrder<'_> {
         let mut leaves = 0;
         let mut more = true;
         while more {
-            let mut blocks = vec![(self.leaf(&mut leaves, len_blocks, cursor.leaf())?, cursor.range()?)];
+            let mut blocks = vec![(
+                self.leaf(&mut leaves, len_blocks, cursor.leaf())?,
+                cursor.range()?,
+            )];
             more = loop {
                 match cursor.advance()? {
                     None => break false,
                     Some(hash) if hash & 1 == 0 => break true,
                     Some(_) => {
-                        blocks.push((self.leaf(&mut leaves, len_blocks, cursor.leaf())?, cursor.range()?));
+                        blocks.push((
+                            self.leaf(&mut leaves, len_blocks, cursor.leaf())?,
+                            cursor.range()?,
+                        ));
                     }
                 }
             };
@@ -429,7 +520,9 @@ impl HashOrder<'_> {
                 self.fill(&mut batch, block, *range)?;
             }
             let (first, last) = (blocks.first(), blocks.last());
-            let range = first.zip(last).map_or(ALL, |((_, first), (_, last))| (first.0, last.1));
+            let range = first
+                .zip(last)
+                .map_or(ALL, |((_, first), (_, last))| (first.0, last.1));
             self.push_new_names(&mut batch, range)?;
             if self.list_batch(batch, position, each)?.is_break() {
                 return Ok(());
@@ -449,10 +542,20 @@ impl HashOrder<'_> {
     }
 
     fn copy(&self, logical: u32) -> Result<BlockCopy> {
-        copy_dir_block(self.fs, self.dir, logical, dir_physical(self.fs, self.dir, logical)?)
+        copy_dir_block(
+            self.fs,
+            self.dir,
+            logical,
+            dir_physical(self.fs, self.dir, logical)?,
+        )
     }
 
-    fn fill<'b>(&self, batch: &mut Batch<'b>, block: &'b BlockCopy, range: (u32, u32)) -> Result<()> {
+    fn fill<'b>(
+        &self,
+        batch: &mut Batch<'b>,
+        block: &'b BlockCopy,
+        range: (u32, u32),
+    ) -> Result<()> {
         for entry in Entries::from(dir_slots(self.fs, self.dir, block.number, &block.bytes)) {
             let entry = entry?;
             if !entry.is_dot_or_dotdot() {
@@ -469,7 +572,10 @@ impl HashOrder<'_> {
             return;
         }
         let hash = self.hash.of_entry(&entry);
-        let hash = Hash { major: hash.major.clamp(low, high), minor: hash.minor };
+        let hash = Hash {
+            major: hash.major.clamp(low, high),
+            minor: hash.minor,
+        };
         batch.push((hash, entry));
     }
 
@@ -486,7 +592,12 @@ impl HashOrder<'_> {
         Ok(())
     }
 
-    fn list_batch(&self, mut batch: Batch<'_>, position: u64, each: Each<'_>) -> Result<ControlFlow<()>> {
+    fn list_batch(
+        &self,
+        mut batch: Batch<'_>,
+        position: u64,
+        each: Each<'_>,
+    ) -> Result<ControlFlow<()>> {
         batch.sort_by_key(|(hash, _)| *hash);
         let (mut group, mut rank) = (None, 0u64);
         for (hash, entry) in &batch {
@@ -499,7 +610,9 @@ impl HashOrder<'_> {
                 return Err(place.corrupt(CorruptKind::Mismatch { what }).into());
             }
             let at = bits << 16 | rank;
-            if at >= position && emit(self.dir, entry, || *hash, FIRST_HASH + at + 1, each).is_break() {
+            if at >= position
+                && emit(self.dir, entry, || *hash, FIRST_HASH + at + 1, each).is_break()
+            {
                 return Ok(ControlFlow::Break(()));
             }
         }
@@ -518,7 +631,9 @@ fn is_root(dir: &InodeInfo, logical: u32) -> bool {
 
 /// Verifies the checksum of block `logical` of a directory, for any kind of block.
 fn verify_block(dir: &InodeInfo, logical: u32, physical: u64, bytes: &[u8]) -> Result<(), Corrupt> {
-    let place = Place::new(Structure::DirectoryBlock).ino(dir.ino()).block(physical);
+    let place = Place::new(Structure::DirectoryBlock)
+        .ino(dir.ino())
+        .block(physical);
     match dir.seed() {
         None => Ok(()),
         Some(seed) if is_root(dir, logical) => htree::verify_checksum(bytes, true, seed, place),
@@ -550,7 +665,12 @@ fn emit(
             next,
         });
     }
-    each(RawDirEntry { name: entry.name, ino, kind, next })
+    each(RawDirEntry {
+        name: entry.name,
+        ino,
+        kind,
+        next,
+    })
 }
 
 fn file_type(kind: dirent::FileType) -> Option<FileType> {

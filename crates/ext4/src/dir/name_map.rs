@@ -67,7 +67,10 @@ pub(crate) struct NameMaps {
 impl NameMaps {
     /// Returns the maps of a volume, within `budget`.
     pub(crate) fn new(budget: &Arc<CacheBudget>) -> Self {
-        Self { seed: new_seed(), account: Arc::new(CacheAccount::new(budget)) }
+        Self {
+            seed: new_seed(),
+            account: Arc::new(CacheAccount::new(budget)),
+        }
     }
 
     /// Returns the hash of a name, in the form in which its directory compares names.
@@ -131,7 +134,9 @@ impl DirNames {
             self.0.fill(State::Unmapped(AtomicU32::new(0)));
         }
         let guard = pin();
-        let Some(State::Unmapped(count)) = self.0.load(&guard) else { return false };
+        let Some(State::Unmapped(count)) = self.0.load(&guard) else {
+            return false;
+        };
         let before = count.fetch_add(blocks, Ordering::Relaxed);
         let enough = len.saturating_add(capacity(PATIENCE, 0));
         before < enough && before.saturating_add(blocks) >= enough
@@ -158,7 +163,9 @@ impl DirNames {
     /// Adds a name in `block`. Locks: the names, exclusive.
     pub(crate) fn add(&self, hash: impl FnOnce() -> u32, block: u32) {
         let guard = pin();
-        let Some(State::Mapped(map)) = self.0.load(&guard) else { return };
+        let Some(State::Mapped(map)) = self.0.load(&guard) else {
+            return;
+        };
         let hash = hash();
         if !map.add(hash, block) {
             let grown = map.grown().filter(|grown| grown.add(hash, block));
@@ -169,7 +176,9 @@ impl DirNames {
     /// Removes a name in `block`. Locks: the names, exclusive.
     pub(crate) fn remove(&self, hash: impl FnOnce() -> u32, block: u32) {
         let guard = pin();
-        let Some(State::Mapped(map)) = self.0.load(&guard) else { return };
+        let Some(State::Mapped(map)) = self.0.load(&guard) else {
+            return;
+        };
         if !map.remove(hash(), block) {
             self.clear();
         }
@@ -206,7 +215,11 @@ impl NameMap {
             return None;
         }
         account.add(bytes);
-        Some(Self { slots, taken: AtomicUsize::new(0), account: Arc::clone(account) })
+        Some(Self {
+            slots,
+            taken: AtomicUsize::new(0),
+            account: Arc::clone(account),
+        })
     }
 
     /// Returns the slots in the order in which a name with this hash probes them.
@@ -274,8 +287,12 @@ impl NameMap {
 
     /// Returns a map with the same names and more room.
     fn grown(&self) -> Option<Self> {
-        let words =
-            || self.slots.iter().map(|slot| slot.load(Ordering::Relaxed)).filter(|word| word & 1 == 1);
+        let words = || {
+            self.slots
+                .iter()
+                .map(|slot| slot.load(Ordering::Relaxed))
+                .filter(|word| word & 1 == 1)
+        };
         let names = words().count();
         let grown = Self::with_room(names + names / 2, &self.account)?;
         for word in words() {
@@ -305,7 +322,9 @@ mod tests {
         let mut model = BTreeMap::<u32, Vec<u32>>::new();
         let mut random = 7_u64;
         for step in 0..60_000_u64 {
-            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            random = random
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             // Few hashes, so that names share them; many names first, then fewer.
             let hash = (random >> 52) as u32 * 0x0010_0001;
             let block = (random >> 40) as u32 % 5;
@@ -323,7 +342,11 @@ mod tests {
             assert!(names.lacks(|| hash | 1 << 19), "no name has it");
         }
         names.remove(|| 3, 1);
-        assert_eq!(names.next_block(3, 0), None, "a map that lacks a name is dropped");
+        assert_eq!(
+            names.next_block(3, 0),
+            None,
+            "a map that lacks a name is dropped"
+        );
     }
 
     #[test]

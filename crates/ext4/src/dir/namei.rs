@@ -42,7 +42,11 @@ impl<'a> SearchName<'a> {
         if dir.is_encrypted() {
             return ShownName::parse(name).map(|shown| Self::Shown(Box::new(shown)));
         }
-        Some(if dir.is_casefolded() { Self::Folded(FoldedName::new(name)) } else { Self::Exact(name) })
+        Some(if dir.is_casefolded() {
+            Self::Folded(FoldedName::new(name))
+        } else {
+            Self::Exact(name)
+        })
     }
 
     /// Whether `name`, as stored in the directory, is the same.
@@ -58,7 +62,9 @@ impl<'a> SearchName<'a> {
     fn major(&self, hash: &NameHash) -> Option<u32> {
         match (self, hash) {
             (Self::Exact(name), NameHash::Function { hasher, .. }) => Some(hasher.hash(name).major),
-            (Self::Folded(name), NameHash::Function { hasher, .. }) => Some(hasher.hash(name.hashed()).major),
+            (Self::Folded(name), NameHash::Function { hasher, .. }) => {
+                Some(hasher.hash(name.hashed()).major)
+            }
             // A directory that does not hash its names shows them with a hash of zero.
             (Self::Shown(name), _) => Some(name.major()).filter(|&major| major != 0),
             (Self::Exact(_) | Self::Folded(_), NameHash::Stored) => None,
@@ -84,10 +90,18 @@ pub(crate) struct FoundEntry {
 
 /// Returns the inode of `name` in `dir`, whose map is in `names`; `None` if the name is not there.
 /// Locks: the names, shared.
-pub(crate) fn lookup_name(fs: &Ext4, dir: &InodeInfo, names: &DirNames, name: &[u8]) -> Result<Option<u32>> {
-    let Some(wanted) = SearchName::new(dir, name) else { return Ok(None) };
+pub(crate) fn lookup_name(
+    fs: &Ext4,
+    dir: &InodeInfo,
+    names: &DirNames,
+    name: &[u8],
+) -> Result<Option<u32>> {
+    let Some(wanted) = SearchName::new(dir, name) else {
+        return Ok(None);
+    };
     let changes = fs.fast_commits.changes(dir.ino());
-    let changed = changes.and_then(|changes| changes.names().find(|(name, _)| wanted.matches(name)));
+    let changed =
+        changes.and_then(|changes| changes.names().find(|(name, _)| wanted.matches(name)));
     let found = if let Some((_, ino)) = changed {
         ino
     } else if changes.is_some_and(|changes| changes.made_in().is_some()) {
@@ -101,11 +115,21 @@ pub(crate) fn lookup_name(fs: &Ext4, dir: &InodeInfo, names: &DirNames, name: &[
     match found {
         Some(ino) if ino == dir.ino() || ino == ROOT_INO => {
             let place = Place::new(Structure::DirectoryBlock).ino(dir.ino());
-            Err(place.corrupt(CorruptKind::Loop { what: "a directory entry" }).into())
+            Err(place
+                .corrupt(CorruptKind::Loop {
+                    what: "a directory entry",
+                })
+                .into())
         }
         Some(ino) if fs.superblock().is_hidden(ino) => {
-            let kind = CorruptKind::InodeOutOfRange { field: "inode", ino: u64::from(ino) };
-            Err(Place::new(Structure::DirectoryBlock).ino(dir.ino()).corrupt(kind).into())
+            let kind = CorruptKind::InodeOutOfRange {
+                field: "inode",
+                ino: u64::from(ino),
+            };
+            Err(Place::new(Structure::DirectoryBlock)
+                .ino(dir.ino())
+                .corrupt(kind)
+                .into())
         }
         found => Ok(found),
     }
@@ -123,7 +147,11 @@ fn search_mapped(
         return Ok(answer.map(|found| found.ino));
     }
     let found = search(fs, dir, wanted)?;
-    let len = if dir.is_inline() { 1 } else { dir.len_blocks(fs)? };
+    let len = if dir.is_inline() {
+        1
+    } else {
+        dir.len_blocks(fs)?
+    };
     let in_vain = match found {
         // The search came from block to block.
         Some((_, logical)) => mapped_block(dir, logical),
@@ -168,7 +196,11 @@ fn search(fs: &Ext4, dir: &InodeInfo, wanted: &SearchName<'_>) -> Result<Option<
 }
 
 /// Returns the entry of a name in a directory that is not inline.
-pub(crate) fn find_entry(fs: &Ext4, dir: &InodeInfo, wanted: &SearchName<'_>) -> Result<Option<FoundEntry>> {
+pub(crate) fn find_entry(
+    fs: &Ext4,
+    dir: &InodeInfo,
+    wanted: &SearchName<'_>,
+) -> Result<Option<FoundEntry>> {
     if dir.is_indexed() {
         match lookup_tree(fs, dir, wanted) {
             Ok(Some(found)) => return Ok(found),
@@ -180,9 +212,15 @@ pub(crate) fn find_entry(fs: &Ext4, dir: &InodeInfo, wanted: &SearchName<'_>) ->
 }
 
 /// Looks a name up by the hash tree. Returns `None` if the tree gives no certain answer.
-fn lookup_tree(fs: &Ext4, dir: &InodeInfo, wanted: &SearchName<'_>) -> Result<Option<Option<FoundEntry>>> {
+fn lookup_tree(
+    fs: &Ext4,
+    dir: &InodeInfo,
+    wanted: &SearchName<'_>,
+) -> Result<Option<Option<FoundEntry>>> {
     let tree = Tree::open(fs, dir)?;
-    let Some(major) = wanted.major(&tree.hash) else { return Ok(None) };
+    let Some(major) = wanted.major(&tree.hash) else {
+        return Ok(None);
+    };
     let mut cursor = tree.seek(major)?;
     for _ in 0..dir.len_blocks(fs)? {
         let leaf = cursor.leaf();
@@ -190,14 +228,22 @@ fn lookup_tree(fs: &Ext4, dir: &InodeInfo, wanted: &SearchName<'_>) -> Result<Op
             return Ok(Some(Some(found)));
         }
         if cursor.advance()? != Some(major | 1) {
-            return Ok(if wanted.hash_is_doubtful() { None } else { Some(None) });
+            return Ok(if wanted.hash_is_doubtful() {
+                None
+            } else {
+                Some(None)
+            });
         }
     }
     Err(loop_in(dir))
 }
 
 /// Searches block after block.
-fn lookup_linear(fs: &Ext4, dir: &InodeInfo, wanted: &SearchName<'_>) -> Result<Option<FoundEntry>> {
+fn lookup_linear(
+    fs: &Ext4,
+    dir: &InodeInfo,
+    wanted: &SearchName<'_>,
+) -> Result<Option<FoundEntry>> {
     let mut failed = None;
     let len_blocks = dir.len_blocks(fs)?;
     for logical in 0..len_blocks {
@@ -205,7 +251,9 @@ fn lookup_linear(fs: &Ext4, dir: &InodeInfo, wanted: &SearchName<'_>) -> Result<
             read_ahead_dir(fs, dir, logical, READ_AHEAD)?;
         }
         let search = |block: Option<u64>| {
-            block.map_or(Ok(None), |block| search_block(fs, dir, logical, block, wanted))
+            block.map_or(Ok(None), |block| {
+                search_block(fs, dir, logical, block, wanted)
+            })
         };
         match names_physical(fs, dir, logical).and_then(search) {
             Ok(Some(found)) => return Ok(Some(found)),
@@ -236,7 +284,12 @@ fn search_block(
             _ => entries::find(slots, |entry| wanted.matches(entry.name))?
                 .map(|(record, entry)| (record, entry.ino)),
         };
-        Ok::<_, Corrupt>(found.map(|(record, ino)| FoundEntry { ino, logical, block, record }))
+        Ok::<_, Corrupt>(found.map(|(record, ino)| FoundEntry {
+            ino,
+            logical,
+            block,
+            record,
+        }))
     });
     Ok(found??)
 }

@@ -21,8 +21,13 @@ type Mapped = Vec<(u32, u32)>;
 
 /// Returns the hash by which the map of `dir` has `name`.
 pub(crate) fn name_hash(fs: &Ext4, dir: &InodeInfo, name: &[u8]) -> u32 {
-    let folded = if dir.is_casefolded() { casefold::fold(name) } else { None };
-    fs.name_maps.hash(&folded.map_or(Cow::Borrowed(name), Cow::Owned))
+    let folded = if dir.is_casefolded() {
+        casefold::fold(name)
+    } else {
+        None
+    };
+    fs.name_maps
+        .hash(&folded.map_or(Cow::Borrowed(name), Cow::Owned))
 }
 
 /// Makes the map of a directory, unless it is damaged or the budget has no room. Locks: the

@@ -55,7 +55,9 @@ pub(crate) struct LoggedRange {
 impl Ext4 {
     /// Whether contents of files can go through the journal.
     pub(crate) fn has_data_journal(&self) -> bool {
-        self.writer.get().is_some_and(|writer| writer.journaling != Journaling::None)
+        self.writer
+            .get()
+            .is_some_and(|writer| writer.journaling != Journaling::None)
     }
 
     /// Whether the device has the contents of all files, now and as long as the volume is open.
@@ -79,10 +81,13 @@ pub(crate) fn read_logged(fs: &Ext4, buf: &mut [u8], start: u64) -> Result<()> {
             missing.end = end;
             continue;
         }
-        fs.device.read_at(&mut buf[missing.clone()], start + missing.start as u64)?;
+        fs.device
+            .read_at(&mut buf[missing.clone()], start + missing.start as u64)?;
         missing = end..end;
     }
-    Ok(fs.device.read_at(&mut buf[missing.clone()], start + missing.start as u64)?)
+    Ok(fs
+        .device
+        .read_at(&mut buf[missing.clone()], start + missing.start as u64)?)
 }
 
 /// Writes the start of a part through the journal, as much as one handle may: either over written
@@ -98,18 +103,34 @@ pub(crate) fn write_logged_part(
     let (first, end) = (part.offset >> bits, part.end().div_ceil(1 << bits));
     let runs = written_runs(fs, info, first..end.min(first + u64::from(LOGGED_BLOCKS)))?;
     let written: u64 = runs.iter().map(|run| run.end - run.start).sum();
-    let blocks = if runs.is_empty() { LOGGED_BLOCKS.into() } else { written };
+    let blocks = if runs.is_empty() {
+        LOGGED_BLOCKS.into()
+    } else {
+        written
+    };
     let most = usize::try_from(((first + blocks) << bits) - part.offset).unwrap_or(usize::MAX);
-    let part = WriteRange { data: &part.data[..part.data.len().min(most)], ..*part };
+    let part = WriteRange {
+        data: &part.data[..part.data.len().min(most)],
+        ..*part
+    };
     if runs.is_empty() {
         return write_new(fs, inode, info, &part, now);
     }
     // A block that is written over in part is read before the handle is opened, so that a failed
     // read has changed nothing. OK: one of a few blocks.
-    let at = |offset: u64| runs.iter().cloned().flatten().nth(((offset >> bits) - first) as usize);
-    let edges = [part.offset, part.end()].into_iter().filter(|edge| edge % (1 << bits) != 0);
-    let _kept: Vec<Pin> =
-        edges.filter_map(at).map(|block| Ok(fs.cache.read(block)?.pin())).collect::<Result<_>>()?;
+    let at = |offset: u64| {
+        runs.iter()
+            .cloned()
+            .flatten()
+            .nth(((offset >> bits) - first) as usize)
+    };
+    let edges = [part.offset, part.end()]
+        .into_iter()
+        .filter(|edge| edge % (1 << bits) != 0);
+    let _kept: Vec<Pin> = edges
+        .filter_map(at)
+        .map(|block| Ok(fs.cache.read(block)?.pin()))
+        .collect::<Result<_>>()?;
     fs.with_handle(LOGGED_BLOCKS + 2, 0, |handle| {
         log_contents(handle, runs.into_iter().flatten(), part.offset, part.data)?;
         let changed = stamped(handle, info.clone(), part.end(), now)?;
@@ -124,7 +145,9 @@ fn written_runs(fs: &Ext4, info: &InodeInfo, blocks: Range<u64>) -> Result<Vec<R
     let bits = fs.superblock().geometry().block_bits();
     let (mut at, mut runs) = (blocks.start, Vec::new());
     while at < blocks.end {
-        let Some(mapped) = info.run_at(fs, at << bits)?.mapped() else { break };
+        let Some(mapped) = info.run_at(fs, at << bits)?.mapped() else {
+            break;
+        };
         let len = (mapped.end - mapped.start).min(blocks.end - at);
         runs.push(mapped.start..mapped.start + len);
         at += len;
@@ -134,15 +157,25 @@ fn written_runs(fs: &Ext4, info: &InodeInfo, blocks: Range<u64>) -> Result<Vec<R
 
 /// Returns a range of a file inside one block, to be changed; `None` if the block has not been
 /// written, or the range is empty.
-pub(crate) fn logged_part(fs: &Ext4, info: &InodeInfo, from: u64, to: u64) -> Result<Option<LoggedRange>> {
+pub(crate) fn logged_part(
+    fs: &Ext4,
+    info: &InodeInfo,
+    from: u64,
+    to: u64,
+) -> Result<Option<LoggedRange>> {
     let size = u64::from(fs.superblock().block_size());
     if from >= to || from / size >= LOGICAL_END {
         return Ok(None);
     }
-    let Some(mapped) = info.run_at(fs, from)?.mapped() else { return Ok(None) };
+    let Some(mapped) = info.run_at(fs, from)?.mapped() else {
+        return Ok(None);
+    };
     // OK: less than a block.
     let bytes = (from % size) as usize..(from % size + (to - from)) as usize;
-    Ok(Some(LoggedRange { block: fs.cache.read(mapped.start)?, bytes }))
+    Ok(Some(LoggedRange {
+        block: fs.cache.read(mapped.start)?,
+        bytes,
+    }))
 }
 
 /// Makes a range inside one block of a file read as zeroes.
@@ -165,7 +198,11 @@ pub(crate) fn prepare_switch(fs: &Ext4, info: &InodeInfo) -> Result<()> {
     if info.journals_contents(fs) {
         return Ok(writer.transactions.checkpoint_all()?);
     }
-    if info.has_map(fs) { reload_contents(fs, info) } else { Ok(()) }
+    if info.has_map(fs) {
+        reload_contents(fs, info)
+    } else {
+        Ok(())
+    }
 }
 
 /// Reads those blocks of a file again that are in the cache.
@@ -174,7 +211,9 @@ fn reload_contents(fs: &Ext4, info: &InodeInfo) -> Result<()> {
     while let Some(logical) = u32::try_from(at).ok().filter(|_| at < LOGICAL_END) {
         let run = info.map(fs, logical)?;
         let mapped = run.mapped().unwrap_or_default();
-        mapped.into_iter().try_for_each(|block| fs.cache.reload(block))?;
+        mapped
+            .into_iter()
+            .try_for_each(|block| fs.cache.reload(block))?;
         at = run.end();
     }
     Ok(())
@@ -183,7 +222,9 @@ fn reload_contents(fs: &Ext4, info: &InodeInfo) -> Result<()> {
 impl InodeInfo {
     /// Whether the contents of a file go through the journal.
     pub(crate) fn journals_contents(&self, fs: &Ext4) -> bool {
-        let Some(writer) = fs.writer.get() else { return false };
+        let Some(writer) = fs.writer.get() else {
+            return false;
+        };
         let chosen = match writer.journaling {
             Journaling::None => false,
             Journaling::Flagged => self.fields().flags().contains(InodeFlags::JOURNAL_DATA),
@@ -194,7 +235,11 @@ impl InodeInfo {
 
     /// Returns the extra credits that a handle needs for contents that it writes to a file.
     pub(crate) fn credits_for_contents(&self, fs: &Ext4) -> u32 {
-        if self.journals_contents(fs) { LOGGED_BLOCKS } else { 0 }
+        if self.journals_contents(fs) {
+            LOGGED_BLOCKS
+        } else {
+            0
+        }
     }
 }
 
@@ -221,7 +266,12 @@ pub(crate) fn write_run(
     // OK: a part of the data.
     let data = &part.data[(from - part.offset) as usize..(to - part.offset) as usize];
     let skipped = (from - start) >> bits;
-    log_contents(handle, physical + skipped..physical + run.len_blocks, from, data)
+    log_contents(
+        handle,
+        physical + skipped..physical + run.len_blocks,
+        from,
+        data,
+    )
 }
 
 /// Writes data to blocks through the journal. `offset` in the file is in the first of them.
@@ -238,7 +288,11 @@ fn log_contents(
     for block in blocks {
         let (now, rest) = data.split_at(data.len().min(size - inside));
         let cache = &handle.fs.cache;
-        let mut buffer = if now.len() == size { cache.read_as(block, now)? } else { cache.read(block)? };
+        let mut buffer = if now.len() == size {
+            cache.read_as(block, now)?
+        } else {
+            cache.read(block)?
+        };
         handle.edit_unsealed(&mut buffer, |bytes, unsealed| {
             bytes[inside..inside + now.len()].copy_from_slice(now);
             *unsealed = Unsealed::default();
@@ -246,7 +300,11 @@ fn log_contents(
         clear_verified(buffer.flags());
         (inside, data) = (0, rest);
     }
-    debug_assert!(data.is_empty(), "{} bytes too many for the blocks", data.len());
+    debug_assert!(
+        data.is_empty(),
+        "{} bytes too many for the blocks",
+        data.len()
+    );
     Ok(())
 }
 

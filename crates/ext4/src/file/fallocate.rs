@@ -18,8 +18,8 @@ use crate::fs::Ext4;
 use crate::inode::cached::CachedInode;
 use crate::inode::info::InodeInfo;
 use crate::map::change::{
-    ALLOCATE_CREDITS, MARK_CREDITS, Placement, SHIFT_CREDITS, UNMAP_CREDITS, claim_blocks, insert_runs,
-    mark_unwritten, shift_blocks, unmap_blocks,
+    ALLOCATE_CREDITS, MARK_CREDITS, Placement, SHIFT_CREDITS, UNMAP_CREDITS, claim_blocks,
+    insert_runs, mark_unwritten, shift_blocks, unmap_blocks,
 };
 use crate::map::map_blocks::MAX_RUNS;
 use crate::map::run::{LOGICAL_END, Run, RunKind};
@@ -57,7 +57,11 @@ pub(crate) fn fallocate_file(
     let end = offset.checked_add(len).ok_or(Errno::EFBIG)?;
     // As in Linux, a hole may reach beyond the largest size of a file without extents.
     let punches = shape == FallocateMode::PUNCH_HOLE;
-    let most = if punches { max_bytes_in_extents(fs) } else { info.max_file_bytes(fs) };
+    let most = if punches {
+        max_bytes_in_extents(fs)
+    } else {
+        info.max_file_bytes(fs)
+    };
     if end > most {
         return Err(Errno::EFBIG.into());
     }
@@ -71,7 +75,13 @@ pub(crate) fn fallocate_file(
     if size > info.size() || shape == FallocateMode::INSERT_RANGE {
         info.zero_block_tail(fs, info.size())?;
     }
-    let mut work = FallocateFile { fs, inode, info, now, rights };
+    let mut work = FallocateFile {
+        fs,
+        inode,
+        info,
+        now,
+        rights,
+    };
     match shape {
         FallocateMode::PUNCH_HOLE => work.punch(offset, end),
         FallocateMode::ZERO_RANGE => work.zero(offset, end, size),
@@ -118,7 +128,8 @@ impl FallocateFile<'_> {
             let end = run.end().min(range.end);
             at = match run.kind {
                 RunKind::Hole => {
-                    let done = self.allocate_hole(at as u32, (end - at).min(PART_BLOCKS) as u32, size)?;
+                    let done =
+                        self.allocate_hole(at as u32, (end - at).min(PART_BLOCKS) as u32, size)?;
                     done.max(at + 1)
                 }
                 RunKind::Mapped { .. } | RunKind::Unwritten { .. } => end,
@@ -140,27 +151,37 @@ impl FallocateFile<'_> {
 
     fn try_allocate_hole(&mut self, logical: u32, blocks: u32, size: u64) -> Result<u64> {
         let (blocks, nodes) = self.info.part_of_hole(self.fs, logical, blocks)?;
-        self.fs.with_handle(FALLOCATE_CREDITS, Demand::new(blocks + nodes, self.rights), |handle| {
-            handle.admit_blocks(&self.info, self.rights, || Ok(blocks))?;
-            let (mut at, end) = (u64::from(logical), u64::from(logical) + u64::from(blocks));
-            let mut runs: Vec<Run> = Vec::new();
-            while at < end && runs.len() < to_usize(MAX_RUNS) {
-                let placement = Placement::after(&runs, None);
-                let run =
-                    match claim_blocks(handle, &self.info, at as u32, (end - at) as u32, true, placement) {
+        self.fs.with_handle(
+            FALLOCATE_CREDITS,
+            Demand::new(blocks + nodes, self.rights),
+            |handle| {
+                handle.admit_blocks(&self.info, self.rights, || Ok(blocks))?;
+                let (mut at, end) = (u64::from(logical), u64::from(logical) + u64::from(blocks));
+                let mut runs: Vec<Run> = Vec::new();
+                while at < end && runs.len() < to_usize(MAX_RUNS) {
+                    let placement = Placement::after(&runs, None);
+                    let run = match claim_blocks(
+                        handle,
+                        &self.info,
+                        at as u32,
+                        (end - at) as u32,
+                        true,
+                        placement,
+                    ) {
                         Err(Error::Answer(_)) if !runs.is_empty() => break,
                         run => run?,
                     };
-                at = run.end();
-                runs.push(run);
-            }
-            let _map = self.inode.private::<CachedInode>().change_map();
-            let mut changed = self.info.clone();
-            insert_runs(handle, &mut changed, &runs)?;
-            let changed = stamped(handle, changed, size.min(at * self.block_size()), self.now)?;
-            self.info = store_and_publish(handle, self.inode, changed)?;
-            Ok(at)
-        })
+                    at = run.end();
+                    runs.push(run);
+                }
+                let _map = self.inode.private::<CachedInode>().change_map();
+                let mut changed = self.info.clone();
+                insert_runs(handle, &mut changed, &runs)?;
+                let changed = stamped(handle, changed, size.min(at * self.block_size()), self.now)?;
+                self.info = store_and_publish(handle, self.inode, changed)?;
+                Ok(at)
+            },
+        )
     }
 
     /// Writes zeroes to those parts of a range that do not fill a block.
@@ -179,14 +200,18 @@ impl FallocateFile<'_> {
         while !left.is_empty() {
             let blocks = self.info.blocks_to_cut(self.fs, &left)?;
             // A change that allocates blocks for the map frees at least one.
-            self.info.check_countable(self.fs, blocks.saturating_sub(1))?;
-            left =
-                self.fs.with_handle(UNMAP_CREDITS + 2, Demand::new(blocks, ReserveUse::All), |handle| {
+            self.info
+                .check_countable(self.fs, blocks.saturating_sub(1))?;
+            left = self.fs.with_handle(
+                UNMAP_CREDITS + 2,
+                Demand::new(blocks, ReserveUse::All),
+                |handle| {
                     let mut changed = stamped(handle, self.info.clone(), 0, self.now)?;
                     let left = unmap_blocks(handle, &mut changed, left.clone(), false)?;
                     self.info = store_and_publish(handle, self.inode, changed)?;
                     Ok(left)
-                })?;
+                },
+            )?;
         }
         Ok(())
     }
@@ -214,20 +239,29 @@ impl FallocateFile<'_> {
         while !left.is_empty() {
             let blocks = self.info.blocks_to_mark(self.fs, &left, true)?;
             self.info.check_countable(self.fs, blocks)?;
-            left = self.fs.with_handle(MARK_CREDITS + 2, Demand::new(blocks, self.rights), |handle| {
-                let mut changed = stamped(handle, self.info.clone(), 0, self.now)?;
-                let left = mark_unwritten(handle, &mut changed, left.clone())?;
-                self.info = store_and_publish(handle, self.inode, changed)?;
-                Ok(left)
-            })?;
+            left = self.fs.with_handle(
+                MARK_CREDITS + 2,
+                Demand::new(blocks, self.rights),
+                |handle| {
+                    let mut changed = stamped(handle, self.info.clone(), 0, self.now)?;
+                    let left = mark_unwritten(handle, &mut changed, left.clone())?;
+                    self.info = store_and_publish(handle, self.inode, changed)?;
+                    Ok(left)
+                },
+            )?;
         }
         self.finish(size)
     }
 
     /// Returns the blocks of a range; `EINVAL` unless it starts and ends at block boundaries.
     fn aligned(&self, from: u64, to: u64) -> Result<Range<u64>> {
-        let aligned = from.is_multiple_of(self.block_size()) && to.is_multiple_of(self.block_size());
-        if aligned { Ok(self.inside(from, to)) } else { Err(Errno::EINVAL.into()) }
+        let aligned =
+            from.is_multiple_of(self.block_size()) && to.is_multiple_of(self.block_size());
+        if aligned {
+            Ok(self.inside(from, to))
+        } else {
+            Err(Errno::EINVAL.into())
+        }
     }
 
     /// Moves the file's blocks in a range of blocks by `by`.
@@ -237,13 +271,16 @@ impl FallocateFile<'_> {
         let mut left = blocks;
         while !left.is_empty() {
             let blocks = self.info.blocks_to_cut(self.fs, &left)?;
-            left =
-                self.fs.with_handle(SHIFT_CREDITS + 2, Demand::new(blocks, ReserveUse::All), |handle| {
+            left = self.fs.with_handle(
+                SHIFT_CREDITS + 2,
+                Demand::new(blocks, ReserveUse::All),
+                |handle| {
                     let mut changed = stamped(handle, self.info.clone(), 0, self.now)?;
                     let left = shift_blocks(handle, &mut changed, left.clone(), by)?;
                     self.info = store_and_publish(handle, self.inode, changed)?;
                     Ok(left)
-                })?;
+                },
+            )?;
         }
         Ok(())
     }
@@ -256,7 +293,10 @@ impl FallocateFile<'_> {
         let _map = self.inode.private::<CachedInode>().change_map();
         self.unmap(blocks.clone())?;
         // OK: fewer than 2^32 blocks.
-        self.shift(blocks.end..LOGICAL_END, -((blocks.end - blocks.start) as i64))?;
+        self.shift(
+            blocks.end..LOGICAL_END,
+            -((blocks.end - blocks.start) as i64),
+        )?;
         let size = self.info.size() - (to - from);
         self.info.fields_mut().set_size(size);
         self.finish(0)
@@ -277,7 +317,10 @@ impl FallocateFile<'_> {
             return Err(Errno::EINVAL.into());
         }
         let _map = self.inode.private::<CachedInode>().change_map();
-        self.info.check_countable(self.fs, self.info.blocks_to_cut(self.fs, &(blocks.start..end))?)?;
+        self.info.check_countable(
+            self.fs,
+            self.info.blocks_to_cut(self.fs, &(blocks.start..end))?,
+        )?;
         self.finish(size)?;
         // OK: fewer than 2^32 blocks.
         self.shift(blocks.start..end, by as i64)

@@ -58,7 +58,9 @@ fn change_inline(
     edit: impl FnOnce(&mut [u8]),
 ) -> Result<bool> {
     let room = info.inline_room(fs)?.unwrap_or(0);
-    let Some(size) = usize::try_from(size).ok().filter(|size| *size <= room) else { return Ok(false) };
+    let Some(size) = usize::try_from(size).ok().filter(|size| *size <= room) else {
+        return Ok(false);
+    };
     let mut contents = info.with_inline_data(fs, |data| Ok(data.to_vec()))?;
     contents.resize(size, 0);
     edit(&mut contents);
@@ -78,23 +80,31 @@ pub(crate) fn spill_inline(fs: &Ext4, inode: &Inode, rights: SpaceRights) -> Res
     let cached = inode.private::<CachedInode>();
     let info = cached.info();
     let contents = info.with_inline_data(fs, |data| Ok(data.to_vec()))?;
-    let part = WriteRange { data: &contents, offset: 0, rights };
+    let part = WriteRange {
+        data: &contents,
+        offset: 0,
+        rights,
+    };
     // Inline contents fit into a block, since a record does.
     let blocks = u32::from(!contents.is_empty());
-    fs.with_handle(WRITE_CREDITS + info.credits_for_contents(fs), Demand::new(blocks, rights), |handle| {
-        handle.admit_blocks(&info, rights, || Ok(blocks))?;
-        let mut empty = info.clone();
-        let flags = empty.fields().flags() - InodeFlags::INLINE_DATA;
-        empty.fields_mut().set_flags(flags);
-        empty_map(handle, &mut empty);
-        let (runs, failed) = claim_and_write(handle, &empty, 0, blocks, &part, None)?;
-        if let Some(error) = failed {
-            return Ok(Err(error));
-        }
-        let _map = cached.change_map();
-        let mut changed = info.clone();
-        clear_inline_data(handle, &mut changed)?;
-        insert_runs(handle, &mut changed, &runs)?;
-        store_and_publish(handle, inode, changed).map(Ok)
-    })?
+    fs.with_handle(
+        WRITE_CREDITS + info.credits_for_contents(fs),
+        Demand::new(blocks, rights),
+        |handle| {
+            handle.admit_blocks(&info, rights, || Ok(blocks))?;
+            let mut empty = info.clone();
+            let flags = empty.fields().flags() - InodeFlags::INLINE_DATA;
+            empty.fields_mut().set_flags(flags);
+            empty_map(handle, &mut empty);
+            let (runs, failed) = claim_and_write(handle, &empty, 0, blocks, &part, None)?;
+            if let Some(error) = failed {
+                return Ok(Err(error));
+            }
+            let _map = cached.change_map();
+            let mut changed = info.clone();
+            clear_inline_data(handle, &mut changed)?;
+            insert_runs(handle, &mut changed, &runs)?;
+            store_and_publish(handle, inode, changed).map(Ok)
+        },
+    )?
 }

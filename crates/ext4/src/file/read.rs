@@ -20,7 +20,12 @@ use crate::inode::info::InodeInfo;
 use crate::map::run::{Run, RunKind};
 
 /// Reads up to `buf.len()` bytes at `offset` of a regular file; fewer only at its end.
-pub(crate) fn read_file(fs: &Ext4, file: &ReadableFile<'_>, buf: &mut [u8], offset: u64) -> Result<usize> {
+pub(crate) fn read_file(
+    fs: &Ext4,
+    file: &ReadableFile<'_>,
+    buf: &mut [u8],
+    offset: u64,
+) -> Result<usize> {
     file.read_contents(fs, buf, offset)
 }
 
@@ -51,8 +56,14 @@ pub(crate) fn lend_file(
             RunKind::Mapped { physical } => {
                 let start = (physical << bits) + (at - (u64::from(run.logical) << bits));
                 let lent = fs.device.file_range(start..start + part as u64);
-                let Some((file, offset)) = lent else { return Ok(false) };
-                Lent::Host { file, offset, len: part }
+                let Some((file, offset)) = lent else {
+                    return Ok(false);
+                };
+                Lent::Host {
+                    file,
+                    offset,
+                    len: part,
+                }
             }
             RunKind::Hole | RunKind::Unwritten { .. } => Lent::Zeroes(part),
         });
@@ -69,7 +80,11 @@ pub(crate) fn file_span(fs: &Ext4, inode: &ReadableFile<'_>, offset: u64) -> Res
     }
     let left = inode.size() - offset;
     if inode.is_inline() {
-        return Ok(Some(Span { offset, len: left, kind: SpanKind::Inline }));
+        return Ok(Some(Span {
+            offset,
+            len: left,
+            kind: SpanKind::Inline,
+        }));
     }
     let bits = fs.superblock().geometry().block_bits();
     let run = inode.run_at(fs, offset)?;
@@ -78,20 +93,34 @@ pub(crate) fn file_span(fs: &Ext4, inode: &ReadableFile<'_>, offset: u64) -> Res
         RunKind::Unwritten { .. } => SpanKind::Unwritten,
         RunKind::Mapped { physical } => {
             let inside = offset - (u64::from(run.logical) << bits);
-            SpanKind::Mapped { device_offset: (physical << bits) + inside }
+            SpanKind::Mapped {
+                device_offset: (physical << bits) + inside,
+            }
         }
     };
-    Ok(Some(Span { offset, len: left.min((run.end() << bits) - offset), kind }))
+    Ok(Some(Span {
+        offset,
+        len: left.min((run.end() << bits) - offset),
+        kind,
+    }))
 }
 
 /// Returns the byte of the volume where byte `offset` of a regular file is; `None` if it is in no
 /// block, or if its current contents may be in the journal.
-pub(crate) fn file_position(fs: &Ext4, inode: &ReadableFile<'_>, offset: u64) -> Result<Option<u64>> {
+pub(crate) fn file_position(
+    fs: &Ext4,
+    inode: &ReadableFile<'_>,
+    offset: u64,
+) -> Result<Option<u64>> {
     if inode.journals_contents(fs) {
         return Ok(None);
     }
     let kind = file_span(fs, inode, offset)?.map(|span| span.kind);
-    Ok(if let Some(SpanKind::Mapped { device_offset }) = kind { Some(device_offset) } else { None })
+    Ok(if let Some(SpanKind::Mapped { device_offset }) = kind {
+        Some(device_offset)
+    } else {
+        None
+    })
 }
 
 impl InodeInfo {
@@ -136,7 +165,10 @@ impl InodeInfo {
     pub(crate) fn run_at(&self, fs: &Ext4, offset: u64) -> Result<Run> {
         let logical = offset >> fs.superblock().geometry().block_bits();
         let logical = u32::try_from(logical).map_err(|_| {
-            let kind = CorruptKind::Field { field: "i_size", value: self.size() };
+            let kind = CorruptKind::Field {
+                field: "i_size",
+                value: self.size(),
+            };
             Place::new(Structure::Inode).ino(self.ino()).corrupt(kind)
         })?;
         self.map(fs, logical)

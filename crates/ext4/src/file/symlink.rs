@@ -38,7 +38,11 @@ pub(crate) fn link_target(fs: &Ext4, link: &ReadableLink) -> Result<Box<[u8]>> {
         return shown_target(&target, place);
     }
     if target.contains(&0) {
-        return Err(place.corrupt(CorruptKind::Mismatch { what: "a target holds a NUL" }).into());
+        return Err(place
+            .corrupt(CorruptKind::Mismatch {
+                what: "a target holds a NUL",
+            })
+            .into());
     }
     Ok(target.into())
 }
@@ -47,15 +51,26 @@ pub(crate) fn link_target(fs: &Ext4, link: &ReadableLink) -> Result<Box<[u8]>> {
 /// extended attributes. With `ea_inode` the count of blocks includes values in other inodes, so
 /// there every short target is in place of the map.
 pub(crate) fn is_fast(fs: &Ext4, link: &InodeInfo) -> bool {
-    let attributes = link.fields().xattr_block().map_or(0, |_| fs.superblock().cluster_size() / 512);
-    let counts = !fs.superblock().features().incompat.contains(Incompat::EA_INODE);
+    let attributes = link
+        .fields()
+        .xattr_block()
+        .map_or(0, |_| fs.superblock().cluster_size() / 512);
+    let counts = !fs
+        .superblock()
+        .features()
+        .incompat
+        .contains(Incompat::EA_INODE);
     link.size() < MAP_SIZE as u64 && (!counts || link.fields().sectors() <= attributes)
 }
 
 fn target_in_block(fs: &Ext4, link: &InodeInfo, len: usize) -> Result<Vec<u8>> {
     let place = Place::new(Structure::Symlink).ino(link.ino());
     let Some(mapped) = link.map(fs, 0)?.mapped() else {
-        return Err(place.corrupt(CorruptKind::Mismatch { what: "a target is a hole" }).into());
+        return Err(place
+            .corrupt(CorruptKind::Mismatch {
+                what: "a target is a hole",
+            })
+            .into());
     };
     // OK: no longer than a block, which the caller has checked.
     Ok(fs.cache.read(mapped.start)?[..len.min(to_usize(fs.superblock().block_size()))].to_vec())
@@ -66,10 +81,12 @@ const HEADER: usize = 2;
 
 /// Returns an encrypted target in the form that is shown without a key.
 fn shown_target(stored: &[u8], place: Place) -> Result<Box<[u8]>> {
-    let ciphertext = stored.split_first_chunk::<HEADER>().and_then(|(len, rest)| {
-        let len = usize::from(u16::from_le_bytes(*len));
-        rest.get(..len).filter(|ciphertext| !ciphertext.is_empty())
-    });
+    let ciphertext = stored
+        .split_first_chunk::<HEADER>()
+        .and_then(|(len, rest)| {
+            let len = usize::from(u16::from_le_bytes(*len));
+            rest.get(..len).filter(|ciphertext| !ciphertext.is_empty())
+        });
     let Some(ciphertext) = ciphertext else {
         let what = "the length of an encrypted target does not fit its link";
         return Err(place.corrupt(CorruptKind::Mismatch { what }).into());

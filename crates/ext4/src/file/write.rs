@@ -20,7 +20,9 @@ use extern4_vfs::{Errno, Inode, SpaceRights, Timespec};
 use crate::alloc::block_allocator::{Demand, ReserveUse};
 use crate::alloc::preallocation::Growth;
 use crate::error::{Error, Result};
-use crate::file::data_journal::{logged_part, write_logged_part, write_run, zero_logged, zero_logged_part};
+use crate::file::data_journal::{
+    logged_part, write_logged_part, write_run, zero_logged, zero_logged_part,
+};
 use crate::file::inline::{resize_inline, spill_inline, write_inline};
 use crate::fs::Ext4;
 use crate::fscrypt::check_key;
@@ -28,8 +30,8 @@ use crate::inode::cached::CachedInode;
 use crate::inode::info::InodeInfo;
 use crate::inode::publish::{publish, publish_times};
 use crate::map::change::{
-    ALLOCATE_CREDITS, MAP_BLOCKS, MARK_CREDITS, Placement, UNMAP_CREDITS, claim_blocks, insert_runs,
-    mark_written, unmap_blocks,
+    ALLOCATE_CREDITS, MAP_BLOCKS, MARK_CREDITS, Placement, UNMAP_CREDITS, claim_blocks,
+    insert_runs, mark_written, unmap_blocks,
 };
 use crate::map::map_blocks::MAX_RUNS;
 use crate::map::run::{LOGICAL_END, Run, RunKind};
@@ -48,7 +50,8 @@ const COPIED_BYTES: usize = 64 << 10;
 const MAX_PIECES: usize = 16;
 /// Credits for the runs with bitmap and descriptor, for indirect blocks with theirs, for the nodes
 /// of a tree, and for the inode.
-pub(crate) const WRITE_CREDITS: u32 = 2 * MAX_RUNS + ALLOCATE_CREDITS + 2 * MAP_BLOCKS + MAX_RUNS + 1;
+pub(crate) const WRITE_CREDITS: u32 =
+    2 * MAX_RUNS + ALLOCATE_CREDITS + 2 * MAP_BLOCKS + MAX_RUNS + 1;
 
 impl Ext4 {
     /// Starts a commit of all changes so far, and does not wait for it.
@@ -80,7 +83,10 @@ pub(crate) fn write_file(
     rights: SpaceRights,
 ) -> Result<usize> {
     let mut info = writable_info(fs, inode)?;
-    let room = info.max_file_bytes(fs).checked_sub(offset).filter(|room| *room > 0);
+    let room = info
+        .max_file_bytes(fs)
+        .checked_sub(offset)
+        .filter(|room| *room > 0);
     let room = usize::try_from(room.ok_or(Errno::EFBIG)?).unwrap_or(usize::MAX);
     let data = &data[..data.len().min(room)];
     if info.is_inline() {
@@ -94,7 +100,11 @@ pub(crate) fn write_file(
     }
     let mut done = 0;
     while done < data.len() {
-        let part = WriteRange { data: &data[done..], offset: offset + done as u64, rights };
+        let part = WriteRange {
+            data: &data[done..],
+            offset: offset + done as u64,
+            rights,
+        };
         match write_part(fs, inode, &mut info, &part, now) {
             Ok(len) => done += len,
             Err(error) if done == 0 => return Err(error),
@@ -169,11 +179,16 @@ fn written_pieces(
     let (mut at, mut count) = (offset, 0);
     while at < end {
         let run = info.run_at(fs, at)?;
-        let (Some(mapped), Some(piece)) = (run.mapped(), pieces.get_mut(count)) else { return Ok(None) };
+        let (Some(mapped), Some(piece)) = (run.mapped(), pieces.get_mut(count)) else {
+            return Ok(None);
+        };
         let to = end.min(run.end() << bits);
         let start = (mapped.start << bits) + (at - (u64::from(run.logical) << bits));
         // OK: within `len`.
-        *piece = DeviceRange { start, len: (to - at) as usize };
+        *piece = DeviceRange {
+            start,
+            len: (to - at) as usize,
+        };
         (at, count) = (to, count + 1);
     }
     Ok(Some(count))
@@ -200,7 +215,11 @@ pub(crate) fn max_bytes_in_extents(fs: &Ext4) -> u64 {
 fn countable_blocks(fs: &Ext4) -> u64 {
     let sb = fs.superblock();
     let huge = sb.features().ro_compat.contains(RoCompat::HUGE_FILE);
-    if huge { u64::MAX } else { u64::from(u32::MAX) >> (sb.geometry().block_bits() - 9) }
+    if huge {
+        u64::MAX
+    } else {
+        u64::from(u32::MAX) >> (sb.geometry().block_bits() - 9)
+    }
 }
 
 /// Writes the start of a part: over written blocks, and then to one hole or unwritten run. Returns
@@ -223,12 +242,18 @@ fn write_part(
     let transactions = &fs.writer()?.transactions;
     let old = overwrite(fs, info, data, offset);
     if !matches!(old, Ok(0)) {
-        inode.private::<CachedInode>().note_written(transactions.next_flush());
+        inode
+            .private::<CachedInode>()
+            .note_written(transactions.next_flush());
     }
     let old = old?;
     transactions.note_data(old as u64);
     if old < data.len() {
-        let rest = WriteRange { data: &data[old..], offset: offset + old as u64, rights: part.rights };
+        let rest = WriteRange {
+            data: &data[old..],
+            offset: offset + old as u64,
+            rights: part.rights,
+        };
         match write_new(fs, inode, info, &rest, now) {
             Ok(new) => {
                 transactions.note_data(new as u64);
@@ -244,7 +269,13 @@ fn write_part(
 
 /// Notes that contents up to `end` have been overwritten. That may change nothing: many writes can
 /// come between two ticks of the clock.
-fn note_overwritten(fs: &Ext4, inode: &Inode, info: &mut InodeInfo, end: u64, now: Timespec) -> Result<()> {
+fn note_overwritten(
+    fs: &Ext4,
+    inode: &Inode,
+    info: &mut InodeInfo,
+    end: u64,
+    now: Timespec,
+) -> Result<()> {
     let (fields, stamp, grows) = (info.fields(), timestamp(now), end > info.size());
     // With the flag `SYNC` the handle below makes the write durable, so it cannot be skipped.
     if !grows && !fields.flags().contains(InodeFlags::SYNC) {
@@ -272,9 +303,13 @@ fn overwrite(fs: &Ext4, info: &InodeInfo, data: &[u8], offset: u64) -> Result<us
     while done < data.len() {
         let at = offset + done as u64;
         let run = info.run_at(fs, at)?;
-        let RunKind::Mapped { physical } = run.kind else { break };
+        let RunKind::Mapped { physical } = run.kind else {
+            break;
+        };
         fs.writer()?.held_files.check_in_place(info, at)?;
-        let part = usize::try_from((run.end() << bits) - at).unwrap_or(usize::MAX).min(data.len() - done);
+        let part = usize::try_from((run.end() << bits) - at)
+            .unwrap_or(usize::MAX)
+            .min(data.len() - done);
         let start = (physical << bits) + (at - (u64::from(run.logical) << bits));
         write_contents(fs, start, &data[done..done + part])?;
         done += part;
@@ -291,18 +326,30 @@ pub(crate) fn write_new(
     whole: &WriteRange<'_>,
     now: Timespec,
 ) -> Result<usize> {
-    let WriteRange { data, offset, rights } = *whole;
+    let WriteRange {
+        data,
+        offset,
+        rights,
+    } = *whole;
     let bits = fs.superblock().geometry().block_bits();
     let wanted = (offset + data.len() as u64).div_ceil(1 << bits);
     let run = info.run_at(fs, offset)?;
-    let run = if run.kind == RunKind::Hole { whole_hole(fs, info, run, wanted)? } else { run };
+    let run = if run.kind == RunKind::Hole {
+        whole_hole(fs, info, run, wanted)?
+    } else {
+        run
+    };
     let end = (offset + data.len() as u64).min(run.end() << bits);
     // OK: no more than a part's blocks.
     let mut blocks = (end.div_ceil(1 << bits) - u64::from(run.logical)) as u32;
     loop {
         let end = end.min((u64::from(run.logical) + u64::from(blocks)) << bits);
         // OK: the end of a part of the data.
-        let part = WriteRange { data: &data[..(end - offset) as usize], offset, rights };
+        let part = WriteRange {
+            data: &data[..(end - offset) as usize],
+            offset,
+            rights,
+        };
         let result = match run.kind {
             RunKind::Hole => fill_hole(fs, inode, info, run.logical, blocks, &part, now),
             RunKind::Unwritten { .. } => fill_unwritten(fs, inode, info, run, &part, now),
@@ -346,9 +393,14 @@ fn fill_hole(
         |handle| {
             handle.admit_blocks(info, part.rights, || Ok(blocks))?;
             let growth = Growth::of(fs, &inode.private::<CachedInode>().window, info, logical);
-            let (runs, failed) = claim_and_write(handle, info, logical, blocks, part, growth.as_ref())?;
-            let Some(last) = runs.last() else { return Ok(failed.map_or(Ok(0), Err)) };
-            let end = part.end().min(last.end() << fs.superblock().geometry().block_bits());
+            let (runs, failed) =
+                claim_and_write(handle, info, logical, blocks, part, growth.as_ref())?;
+            let Some(last) = runs.last() else {
+                return Ok(failed.map_or(Ok(0), Err));
+            };
+            let end = part
+                .end()
+                .min(last.end() << fs.superblock().geometry().block_bits());
             let _map = inode.private::<CachedInode>().change_map();
             let mut changed = info.clone();
             insert_runs(handle, &mut changed, &runs)?;
@@ -373,7 +425,10 @@ fn fill_unwritten(
     let bits = fs.superblock().geometry().block_bits();
     // OK: the part lies within the run, which ends at 2^32 at most.
     let end = u32::try_from(part.end().div_ceil(1 << bits)).unwrap_or(u32::MAX);
-    let run = Run { len_blocks: u64::from(end - run.logical), ..run };
+    let run = Run {
+        len_blocks: u64::from(end - run.logical),
+        ..run
+    };
     match fill_and_mark(fs, inode, info, &run, part, run.logical..end, now) {
         Err(Error::Answer(Errno::ENOSPC)) => {
             let all = zero_around(fs, info, &run)?;
@@ -387,16 +442,22 @@ fn fill_unwritten(
 /// of the file. Returns the blocks that are written once the run is written as well.
 fn zero_around(fs: &Ext4, info: &InodeInfo, run: &Run) -> Result<Range<u32>> {
     let inside = u64::from(run.logical)..run.end();
-    let Some(extent) = info.extent_at(fs, run.logical)? else { return Ok(run.logical..run.logical) };
+    let Some(extent) = info.extent_at(fs, run.logical)? else {
+        return Ok(run.logical..run.logical);
+    };
     let bits = fs.superblock().geometry().block_bits();
     let size = info.size().div_ceil(1 << bits);
     let all = u64::from(extent.logical)..extent.end().min(size).max(inside.end);
     for blocks in [all.start..inside.start, inside.end..all.end] {
         let start = extent.physical + (blocks.start - all.start);
         let blocks = start..start + (blocks.end - blocks.start);
-        fs.cache.device().write_zeroes(blocks.start << bits..blocks.end << bits)?;
+        fs.cache
+            .device()
+            .write_zeroes(blocks.start << bits..blocks.end << bits)?;
         if info.journals_contents(fs) {
-            blocks.into_iter().try_for_each(|block| fs.cache.reload(block))?;
+            blocks
+                .into_iter()
+                .try_for_each(|block| fs.cache.reload(block))?;
         }
     }
     // OK: within an extent, whose numbers fit.
@@ -413,20 +474,25 @@ fn fill_and_mark(
     blocks: Range<u32>,
     now: Timespec,
 ) -> Result<usize> {
-    let nodes = info.blocks_to_mark(fs, &(u64::from(blocks.start)..u64::from(blocks.end)), false)?;
+    let nodes =
+        info.blocks_to_mark(fs, &(u64::from(blocks.start)..u64::from(blocks.end)), false)?;
     info.check_countable(fs, nodes)?;
     let demand = Demand::new(nodes, ReserveUse::All);
-    fs.with_handle(MARK_CREDITS + 1 + info.credits_for_contents(fs), demand, |handle| {
-        if let Err(error) = write_run(handle, info, run, part) {
-            return Ok(Err(error));
-        }
-        let _map = inode.private::<CachedInode>().change_map();
-        let mut changed = info.clone();
-        mark_written(handle, &mut changed, blocks)?;
-        let changed = stamped(handle, changed, part.end(), now)?;
-        *info = store_and_publish(handle, inode, changed)?;
-        Ok(Ok(part.data.len()))
-    })?
+    fs.with_handle(
+        MARK_CREDITS + 1 + info.credits_for_contents(fs),
+        demand,
+        |handle| {
+            if let Err(error) = write_run(handle, info, run, part) {
+                return Ok(Err(error));
+            }
+            let _map = inode.private::<CachedInode>().change_map();
+            let mut changed = info.clone();
+            mark_written(handle, &mut changed, blocks)?;
+            let changed = stamped(handle, changed, part.end(), now)?;
+            *info = store_and_publish(handle, inode, changed)?;
+            Ok(Ok(part.data.len()))
+        },
+    )?
 }
 
 /// Writes all blocks of a run to the device: the data of `part`, and zeroes before and after it.
@@ -454,7 +520,11 @@ pub(crate) fn write_run_directly(fs: &Ext4, run: &Run, part: &WriteRange<'_>) ->
     if !whole.is_empty() {
         write_contents(fs, target, whole)?;
     }
-    if tail.is_empty() { Ok(()) } else { write_padded(fs, target + whole.len() as u64, 0, tail) }
+    if tail.is_empty() {
+        Ok(())
+    } else {
+        write_padded(fs, target + whole.len() as u64, 0, tail)
+    }
 }
 
 /// Writes contents of a file to the device. With `data_err=abort` a failure aborts the journal.
@@ -515,7 +585,11 @@ pub(crate) fn truncate_file(
     let mut tail = None;
     if info.journals_contents(fs) {
         tail = logged_part(fs, &info, size, size.next_multiple_of(block_size))?;
-    } else if !fs.writer()?.held_files.note_cut(info.ino(), !size.is_multiple_of(block_size)) {
+    } else if !fs
+        .writer()?
+        .held_files
+        .note_cut(info.ino(), !size.is_multiple_of(block_size))
+    {
         info.zero_block_tail(fs, size)?;
     }
     info.fields_mut().set_size(size);
@@ -530,7 +604,9 @@ pub(crate) fn truncate_file(
             // A file without links stays an orphan.
             match changed.fields().links() {
                 0 => {}
-                _ if left.is_empty() => handle.writer.orphans.orphan_remove(handle, &mut changed)?,
+                _ if left.is_empty() => {
+                    handle.writer.orphans.orphan_remove(handle, &mut changed)?
+                }
                 _ => handle.writer.orphans.orphan_add(handle, &mut changed)?,
             }
             info = store_and_publish(handle, inode, changed)?;
@@ -556,7 +632,9 @@ pub(crate) fn truncate_file(
 
 /// Makes a file durable. With `data_only` its times need not become durable.
 pub(crate) fn sync_file_data(fs: &Ext4, inode: &Inode, data_only: bool) -> Result<()> {
-    let Some(writer) = fs.writer.get() else { return Ok(()) };
+    let Some(writer) = fs.writer.get() else {
+        return Ok(());
+    };
     if fs.lazy_times.get().is_some() && !data_only {
         store_times(fs, inode.private::<CachedInode>().info().ino())?;
         return Ok(writer.transactions.sync()?);
@@ -583,7 +661,9 @@ impl InodeInfo {
             return max_bytes_in_extents(fs);
         }
         let (map, countable) = (fs.indirect_map(), countable_blocks(fs));
-        let blocks = map.end().min(countable - map.indirect_blocks(countable.min(map.end())));
+        let blocks = map
+            .end()
+            .min(countable - map.indirect_blocks(countable.min(map.end())));
         blocks << fs.superblock().geometry().block_bits()
     }
 
@@ -596,7 +676,9 @@ impl InodeInfo {
         if self.journals_contents(fs) {
             return zero_logged(fs, self, from, to);
         }
-        let Some(mapped) = self.run_at(fs, from)?.mapped() else { return Ok(()) };
+        let Some(mapped) = self.run_at(fs, from)?.mapped() else {
+            return Ok(());
+        };
         fs.writer()?.held_files.check_in_place(self, from)?;
         // OK: less than a block.
         let zeroes = vec![0; (to - from) as usize];
@@ -644,12 +726,22 @@ pub(crate) fn claim_and_write(
     let mut runs: Vec<Run> = Vec::new();
     let (mut at, end) = (logical, logical + blocks);
     while at < end && runs.len() < to_usize(MAX_RUNS) {
-        let run = match claim_blocks(handle, info, at, end - at, false, Placement::after(&runs, growth)) {
+        let run = match claim_blocks(
+            handle,
+            info,
+            at,
+            end - at,
+            false,
+            Placement::after(&runs, growth),
+        ) {
             Err(Error::Answer(_)) if !runs.is_empty() => break,
             run => run?,
         };
         if let (Err(error), Some(mapped)) = (write_run(handle, info, &run, part), run.mapped()) {
-            handle.writer.allocator.free(handle, mapped, info.journals_contents(handle.fs))?;
+            handle
+                .writer
+                .allocator
+                .free(handle, mapped, info.journals_contents(handle.fs))?;
             return Ok((runs, Some(error)));
         }
         runs.push(run);
@@ -680,18 +772,28 @@ pub(crate) fn stamped(
 
 /// Sets the feature `large_file` in the superblock, if `size` is 2 GiB or more.
 fn note_large_file(handle: &Handle<'_>, size: u64) -> Result<()> {
-    let known = handle.fs.superblock().features().ro_compat.contains(RoCompat::LARGE_FILE);
+    let known = handle
+        .fs
+        .superblock()
+        .features()
+        .ro_compat
+        .contains(RoCompat::LARGE_FILE);
     if known || i32::try_from(size).is_ok() {
         return Ok(());
     }
     handle.edit_superblock(|raw| {
         let features = RoCompat::from_bits_retain(raw.s_feature_ro_compat.get());
-        raw.s_feature_ro_compat.set((features | RoCompat::LARGE_FILE).bits());
+        raw.s_feature_ro_compat
+            .set((features | RoCompat::LARGE_FILE).bits());
     })
 }
 
 /// Stores a changed inode and publishes it as the current one.
-pub(crate) fn store_and_publish(handle: &Handle<'_>, inode: &Inode, info: InodeInfo) -> Result<InodeInfo> {
+pub(crate) fn store_and_publish(
+    handle: &Handle<'_>,
+    inode: &Inode,
+    info: InodeInfo,
+) -> Result<InodeInfo> {
     handle.store(&info)?;
     publish(handle.fs, inode, &info, handle.tid())?;
     Ok(info)

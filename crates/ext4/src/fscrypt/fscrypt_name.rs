@@ -36,8 +36,11 @@ pub(crate) fn show<'a>(ciphertext: &[u8], hash: Hash, shown: &'a mut [u8; MAX_SH
 
 /// Returns how many characters [`show`] returns for that many bytes of ciphertext.
 pub(crate) fn shown_len(ciphertext_bytes: u64) -> u64 {
-    let decoded =
-        if ciphertext_bytes <= SHOWN as u64 { HASHES as u64 + ciphertext_bytes } else { MAX_DECODED as u64 };
+    let decoded = if ciphertext_bytes <= SHOWN as u64 {
+        HASHES as u64 + ciphertext_bytes
+    } else {
+        MAX_DECODED as u64
+    };
     (decoded * 4).div_ceil(3)
 }
 
@@ -85,8 +88,10 @@ fn decoded_form(ciphertext: &[u8], hash: Hash, bytes: &mut [u8; MAX_DECODED]) ->
 fn encode<'a>(bytes: &[u8], text: &'a mut [u8; MAX_SHOWN]) -> &'a [u8] {
     let mut len = 0;
     for group in bytes.chunks(3) {
-        let word =
-            group.iter().zip([16, 8, 0]).fold(0u32, |word, (&byte, shift)| word | u32::from(byte) << shift);
+        let word = group
+            .iter()
+            .zip([16, 8, 0])
+            .fold(0u32, |word, (&byte, shift)| word | u32::from(byte) << shift);
         for shift in [18, 12, 6, 0].into_iter().take(group.len() + 1) {
             // OK: masked to 6 bits.
             text[len] = ALPHABET[(word >> shift & 63) as usize];
@@ -135,10 +140,15 @@ mod tests {
 
     #[test]
     fn a_shown_name_leads_back_to_its_entry() {
-        let ciphertext: Vec<u8> = (0..255u32).map(|i| (i * 37 + 11).to_le_bytes()[0]).collect();
+        let ciphertext: Vec<u8> = (0..255u32)
+            .map(|i| (i * 37 + 11).to_le_bytes()[0])
+            .collect();
         for len in [1, 2, 3, 16, 32, 148, 149, 150, 176, 255] {
             let name = &ciphertext[..len];
-            let hash = Hash { major: 0x1234_5678, minor: 0x9abc_def0 };
+            let hash = Hash {
+                major: 0x1234_5678,
+                minor: 0x9abc_def0,
+            };
             let mut shown = [0; MAX_SHOWN];
             let shown = show(name, hash, &mut shown);
             assert_eq!(shown.len() as u64, shown_len(len as u64));
@@ -152,7 +162,12 @@ mod tests {
 
     #[test]
     fn encodes_as_rfc_4648_without_padding() {
-        for (bytes, text) in [("f", "Zg"), ("fo", "Zm8"), ("foo", "Zm9v"), ("foobar", "Zm9vYmFy")] {
+        for (bytes, text) in [
+            ("f", "Zg"),
+            ("fo", "Zm8"),
+            ("foo", "Zm9v"),
+            ("foobar", "Zm9vYmFy"),
+        ] {
             let mut shown = [0; MAX_SHOWN];
             assert_eq!(encode(bytes.as_bytes(), &mut shown), text.as_bytes());
             let mut back = [0; MAX_DECODED];
@@ -164,7 +179,14 @@ mod tests {
 
     #[test]
     fn other_names_are_not_taken_for_shown_ones() {
-        for name in [&b"a.txt"[..], b"AAAAA", b"Zh", b"", b"AAAAAAAAAAA", &[b'A'; 253]] {
+        for name in [
+            &b"a.txt"[..],
+            b"AAAAA",
+            b"Zh",
+            b"",
+            b"AAAAAAAAAAA",
+            &[b'A'; 253],
+        ] {
             assert!(ShownName::parse(name).is_none(), "{name:?}");
         }
     }

@@ -97,7 +97,10 @@ pub(crate) fn readable_file<'n>(fs: &Ext4, cached: &'n CachedInode) -> Result<Re
 pub(crate) fn readable_dir<'n>(fs: &Ext4, cached: &'n CachedInode) -> Result<ReadableDir<'n>> {
     let lock = || {
         let names = cached.read_names();
-        ReadableDir { info: cached.snapshot(), _names: names }
+        ReadableDir {
+            info: cached.snapshot(),
+            _names: names,
+        }
     };
     let dir = lock();
     if !dir.is_directory() {
@@ -110,7 +113,9 @@ pub(crate) fn readable_dir<'n>(fs: &Ext4, cached: &'n CachedInode) -> Result<Rea
     // Names are shown in encoded form, also if the policy is not understood.
     match policy(fs, cached)? {
         Some(_) => Ok(lock()),
-        None => Err(Error::NoPolicy { ino: cached.snapshot().ino() }),
+        None => Err(Error::NoPolicy {
+            ino: cached.snapshot().ino(),
+        }),
     }
 }
 
@@ -128,7 +133,11 @@ pub(crate) fn readable_link(fs: &Ext4, cached: &CachedInode) -> Result<ReadableL
 
 /// Checks that a regular file may be opened or changed.
 pub(crate) fn check_key(fs: &Ext4, cached: &CachedInode) -> Result<()> {
-    if cached.snapshot().is_encrypted() { Err(no_key(fs, cached)) } else { Ok(()) }
+    if cached.snapshot().is_encrypted() {
+        Err(no_key(fs, cached))
+    } else {
+        Ok(())
+    }
 }
 
 /// Checks that `found` may be in the encrypted directory `dir`: directories and links must have its
@@ -137,14 +146,22 @@ pub(crate) fn check_key(fs: &Ext4, cached: &CachedInode) -> Result<()> {
 pub(crate) fn check_policy(fs: &Ext4, dir: &CachedInode, found: &Inode) -> Result<()> {
     let found = found.private::<CachedInode>();
     let info = found.snapshot();
-    if !matches!(info.fields().kind(), FileKind::Directory | FileKind::Symlink) {
+    if !matches!(
+        info.fields().kind(),
+        FileKind::Directory | FileKind::Symlink
+    ) {
         return Ok(());
     }
-    let policy =
-        |cached: &CachedInode| Ok::<_, Error>(policy(fs, cached)?.filter(|context| is_understood(context)));
+    let policy = |cached: &CachedInode| {
+        Ok::<_, Error>(policy(fs, cached)?.filter(|context| is_understood(context)))
+    };
     let of_dir = policy(dir)?;
     let same = info.is_encrypted() && of_dir.is_some() && policy(found)? == of_dir;
-    if same { Ok(()) } else { Err(Errno::EPERM.into()) }
+    if same {
+        Ok(())
+    } else {
+        Err(Errno::EPERM.into())
+    }
 }
 
 /// Returns the reason why encrypted contents cannot be read.
@@ -161,7 +178,9 @@ fn no_key(fs: &Ext4, cached: &CachedInode) -> Error {
 /// Returns the policy that the context of an inode holds; `None` if it has no context.
 fn policy(fs: &Ext4, cached: &CachedInode) -> Result<Option<Vec<u8>>> {
     let _attributes = cached.read_attributes();
-    let mut context = cached.snapshot().attribute(fs, NameIndex::ENCRYPTION, CONTEXT)?;
+    let mut context = cached
+        .snapshot()
+        .attribute(fs, NameIndex::ENCRYPTION, CONTEXT)?;
     if let Some(context) = &mut context {
         context.truncate(context.len().saturating_sub(NONCE_BYTES));
     }
@@ -176,5 +195,8 @@ fn is_understood(policy: &[u8]) -> bool {
         _ => false,
     };
     // AES-256-XTS with CTS or HCTR2, AES-128-CBC with CTS, SM4-XTS with CTS, Adiantum.
-    fits && matches!((policy[1], policy[2]), (1, 4 | 10) | (5, 6) | (7, 8) | (9, 9))
+    fits && matches!(
+        (policy[1], policy[2]),
+        (1, 4 | 10) | (5, 6) | (7, 8) | (9, 9)
+    )
 }

@@ -93,9 +93,17 @@ pub(crate) fn sha256(message: &[u8]) -> [u8; 32] {
     let mut padded = [0; 2 * BLOCK];
     padded[..rest.len()].copy_from_slice(rest);
     padded[rest.len()] = 0x80;
-    let end = if rest.len() + 9 <= BLOCK { BLOCK } else { 2 * BLOCK };
+    let end = if rest.len() + 9 <= BLOCK {
+        BLOCK
+    } else {
+        2 * BLOCK
+    };
     padded[end - 8..end].copy_from_slice(&(message.len() as u64 * 8).to_be_bytes());
-    padded[..end].as_chunks::<BLOCK>().0.iter().for_each(|block| compress(&mut state, block));
+    padded[..end]
+        .as_chunks::<BLOCK>()
+        .0
+        .iter()
+        .for_each(|block| compress(&mut state, block));
 
     let mut digest = [0; 32];
     for (bytes, word) in digest.chunks_exact_mut(4).zip(state) {
@@ -112,17 +120,32 @@ fn compress(state: &mut [u32; 8], block: &[u8; BLOCK]) {
     for t in 16..64 {
         let s0 = w[t - 15].rotate_right(7) ^ w[t - 15].rotate_right(18) ^ w[t - 15] >> 3;
         let s1 = w[t - 2].rotate_right(17) ^ w[t - 2].rotate_right(19) ^ w[t - 2] >> 10;
-        w[t] = w[t - 16].wrapping_add(s0).wrapping_add(w[t - 7]).wrapping_add(s1);
+        w[t] = w[t - 16]
+            .wrapping_add(s0)
+            .wrapping_add(w[t - 7])
+            .wrapping_add(s1);
     }
     let [mut a, mut b, mut c, mut d, mut e, mut f, mut g, mut h] = *state;
     for (k, w) in K.iter().zip(w) {
         let s1 = e.rotate_right(6) ^ e.rotate_right(11) ^ e.rotate_right(25);
         let choice = e & f ^ !e & g;
-        let t1 = h.wrapping_add(s1).wrapping_add(choice).wrapping_add(*k).wrapping_add(w);
+        let t1 = h
+            .wrapping_add(s1)
+            .wrapping_add(choice)
+            .wrapping_add(*k)
+            .wrapping_add(w);
         let s0 = a.rotate_right(2) ^ a.rotate_right(13) ^ a.rotate_right(22);
         let majority = a & b ^ a & c ^ b & c;
-        (h, g, f, e, d, c, b, a) =
-            (g, f, e, d.wrapping_add(t1), c, b, a, t1.wrapping_add(s0).wrapping_add(majority));
+        (h, g, f, e, d, c, b, a) = (
+            g,
+            f,
+            e,
+            d.wrapping_add(t1),
+            c,
+            b,
+            a,
+            t1.wrapping_add(s0).wrapping_add(majority),
+        );
     }
     for (old, new) in state.iter_mut().zip([a, b, c, d, e, f, g, h]) {
         *old = old.wrapping_add(new);
@@ -136,15 +159,24 @@ mod tests {
     #[test]
     fn answers_of_the_standard() {
         let cases: [(&[u8], &str); 3] = [
-            (b"", "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"),
-            (b"abc", "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"),
+            (
+                b"",
+                "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
+            ),
+            (
+                b"abc",
+                "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad",
+            ),
             (
                 b"abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq",
                 "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1",
             ),
         ];
         for (message, digest) in cases {
-            let hex: String = sha256(message).iter().map(|byte| format!("{byte:02x}")).collect();
+            let hex: String = sha256(message)
+                .iter()
+                .map(|byte| format!("{byte:02x}"))
+                .collect();
             assert_eq!(hex, digest);
         }
     }

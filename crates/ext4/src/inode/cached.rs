@@ -127,7 +127,11 @@ impl<'d> LockedNames<'d> {
     pub(crate) fn lock(dir: &'d vfs::Inode) -> Self {
         let cached = dir.private::<CachedInode>();
         let names = Ordered::lock(Rank::DirectoryBlocks, || cached.contents.write());
-        Self { dir, info: cached.info(), _names: names }
+        Self {
+            dir,
+            info: cached.info(),
+            _names: names,
+        }
     }
 }
 
@@ -374,7 +378,14 @@ impl CachedInode {
     /// if `data_only`.
     pub(crate) fn durable_with(&self, data_only: bool) -> (Changed, Flush) {
         let current = self.current();
-        (if data_only { current.contents_in() } else { current.changed_in() }, self.written.get())
+        (
+            if data_only {
+                current.contents_in()
+            } else {
+                current.changed_in()
+            },
+            self.written.get(),
+        )
     }
 
     /// Notes that all changes from before the inode was read are durable, as transaction `tid` is.

@@ -49,7 +49,10 @@ impl Record {
     /// Returns the position in the inode table; `None` if it is in the records of fast commits.
     pub(super) fn position(self) -> Option<Position> {
         // OK: the lower 16 bits.
-        (self.0 != 0).then_some(Position { block: self.0 >> 16, offset: self.0 as u32 & 0xffff })
+        (self.0 != 0).then_some(Position {
+            block: self.0 >> 16,
+            offset: self.0 as u32 & 0xffff,
+        })
     }
 }
 
@@ -113,8 +116,15 @@ impl InodeInfo {
     /// Adds to the count of the file's blocks; `blocks` may be negative. `EFBIG` if the format has
     /// no room for the sum.
     pub(crate) fn add_blocks(&mut self, blocks: i64, block_size: u32) -> Result<()> {
-        let sectors = self.inode.sectors().saturating_add_signed(blocks * i64::from(block_size / 512));
-        if self.fields_mut().set_sectors(sectors) { Ok(()) } else { Err(Errno::EFBIG.into()) }
+        let sectors = self
+            .inode
+            .sectors()
+            .saturating_add_signed(blocks * i64::from(block_size / 512));
+        if self.fields_mut().set_sectors(sectors) {
+            Ok(())
+        } else {
+            Err(Errno::EFBIG.into())
+        }
     }
 
     /// Returns the field `i_block`: the root of the map, or inline contents.
@@ -168,13 +178,23 @@ impl InodeInfo {
 
     /// Returns the error for an impossible value in `field` of the inode.
     pub(crate) fn corrupt_field(&self, field: &'static str, value: u64) -> Error {
-        Place::new(Structure::Inode).ino(self.ino()).corrupt(CorruptKind::Field { field, value }).into()
+        Place::new(Structure::Inode)
+            .ino(self.ino())
+            .corrupt(CorruptKind::Field { field, value })
+            .into()
     }
 }
 
 /// Returns whether readers of contents, names and attributes can use either of the two: the fields
 /// that they take from an inode are equal.
 pub(super) fn reads_as(one: &Inode, other: &Inode) -> bool {
-    let read = |fields: &Inode| (fields.flags(), fields.size(), fields.sectors(), fields.xattr_block());
+    let read = |fields: &Inode| {
+        (
+            fields.flags(),
+            fields.size(),
+            fields.sectors(),
+            fields.xattr_block(),
+        )
+    };
     read(one) == read(other) && one.map() == other.map()
 }

@@ -60,7 +60,10 @@ impl Times {
 
 impl LazyTimes {
     pub(crate) fn new(most: Duration) -> Self {
-        Self { most, pending: Mutex::default() }
+        Self {
+            most,
+            pending: Mutex::default(),
+        }
     }
 
     /// Locks: innermost, with the same rank as the list of orphans.

@@ -26,11 +26,21 @@ pub(crate) fn publish_times(fs: &Ext4, inode: &Inode, info: &InodeInfo, tid: Tid
 }
 
 /// Publishes an inode after a change of its extended attributes.
-pub(crate) fn publish_attributes(fs: &Ext4, inode: &Inode, info: &InodeInfo, tid: Tid) -> Result<()> {
+pub(crate) fn publish_attributes(
+    fs: &Ext4,
+    inode: &Inode,
+    info: &InodeInfo,
+    tid: Tid,
+) -> Result<()> {
     publish_by(fs, inode, info, |cached| cached.set_attributes(info, tid))
 }
 
-fn publish_by(fs: &Ext4, inode: &Inode, info: &InodeInfo, put: impl FnOnce(&CachedInode)) -> Result<()> {
+fn publish_by(
+    fs: &Ext4,
+    inode: &Inode,
+    info: &InodeInfo,
+    put: impl FnOnce(&CachedInode),
+) -> Result<()> {
     let attr = info.attr(fs)?;
     put(inode.private::<CachedInode>());
     inode.set_attr(&attr);
@@ -44,7 +54,11 @@ pub(crate) fn publish_touched(_fs: &Ext4, inode: &Inode, info: &InodeInfo, tid: 
         return inode.private::<CachedInode>().note(info, tid);
     }
     let fields = info.fields();
-    let (mode, links, ctime) = (fields.permissions(), fields.links(), timespec(fields.ctime()));
+    let (mode, links, ctime) = (
+        fields.permissions(),
+        fields.links(),
+        timespec(fields.ctime()),
+    );
     let cached = inode.private::<CachedInode>();
     match info.is_directory() {
         // The entry `..` may be inside the inode.

@@ -36,24 +36,43 @@ impl Ext4 {
     /// Reads and checks inode `ino`, even if it is reserved, deleted, or an internal file.
     pub(crate) fn load_inode(&self, ino: u32) -> Result<InodeInfo> {
         let place = Place::new(Structure::Inode).ino(ino);
-        let changed = self.fast_commits.changes(ino).and_then(|changes| changes.record());
+        let changed = self
+            .fast_commits
+            .changes(ino)
+            .and_then(|changes| changes.record());
         let (inode, record) = if let Some(record) = changed {
-            (Inode::decode(record, ino, self.superblock(), place)?, Record::FAST_COMMIT)
+            (
+                Inode::decode(record, ino, self.superblock(), place)?,
+                Record::FAST_COMMIT,
+            )
         } else {
             let at = self.inode_position(ino)?;
             self.read_ahead_inodes(ino, at.block)?;
             let buffer = self.cache.read(at.block)?;
             let record = &buffer[self.record_range(at)];
             if is_blank(record) {
-                return Err(Error::Stale { ino: u64::from(ino), why: "is not in use" });
+                return Err(Error::Stale {
+                    ino: u64::from(ino),
+                    why: "is not in use",
+                });
             }
             let place = place.block(at.block).offset(at.offset);
             let index = deferred_checksum::index_of(at.offset, self.superblock());
             let sealed = !deferred_checksum::lacks_checksum(buffer.unsealed(), index);
-            let decode = if sealed { Inode::decode } else { Inode::decode_fields };
-            (decode(record, ino, self.superblock(), place)?, Record::at(at))
+            let decode = if sealed {
+                Inode::decode
+            } else {
+                Inode::decode_fields
+            };
+            (
+                decode(record, ino, self.superblock(), place)?,
+                Record::at(at),
+            )
         };
-        let seed = self.superblock().metadata_seed().map(|volume| inode.checksum_seed(volume));
+        let seed = self
+            .superblock()
+            .metadata_seed()
+            .map(|volume| inode.checksum_seed(volume));
         let info = InodeInfo {
             inode,
             record,
@@ -62,7 +81,13 @@ impl Ext4 {
             is_orphan: false,
             is_touched: true,
         };
-        if info.is_inline() && !self.superblock().features().incompat.contains(Incompat::INLINE_DATA) {
+        if info.is_inline()
+            && !self
+                .superblock()
+                .features()
+                .incompat
+                .contains(Incompat::INLINE_DATA)
+        {
             return Err(info.corrupt_field("i_flags", u64::from(inode.flags().bits())));
         }
         Ok(info)
@@ -76,7 +101,8 @@ impl Ext4 {
             && self.writer.get().is_some()
         {
             let expand = |record: &[u8]| info.inode.expand(record, self.superblock());
-            self.cache.with_part(at.block, self.record_range(at), expand)?;
+            self.cache
+                .with_part(at.block, self.record_range(at), expand)?;
         }
         Ok(())
     }
@@ -103,7 +129,12 @@ impl Ext4 {
         }
         let attr = info.attr(self)?;
         let plain = info.inode.xattr_block().is_none() && !info.has_attributes_in_record(self)?;
-        Ok(NewInode { attr, no_acl: plain, no_caps: plain, private: new_box(CachedInode::new(&info)) })
+        Ok(NewInode {
+            attr,
+            no_acl: plain,
+            no_caps: plain,
+            private: new_box(CachedInode::new(&info)),
+        })
     }
 }
 
@@ -116,14 +147,21 @@ impl InodeInfo {
 
     /// Calls `look` with the record's area for extended attributes, which may be empty. In a record
     /// whose fields will grow with its next change, the area is larger than afterwards.
-    pub(crate) fn with_xattr_area<R>(&self, fs: &Ext4, look: impl FnOnce(&[u8]) -> Result<R>) -> Result<R> {
+    pub(crate) fn with_xattr_area<R>(
+        &self,
+        fs: &Ext4,
+        look: impl FnOnce(&[u8]) -> Result<R>,
+    ) -> Result<R> {
         match self.position() {
             Some(at) => {
                 let buffer = fs.cache.read(at.block)?;
                 look(stored_xattr_area(&buffer[fs.record_range(at)]))
             }
             None => {
-                let record = fs.fast_commits.changes(self.ino()).and_then(|changes| changes.record());
+                let record = fs
+                    .fast_commits
+                    .changes(self.ino())
+                    .and_then(|changes| changes.record());
                 look(self.inode.xattr_area(record.unwrap_or_default()))
             }
         }
@@ -135,7 +173,9 @@ impl InodeInfo {
         match self.position() {
             Some(at) => Ok(fs
                 .cache
-                .with_part(at.block, fs.record_range(at), |record| look(stored_xattr_area(record)))?),
+                .with_part(at.block, fs.record_range(at), |record| {
+                    look(stored_xattr_area(record))
+                })?),
             None => self.with_xattr_area(fs, |area| Ok(look(area))),
         }
     }
@@ -149,11 +189,17 @@ impl InodeInfo {
         let inode = &self.inode;
         let kind = FileType::from_mode(inode.mode())
             .ok_or_else(|| self.corrupt_field("i_mode", u64::from(inode.mode())))?;
-        let rdev = inode.device().map_or(Rdev::default(), |it| Rdev { major: it.major, minor: it.minor });
+        let rdev = inode.device().map_or(Rdev::default(), |it| Rdev {
+            major: it.major,
+            minor: it.minor,
+        });
         // The data of an inline file takes no blocks, but a file with data and no blocks looks like
         // a hole to `tar`.
-        let inline =
-            if self.is_inline() && kind == FileType::Regular { inode.size().div_ceil(512) } else { 0 };
+        let inline = if self.is_inline() && kind == FileType::Regular {
+            inode.size().div_ceil(512)
+        } else {
+            0
+        };
         Ok(Attr {
             ino: u64::from(inode.ino()),
             generation: inode.generation(),

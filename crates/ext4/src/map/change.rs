@@ -29,7 +29,9 @@ use crate::alloc::preallocation::Growth;
 use crate::error::Result;
 use crate::fs::Ext4;
 use crate::inode::info::InodeInfo;
-use crate::map::extents::change::{insert_extents, mark_extents, shift_down, shift_up, unmap_extents};
+use crate::map::extents::change::{
+    insert_extents, mark_extents, shift_down, shift_up, unmap_extents,
+};
 use crate::map::indirect::change::{insert_pointers, unmap_pointers};
 use crate::map::map_blocks::{SHIFT_LEAVES, UnmapBudget};
 use crate::map::run::{Run, RunKind};
@@ -72,7 +74,10 @@ impl InodeInfo {
     pub(crate) fn part_of_hole(&self, fs: &Ext4, logical: u32, blocks: u32) -> Result<(u32, u32)> {
         match self.has_extents() {
             true => extents::change::part_of_hole(fs, self, logical, blocks),
-            false => Ok((blocks, indirect::change::blocks_needed(fs, self, logical, blocks)?)),
+            false => Ok((
+                blocks,
+                indirect::change::blocks_needed(fs, self, logical, blocks)?,
+            )),
         }
     }
 }
@@ -81,18 +86,35 @@ impl InodeInfo {
     /// Returns the most blocks that [`unmap_blocks`] and [`shift_blocks`] of a range allocate for
     /// the map itself, because they cut extents at its ends.
     pub(crate) fn blocks_to_cut(&self, fs: &Ext4, blocks: &Range<u64>) -> Result<u32> {
-        if self.has_extents() { extents::change::blocks_to_cut(fs, self, blocks) } else { Ok(0) }
+        if self.has_extents() {
+            extents::change::blocks_to_cut(fs, self, blocks)
+        } else {
+            Ok(0)
+        }
     }
 
     /// Returns how many blocks [`mark_unwritten`] and [`mark_written`] of a range allocate for the
     /// map itself.
-    pub(crate) fn blocks_to_mark(&self, fs: &Ext4, blocks: &Range<u64>, unwritten: bool) -> Result<u32> {
-        if self.has_extents() { extents::change::blocks_to_mark(fs, self, blocks, unwritten) } else { Ok(0) }
+    pub(crate) fn blocks_to_mark(
+        &self,
+        fs: &Ext4,
+        blocks: &Range<u64>,
+        unwritten: bool,
+    ) -> Result<u32> {
+        if self.has_extents() {
+            extents::change::blocks_to_mark(fs, self, blocks, unwritten)
+        } else {
+            Ok(0)
+        }
     }
 
     /// Returns the whole extent that maps block `logical`.
     pub(crate) fn extent_at(&self, fs: &Ext4, logical: u32) -> Result<Option<Extent>> {
-        if self.has_extents() { extents::change::extent_at(fs, self, logical) } else { Ok(None) }
+        if self.has_extents() {
+            extents::change::extent_at(fs, self, logical)
+        } else {
+            Ok(None)
+        }
     }
 
     /// Checks, before anything is changed, whether `i_blocks` can count `blocks` blocks more.
@@ -103,7 +125,8 @@ impl InodeInfo {
         if blocks == 0 {
             Ok(())
         } else {
-            self.clone().add_blocks(blocks.into(), fs.superblock().block_size())
+            self.clone()
+                .add_blocks(blocks.into(), fs.superblock().block_size())
         }
     }
 
@@ -157,7 +180,8 @@ pub(crate) fn claim_blocks(
     };
     // OK: far fewer than 2^63 blocks.
     let blocks = placement.claimed.cast_signed() + i64::from(want) + i64::from(MAP_BLOCKS);
-    info.clone().add_blocks(blocks, handle.fs.superblock().block_size())?;
+    info.clone()
+        .add_blocks(blocks, handle.fs.superblock().block_size())?;
     let blocks = handle.writer.allocator.allocate_growing(
         handle,
         placement.goal.unwrap_or(goal),
@@ -165,8 +189,16 @@ pub(crate) fn claim_blocks(
         placement.growth,
     )?;
     let physical = blocks.start;
-    let kind = if unwritten { RunKind::Unwritten { physical } } else { RunKind::Mapped { physical } };
-    Ok(Run { logical, len_blocks: blocks.end - blocks.start, kind })
+    let kind = if unwritten {
+        RunKind::Unwritten { physical }
+    } else {
+        RunKind::Mapped { physical }
+    };
+    Ok(Run {
+        logical,
+        len_blocks: blocks.end - blocks.start,
+        kind,
+    })
 }
 
 /// Maps all runs that were [claimed](claim_blocks) for one [part of a
@@ -174,14 +206,20 @@ pub(crate) fn claim_blocks(
 pub(crate) fn insert_runs(handle: &Handle<'_>, info: &mut InodeInfo, runs: &[Run]) -> Result<()> {
     match info.has_extents() {
         true => insert_extents(handle, info, runs)?,
-        false => runs.iter().try_for_each(|run| insert_pointers(handle, info, run))?,
+        false => runs
+            .iter()
+            .try_for_each(|run| insert_pointers(handle, info, run))?,
     }
     let blocks: u64 = runs.iter().map(|run| run.len_blocks).sum();
     info.add_blocks(blocks.cast_signed(), handle.fs.superblock().block_size())
 }
 
 /// Marks unwritten blocks as written. The range is in one run.
-pub(crate) fn mark_written(handle: &Handle<'_>, info: &mut InodeInfo, blocks: Range<u32>) -> Result<()> {
+pub(crate) fn mark_written(
+    handle: &Handle<'_>,
+    info: &mut InodeInfo,
+    blocks: Range<u32>,
+) -> Result<()> {
     if info.has_extents() {
         let left = mark_extents(handle, info, blocks.start.into()..blocks.end.into(), false)?;
         debug_assert!(left.is_empty(), "a run lies in one leaf");
@@ -216,7 +254,11 @@ pub(crate) fn unmap_blocks(
 ) -> Result<Range<u64>> {
     let metadata = metadata || info.journals_contents(handle.fs);
     let revokes = if metadata { UNMAP_REVOKES } else { u64::MAX };
-    let mut budget = UnmapBudget { groups: UNMAP_GROUPS, last: None, revokes };
+    let mut budget = UnmapBudget {
+        groups: UNMAP_GROUPS,
+        last: None,
+        revokes,
+    };
     match info.has_extents() {
         true => unmap_extents(handle, info, blocks, metadata, &mut budget),
         false => unmap_pointers(handle, info, blocks, metadata, &mut budget),
@@ -256,15 +298,24 @@ pub(crate) struct Placement<'g> {
 impl<'g> Placement<'g> {
     /// Returns the placement near block `goal`.
     pub(crate) fn near(goal: u64) -> Self {
-        Self { goal: Some(goal), ..Self::default() }
+        Self {
+            goal: Some(goal),
+            ..Self::default()
+        }
     }
 
     /// Returns the placement after the runs that the handle has claimed before, if there are any.
     pub(crate) fn after(runs: &[Run], growth: Option<&'g Growth<'g>>) -> Self {
         let goal = runs.last().and_then(|run| match run.kind {
-            RunKind::Unwritten { physical } | RunKind::Mapped { physical } => Some(physical + run.len_blocks),
+            RunKind::Unwritten { physical } | RunKind::Mapped { physical } => {
+                Some(physical + run.len_blocks)
+            }
             RunKind::Hole => None,
         });
-        Self { goal, growth, claimed: runs.iter().map(|run| run.len_blocks).sum() }
+        Self {
+            goal,
+            growth,
+            claimed: runs.iter().map(|run| run.len_blocks).sum(),
+        }
     }
 }

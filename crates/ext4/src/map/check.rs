@@ -30,7 +30,13 @@ impl InodeInfo {
     /// A broken rule of the format, a block that belongs to a structure of the volume, or a device
     /// that fails.
     pub(crate) fn check_map(&self, fs: &Ext4, keep: u64) -> Result<()> {
-        let mut check = Check { fs, zones: &fs.writer()?.zones, info: self, keep, left: MOST_NODES };
+        let mut check = Check {
+            fs,
+            zones: &fs.writer()?.zones,
+            info: self,
+            keep,
+            left: MOST_NODES,
+        };
         if !self.has_extents() {
             return check.roots();
         }
@@ -39,7 +45,11 @@ impl InodeInfo {
             let end = extent.physical + u64::from(extent.len_blocks);
             return check.zones.check(&(extent.physical..end));
         }
-        check.extents(self.i_block(), Expect::deep_root(fs.blocks(), self.i_block()), place)
+        check.extents(
+            self.i_block(),
+            Expect::deep_root(fs.blocks(), self.i_block()),
+            place,
+        )
     }
 }
 
@@ -59,7 +69,8 @@ impl Check<'_> {
     fn extents(&mut self, bytes: &[u8], expect: Expect, place: Place) -> Result<()> {
         let node = ExtentNode::decode(bytes, expect, place)?;
         for extent in node.extents().filter(|extent| extent.end() > self.keep) {
-            self.zones.check(&(extent.physical..extent.physical + u64::from(extent.len_blocks)))?;
+            self.zones
+                .check(&(extent.physical..extent.physical + u64::from(extent.len_blocks)))?;
         }
         let keep = self.keep;
         for (index, expect) in node.children().filter(|(_, expect)| expect.end > keep) {
@@ -88,7 +99,13 @@ impl Check<'_> {
     }
 
     /// Checks an indirect block, `levels` above the data, that maps the file from `logical` on.
-    fn indirect(&mut self, block: NonZeroU32, levels: u32, logical: u64, place: Place) -> Result<()> {
+    fn indirect(
+        &mut self,
+        block: NonZeroU32,
+        levels: u32,
+        logical: u64,
+        place: Place,
+    ) -> Result<()> {
         let block = u64::from(block.get());
         if !self.may_read(block)? {
             return Ok(());
@@ -126,7 +143,9 @@ impl Check<'_> {
 
     /// Whether this block of the map is still to be read.
     fn may_read(&mut self, block: u64) -> Result<bool> {
-        let Some(left) = self.left.checked_sub(1) else { return Ok(false) };
+        let Some(left) = self.left.checked_sub(1) else {
+            return Ok(false);
+        };
         self.left = left;
         self.zones.check(&(block..block + 1))?;
         Ok(true)

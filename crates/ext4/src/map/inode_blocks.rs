@@ -53,14 +53,26 @@ pub struct Piece {
 /// A map that is corrupt, or a device that fails.
 pub fn pieces(ext4: &Ext4, inode: &Inode, each: &mut dyn FnMut(Piece)) -> Result<(), Error> {
     if let Some(block) = inode.xattr_block() {
-        each(Piece { physical: block, len_blocks: 1, used: Use::Xattr, depth: 0 });
+        each(Piece {
+            physical: block,
+            len_blocks: 1,
+            used: Use::Xattr,
+            depth: 0,
+        });
     }
     if !inode.has_map() {
         return Ok(());
     }
     let blocks_left = ext4.superblock().blocks_count();
     let place = Place::new(Structure::Inode).ino(inode.ino());
-    let mut pieces = Pieces { each, place, levels: 0, data_depth: 0, blocks_left, fault: None };
+    let mut pieces = Pieces {
+        each,
+        place,
+        levels: 0,
+        data_depth: 0,
+        blocks_left,
+        fault: None,
+    };
     ext4.walk_map(inode, &mut pieces);
     pieces.fault.map_or(Ok(()), Err)
 }
@@ -79,14 +91,26 @@ struct Pieces<'a> {
 }
 
 impl MapVisitor for Pieces<'_> {
-    fn node(&mut self, MapNode { block, logical, level }: MapNode) -> bool {
+    fn node(
+        &mut self,
+        MapNode {
+            block,
+            logical,
+            level,
+        }: MapNode,
+    ) -> bool {
         if self.fault.is_some() {
             return false;
         }
         self.levels = self.levels.max(level);
         let depth = self.levels - level;
         self.data_depth = depth + 1;
-        (self.each)(Piece { physical: block, len_blocks: 1, used: Use::Map { level, logical }, depth });
+        (self.each)(Piece {
+            physical: block,
+            len_blocks: 1,
+            used: Use::Map { level, logical },
+            depth,
+        });
         let Some(left) = self.blocks_left.checked_sub(1) else {
             let what = "the map has more blocks than the volume";
             self.fault = Some(self.place.corrupt(CorruptKind::Mismatch { what }).into());
@@ -98,9 +122,17 @@ impl MapVisitor for Pieces<'_> {
 
     fn run(&mut self, run: DataRun) {
         if self.fault.is_none() {
-            let used = Use::Data { logical: run.logical, unwritten: !run.written };
+            let used = Use::Data {
+                logical: run.logical,
+                unwritten: !run.written,
+            };
             let (physical, len_blocks, depth) = (run.physical, run.len, self.data_depth);
-            (self.each)(Piece { physical, len_blocks, used, depth });
+            (self.each)(Piece {
+                physical,
+                len_blocks,
+                used,
+                depth,
+            });
         }
     }
 

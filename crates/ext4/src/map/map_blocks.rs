@@ -24,7 +24,13 @@ pub(crate) const SHIFT_LEAVES: u32 = 24;
 pub(crate) fn empty_map(handle: &Handle<'_>, info: &mut InodeInfo) {
     let mut map = [0; MAP_SIZE];
     let mut flags = info.fields().flags();
-    if handle.fs.superblock().features().incompat.contains(Incompat::EXTENTS) {
+    if handle
+        .fs
+        .superblock()
+        .features()
+        .incompat
+        .contains(Incompat::EXTENTS)
+    {
         map = EMPTY_ROOT;
         flags |= InodeFlags::EXTENTS;
     }
@@ -33,7 +39,11 @@ pub(crate) fn empty_map(handle: &Handle<'_>, info: &mut InodeInfo) {
 }
 
 /// Allocates a block for the map of a file, near block `near`.
-pub(crate) fn allocate_map_block(handle: &Handle<'_>, info: &mut InodeInfo, near: u64) -> Result<u64> {
+pub(crate) fn allocate_map_block(
+    handle: &Handle<'_>,
+    info: &mut InodeInfo,
+    near: u64,
+) -> Result<u64> {
     let block = handle.writer.allocator.allocate(handle, near, 1)?.start;
     info.add_blocks(1, handle.fs.superblock().block_size())?;
     Ok(block)
@@ -61,8 +71,13 @@ impl UnmapBudget {
         self.revokes = self.revokes.saturating_sub(blocks.end - blocks.start);
         let geometry = fs.superblock().geometry();
         let group_of = |block| geometry.group_of_block(block);
-        let (Some(first), Some(last)) = (group_of(blocks.start), group_of(blocks.end - 1)) else { return };
-        let known = u32::from(self.last.is_some_and(|known| (first..=last).contains(&known)));
+        let (Some(first), Some(last)) = (group_of(blocks.start), group_of(blocks.end - 1)) else {
+            return;
+        };
+        let known = u32::from(
+            self.last
+                .is_some_and(|known| (first..=last).contains(&known)),
+        );
         self.groups = self.groups.saturating_sub(last - first + 1 - known);
         self.last = Some(first);
     }
@@ -70,8 +85,8 @@ impl UnmapBudget {
     /// Returns how many consecutive blocks may still be freed. In small groups a long extent may
     /// exceed that.
     pub(crate) fn room(&self, fs: &Ext4) -> u64 {
-        let in_groups =
-            u64::from(self.groups.max(1)) * u64::from(fs.superblock().geometry().blocks_per_group());
+        let in_groups = u64::from(self.groups.max(1))
+            * u64::from(fs.superblock().geometry().blocks_per_group());
         in_groups.min(self.revokes.max(1))
     }
 

@@ -33,9 +33,15 @@ impl InodeInfo {
         if let (Some(writer), Some(blocks)) = (fs.writer.get(), run.allocated()) {
             writer.zones.check(&blocks)?;
         }
-        Ok(match fs.fast_commits.changes(self.ino()).filter(|changes| changes.has_map()) {
-            Some(changes) => changes.patch(run),
-            None => run,
-        })
+        Ok(
+            match fs
+                .fast_commits
+                .changes(self.ino())
+                .filter(|changes| changes.has_map())
+            {
+                Some(changes) => changes.patch(run),
+                None => run,
+            },
+        )
     }
 }

@@ -30,8 +30,12 @@ impl RunKind {
         match self {
             Self::Hole => Self::Hole,
             // OK: the run lies inside the volume, and so does every part of it.
-            Self::Unwritten { physical } => Self::Unwritten { physical: physical + blocks },
-            Self::Mapped { physical } => Self::Mapped { physical: physical + blocks },
+            Self::Unwritten { physical } => Self::Unwritten {
+                physical: physical + blocks,
+            },
+            Self::Mapped { physical } => Self::Mapped {
+                physical: physical + blocks,
+            },
         }
     }
 }
@@ -51,7 +55,11 @@ impl Run {
     /// Returns a hole from `logical` up to `end`; one block at least.
     pub(crate) fn hole(logical: u32, end: u64) -> Self {
         let start = u64::from(logical);
-        Self { logical, len_blocks: end.clamp(start + 1, LOGICAL_END) - start, kind: RunKind::Hole }
+        Self {
+            logical,
+            len_blocks: end.clamp(start + 1, LOGICAL_END) - start,
+            kind: RunKind::Hole,
+        }
     }
 
     /// Returns one past the last block of the file.

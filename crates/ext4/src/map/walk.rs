@@ -60,11 +60,23 @@ impl Volume {
     /// On a hostile volume, blocks of a map can refer to each other. A visitor that descends below
     /// no block twice visits at most all blocks of the volume.
     pub fn walk_map(&self, inode: &Inode, visitor: &mut impl MapVisitor) {
-        let seed = self.superblock().metadata_seed().map(|seed| inode.checksum_seed(seed));
-        let walk = Walk { volume: self, ino: inode.ino(), seed };
+        let seed = self
+            .superblock()
+            .metadata_seed()
+            .map(|seed| inode.checksum_seed(seed));
+        let walk = Walk {
+            volume: self,
+            ino: inode.ino(),
+            seed,
+        };
         if inode.flags().contains(InodeFlags::EXTENTS) {
             let place = Place::new(Structure::ExtentNode).ino(inode.ino());
-            walk.extents(inode.map(), Expect::deep_root(self.blocks(), inode.map()), place, visitor);
+            walk.extents(
+                inode.map(),
+                Expect::deep_root(self.blocks(), inode.map()),
+                place,
+                visitor,
+            );
         } else {
             walk.indirect(inode, visitor);
         }
@@ -102,11 +114,18 @@ impl Walk<'_> {
             });
         }
         for (index, expect) in node.children() {
-            let place = Place::new(Structure::ExtentNode).ino(self.ino).block(index.child);
-            let below =
-                MapNode { block: index.child, logical: index.logical.into(), level: node.depth().into() };
+            let place = Place::new(Structure::ExtentNode)
+                .ino(self.ino)
+                .block(index.child);
+            let below = MapNode {
+                block: index.child,
+                logical: index.logical.into(),
+                level: node.depth().into(),
+            };
             if let Some(child) = self.read(below, place, visitor) {
-                if let Some(Err(corrupt)) = self.seed.map(|seed| extent::verify_checksum(&child, seed, place))
+                if let Some(Err(corrupt)) = self
+                    .seed
+                    .map(|seed| extent::verify_checksum(&child, seed, place))
                 {
                     report(visitor, corrupt);
                 }
@@ -143,17 +162,32 @@ impl Walk<'_> {
             Ok(None) => return,
             Err(corrupt) => return report(visitor, corrupt),
         };
-        let place = Place::new(Structure::IndirectBlock).ino(self.ino).block(block);
-        let node = MapNode { block, logical, level: levels };
-        let Some(bytes) = self.read(node, place, visitor) else { return };
+        let place = Place::new(Structure::IndirectBlock)
+            .ino(self.ino)
+            .block(block);
+        let node = MapNode {
+            block,
+            logical,
+            level: levels,
+        };
+        let Some(bytes) = self.read(node, place, visitor) else {
+            return;
+        };
         // OK: a block is a multiple of 4 bytes long.
-        let Ok(pointers) = Pointers::decode(&bytes, self.volume.blocks(), place) else { return };
+        let Ok(pointers) = Pointers::decode(&bytes, self.volume.blocks(), place) else {
+            return;
+        };
         if levels == 1 {
             return self.numbers(&pointers, 0..pointers.len(), logical, visitor);
         }
         let span = self.volume.indirect_map().span_blocks(levels - 1);
         for at in 0..pointers.len() {
-            self.below(pointers.get(at), levels - 1, logical + at as u64 * span, visitor);
+            self.below(
+                pointers.get(at),
+                levels - 1,
+                logical + at as u64 * span,
+                visitor,
+            );
         }
     }
 
@@ -182,7 +216,12 @@ impl Walk<'_> {
                     run.len += 1;
                 }
                 _ => {
-                    let new = DataRun { logical, physical: next, len: 1, written: true };
+                    let new = DataRun {
+                        logical,
+                        physical: next,
+                        len: 1,
+                        written: true,
+                    };
                     if let Some(done) = run.replace(new) {
                         visitor.run(done);
                     }

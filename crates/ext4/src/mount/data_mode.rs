@@ -43,9 +43,9 @@ impl Journaling {
             DefaultMountOptions::JOURNAL_DATA.union(DefaultMountOptions::JOURNAL_DATA_ORDERED);
         let by_default = sb.default_mount_options() & MODES == DefaultMountOptions::JOURNAL_DATA;
         match (has_journal, asked) {
-            (false, Some(DataMode::Journal)) => {
-                Err(Unsupported::WritingTo("contents are to be journaled, and it has no journal"))
-            }
+            (false, Some(DataMode::Journal)) => Err(Unsupported::WritingTo(
+                "contents are to be journaled, and it has no journal",
+            )),
             (false, _) => Ok(Self::None),
             (true, Some(DataMode::Journal)) => Ok(Self::All),
             (true, None) if by_default => Ok(Self::All),

@@ -16,7 +16,9 @@ use std::ops::Bound;
 
 use extern4_disk::dirent::NAME_MAX;
 use extern4_disk::fast_commit::{Dentry, Range, Record};
-use extern4_disk::inode::{self, BASE_SIZE, FileKind, Inode, InodeFlags, MAP_SIZE, RawInode, RawInodeExtra};
+use extern4_disk::inode::{
+    self, BASE_SIZE, FileKind, Inode, InodeFlags, MAP_SIZE, RawInode, RawInodeExtra,
+};
 use extern4_disk::{CorruptKind, Place, Structure, extent};
 
 use crate::error::Result;
@@ -31,8 +33,8 @@ const I_FLAGS: usize = std::mem::offset_of!(RawInode, i_flags);
 /// -v`).
 const GENERATION: std::ops::Range<usize> =
     std::mem::offset_of!(RawInode, i_generation)..std::mem::offset_of!(RawInode, i_generation) + 4;
-const LINKS: std::ops::Range<usize> =
-    std::mem::offset_of!(RawInode, i_links_count)..std::mem::offset_of!(RawInode, i_links_count) + 2;
+const LINKS: std::ops::Range<usize> = std::mem::offset_of!(RawInode, i_links_count)
+    ..std::mem::offset_of!(RawInode, i_links_count) + 2;
 /// The time of creation, in records that have room for it.
 const CRTIME: std::ops::Range<usize> = BASE_SIZE + std::mem::offset_of!(RawInodeExtra, i_crtime)
     ..BASE_SIZE + std::mem::offset_of!(RawInodeExtra, i_crtime_extra) + 4;
@@ -86,7 +88,8 @@ impl FastCommits {
             }
             Record::AddRange { ino, range } => self.add_range(volume, *ino, range)?,
             Record::DelRange { ino, logical, len } => {
-                self.of_inode(volume, *ino)?.set_map(*logical, *len, RunKind::Hole);
+                self.of_inode(volume, *ino)?
+                    .set_map(*logical, *len, RunKind::Hole);
             }
             Record::Create(dentry) => {
                 self.set_name(volume, dentry, Some(dentry.ino))?;
@@ -101,12 +104,19 @@ impl FastCommits {
 
     /// Returns the changes to inode `ino`.
     pub(crate) fn changes(&self, ino: u32) -> Option<&Changes> {
-        if self.inodes.is_empty() { None } else { self.inodes.get(&ino) }
+        if self.inodes.is_empty() {
+            None
+        } else {
+            self.inodes.get(&ino)
+        }
     }
 
     fn of_inode(&mut self, volume: &Volume, ino: u32) -> Result<&mut Changes> {
         if ino == 0 || ino > volume.superblock().inodes_count() {
-            let kind = CorruptKind::InodeOutOfRange { field: "fc_ino", ino: u64::from(ino) };
+            let kind = CorruptKind::InodeOutOfRange {
+                field: "fc_ino",
+                ino: u64::from(ino),
+            };
             return Err(place().corrupt(kind).into());
         }
         Ok(self.inodes.entry(ino).or_default())
@@ -121,11 +131,17 @@ impl FastCommits {
 
     fn add_range(&mut self, volume: &Volume, ino: u32, range: &Range) -> Result<()> {
         let place = place().ino(ino);
-        volume.blocks().check("fc_range", range.physical, u64::from(range.len), place)?;
+        volume
+            .blocks()
+            .check("fc_range", range.physical, u64::from(range.len), place)?;
         let physical = range.physical;
-        let kind =
-            if range.unwritten { RunKind::Unwritten { physical } } else { RunKind::Mapped { physical } };
-        self.of_inode(volume, ino)?.set_map(range.logical, u32::from(range.len), kind);
+        let kind = if range.unwritten {
+            RunKind::Unwritten { physical }
+        } else {
+            RunKind::Mapped { physical }
+        };
+        self.of_inode(volume, ino)?
+            .set_map(range.logical, u32::from(range.len), kind);
         Ok(())
     }
 
@@ -136,7 +152,10 @@ impl FastCommits {
         let mut record = self.known_record(volume, ino)?;
         if record.get(GENERATION) != raw.get(GENERATION) && named.is_another(ino, &record, raw) {
             record.fill(0);
-            *self.of_inode(volume, ino)? = Changes { record: Some(record), ..Changes::default() };
+            *self.of_inode(volume, ino)? = Changes {
+                record: Some(record),
+                ..Changes::default()
+            };
         }
         Ok(())
     }
@@ -153,7 +172,10 @@ impl FastCommits {
         let mut record = self.known_record(volume, ino)?;
         let len = raw.len().min(record.len());
         if len < BASE_SIZE {
-            let kind = CorruptKind::Truncated { need: BASE_SIZE as u64, have: raw.len() as u64 };
+            let kind = CorruptKind::Truncated {
+                need: BASE_SIZE as u64,
+                have: raw.len() as u64,
+            };
             return Err(place().ino(ino).corrupt(kind).into());
         }
         let mut map = [0; MAP_SIZE];
@@ -200,7 +222,9 @@ impl Named {
         for record in commit {
             match record {
                 Record::Create(dentry) => self.created.insert(dentry.ino),
-                Record::Link(dentry) if self.unlinked.contains(&dentry.ino) => self.linked.insert(dentry.ino),
+                Record::Link(dentry) if self.unlinked.contains(&dentry.ino) => {
+                    self.linked.insert(dentry.ino)
+                }
                 Record::Unlink(dentry) => self.unlinked.insert(dentry.ino),
                 _ => continue,
             };
@@ -221,16 +245,22 @@ impl Named {
 const ROOT_ENTRIES: u16 = 4;
 
 fn flags(record: &[u8]) -> InodeFlags {
-    let word = record[I_FLAGS..].first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes));
+    let word = record[I_FLAGS..]
+        .first_chunk()
+        .map_or(0, |bytes| u32::from_le_bytes(*bytes));
     InodeFlags::from_bits_retain(word)
 }
 
 /// Whether `i_block` is not a map but data, which the fast commit's record has.
 fn keeps_map_of_record(record: &[u8]) -> bool {
-    let mode = record.first_chunk().map_or(0, |bytes| u16::from_le_bytes(*bytes));
+    let mode = record
+        .first_chunk()
+        .map_or(0, |bytes| u16::from_le_bytes(*bytes));
     flags(record).contains(InodeFlags::INLINE_DATA)
-        || !matches!(FileKind::of_mode(mode), Some(FileKind::Regular | FileKind::Directory))
-            && !flags(record).contains(InodeFlags::EXTENTS)
+        || !matches!(
+            FileKind::of_mode(mode),
+            Some(FileKind::Regular | FileKind::Directory)
+        ) && !flags(record).contains(InodeFlags::EXTENTS)
 }
 
 fn has_extent_root(map: &[u8; MAP_SIZE]) -> bool {
@@ -281,9 +311,15 @@ impl Changes {
                 };
             }
         }
-        let after = self.map.range((Bound::Excluded(run.logical), Bound::Unbounded)).next();
+        let after = self
+            .map
+            .range((Bound::Excluded(run.logical), Bound::Unbounded))
+            .next();
         let end = after.map_or(LOGICAL_END, |(&start, _)| u64::from(start));
-        Run { len_blocks: run.len_blocks.min(end - u64::from(run.logical)), ..run }
+        Run {
+            len_blocks: run.len_blocks.min(end - u64::from(run.logical)),
+            ..run
+        }
     }
 
     /// Maps `len` blocks from `logical` on to `kind`, and removes earlier runs there.
@@ -291,7 +327,11 @@ impl Changes {
         let (start, end) = (u64::from(logical), u64::from(logical) + u64::from(len));
         // Runs do not overlap, so only the last run that starts before `logical` can reach beyond
         // it.
-        let first = self.map.range(..=logical).next_back().map_or(logical, |(&at, _)| at);
+        let first = self
+            .map
+            .range(..=logical)
+            .next_back()
+            .map_or(logical, |(&at, _)| at);
         let overlapping: Vec<u32> = self
             .map
             .range(first..)
@@ -300,25 +340,47 @@ impl Changes {
             .map(|(&at, _)| at)
             .collect();
         for at in overlapping {
-            let Some((old_len, old_kind)) = self.map.remove(&at) else { continue };
-            let old = Run { logical: at, len_blocks: u64::from(old_len), kind: old_kind };
+            let Some((old_len, old_kind)) = self.map.remove(&at) else {
+                continue;
+            };
+            let old = Run {
+                logical: at,
+                len_blocks: u64::from(old_len),
+                kind: old_kind,
+            };
             self.keep(old, u64::from(at), start);
             self.keep(old, end, old.end());
         }
-        self.keep(Run { logical, len_blocks: u64::from(len), kind }, start, end);
+        self.keep(
+            Run {
+                logical,
+                len_blocks: u64::from(len),
+                kind,
+            },
+            start,
+            end,
+        );
     }
 
     /// Keeps the part of `run` from block `start` to `end`, if there is such a part.
     fn keep(&mut self, run: Run, start: u64, end: u64) {
-        let (start, end) = (start.max(u64::from(run.logical)), end.min(run.end()).min(LOGICAL_END));
-        let (Ok(logical), Some(Ok(len))) = (u32::try_from(start), end.checked_sub(start).map(u32::try_from))
-        else {
+        let (start, end) = (
+            start.max(u64::from(run.logical)),
+            end.min(run.end()).min(LOGICAL_END),
+        );
+        let (Ok(logical), Some(Ok(len))) = (
+            u32::try_from(start),
+            end.checked_sub(start).map(u32::try_from),
+        ) else {
             return;
         };
         if len == 0 {
             return;
         }
-        self.map.insert(logical, (len, run.kind.skip(start - u64::from(run.logical))));
+        self.map.insert(
+            logical,
+            (len, run.kind.skip(start - u64::from(run.logical))),
+        );
     }
 }
 
@@ -336,10 +398,19 @@ mod tests {
         changes.set_map(10, 10, mapped(100));
         changes.set_map(14, 2, RunKind::Hole);
         changes.set_map(18, 10, mapped(500));
-        let shown: Vec<_> = changes.map.iter().map(|(&at, &(len, kind))| (at, len, kind)).collect();
+        let shown: Vec<_> = changes
+            .map
+            .iter()
+            .map(|(&at, &(len, kind))| (at, len, kind))
+            .collect();
         assert_eq!(
             shown,
-            [(10, 4, mapped(100)), (14, 2, RunKind::Hole), (16, 2, mapped(106)), (18, 10, mapped(500))]
+            [
+                (10, 4, mapped(100)),
+                (14, 2, RunKind::Hole),
+                (16, 2, mapped(106)),
+                (18, 10, mapped(500))
+            ]
         );
         changes.set_map(0, u32::MAX, RunKind::Hole);
         assert_eq!(changes.map.len(), 1);
@@ -349,9 +420,19 @@ mod tests {
     fn a_run_is_replaced_or_cut() {
         let mut changes = Changes::default();
         changes.set_map(10, 10, mapped(100));
-        let run = |logical, len_blocks, kind| Run { logical, len_blocks, kind };
+        let run = |logical, len_blocks, kind| Run {
+            logical,
+            len_blocks,
+            kind,
+        };
         assert_eq!(changes.patch(run(0, 50, mapped(7))), run(0, 10, mapped(7)));
-        assert_eq!(changes.patch(run(13, 1, mapped(7))), run(13, 7, mapped(103)));
-        assert_eq!(changes.patch(run(20, 9, RunKind::Hole)), run(20, 9, RunKind::Hole));
+        assert_eq!(
+            changes.patch(run(13, 1, mapped(7))),
+            run(13, 7, mapped(103))
+        );
+        assert_eq!(
+            changes.patch(run(20, 9, RunKind::Hole)),
+            run(20, 9, RunKind::Hole)
+        );
     }
 }

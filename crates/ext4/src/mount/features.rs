@@ -56,8 +56,12 @@ pub(crate) fn check_features(raw: &RawSuperblock) -> Result<(), Unsupported> {
     if checksum_rewrite::is_rewriting(raw) {
         return Err(Unsupported::Interrupted);
     }
-    let unknown: Vec<Feature> =
-        Features { incompat: features.incompat.difference(READABLE), ..Features::default() }.iter().collect();
+    let unknown: Vec<Feature> = Features {
+        incompat: features.incompat.difference(READABLE),
+        ..Features::default()
+    }
+    .iter()
+    .collect();
     if !unknown.is_empty() {
         return Err(Unsupported::Features(unknown));
     }
@@ -83,11 +87,15 @@ pub(crate) fn check_writable(sb: &Superblock, options: &OpenOptions) -> Result<(
         return Err(Unsupported::WritingTo("a backup superblock was asked for"));
     }
     if sb.creator_os() == CreatorOs::Hurd {
-        return Err(Unsupported::WritingTo("it was made for GNU Hurd, where files own translator blocks"));
+        return Err(Unsupported::WritingTo(
+            "it was made for GNU Hurd, where files own translator blocks",
+        ));
     }
     // Linux and e2fsck disagree about the checksums of inodes there.
     if sb.creator_os() != CreatorOs::Linux && sb.features().metadata_csum() {
-        return Err(Unsupported::WritingTo("it has metadata_csum, but was not made for Linux"));
+        return Err(Unsupported::WritingTo(
+            "it has metadata_csum, but was not made for Linux",
+        ));
     }
     let uses_journal = sb.journal().is_some() && !options.ignore_journal;
     if !uses_journal && !sb.state().contains(State::VALID) {
@@ -101,8 +109,7 @@ pub(crate) fn check_writable(sb: &Superblock, options: &OpenOptions) -> Result<(
 /// journal.
 pub(crate) fn check_needs_no_recovery(sb: &Superblock) -> Result<(), Unsupported> {
     if sb.features().incompat.contains(Incompat::RECOVER) {
-        let why =
-            "its journal must be replayed first, and noload leaves the journal aside; with ro it can be read";
+        let why = "its journal must be replayed first, and noload leaves the journal aside; with ro it can be read";
         return Err(Unsupported::WritingTo(why));
     }
     Ok(())

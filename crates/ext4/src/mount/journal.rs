@@ -69,7 +69,9 @@ pub(crate) fn recover(fs: &Ext4, options: &OpenOptions) -> Result<Option<Recover
             Err(error) => return Err(error),
         }
     }
-    let Some(journal) = open(fs, external)? else { return Ok(None) };
+    let Some(journal) = open(fs, external)? else {
+        return Ok(None);
+    };
     let recovered = journal.recover(fs.superblock().blocks_count())?;
     if let Some(damage) = recovered.damage().first() {
         return Err((*damage).into());
@@ -83,16 +85,20 @@ pub(crate) fn recover(fs: &Ext4, options: &OpenOptions) -> Result<Option<Recover
 
 /// Replays the journal of `fs` onto the device and empties it. Returns the journal and how much was
 /// replayed; `None` if the volume has no journal.
-pub(crate) fn empty(fs: &Ext4, options: &OpenOptions) -> Result<Option<(Journal<Device>, Option<Replayed>)>> {
-    let Some(journal) = open(fs, options.journal_device.as_ref())? else { return Ok(None) };
+pub(crate) fn empty(
+    fs: &Ext4,
+    options: &OpenOptions,
+) -> Result<Option<(Journal<Device>, Option<Replayed>)>> {
+    let Some(journal) = open(fs, options.journal_device.as_ref())? else {
+        return Ok(None);
+    };
     let recovered = journal.recover(fs.superblock().blocks_count())?;
     if !fs.is_flagged() && !recovered.journal().is_dirty() {
         return Ok(Some((recovered.mark_empty(0)?, None)));
     }
     let replayed = recovered.replayed();
     if replayed.fast_commits > 0 {
-        let why =
-            "its journal holds fast commits, which are not written back yet; mount it once, or run e2fsck";
+        let why = "its journal holds fast commits, which are not written back yet; mount it once, or run e2fsck";
         return Err(Unsupported::WritingTo(why).into());
     }
     recovered.write_in_place(&*fs.device)?;
@@ -108,9 +114,11 @@ fn find(fs: &Ext4, external: Option<&Device>) -> Result<Option<Journal<Device>>>
     let block_size = fs.superblock().block_size();
     Ok(match fs.superblock().journal() {
         None => None,
-        Some(JournalLocation::Inode(ino)) => {
-            Some(Journal::internal(Arc::clone(&fs.device), block_size, map_of(fs, ino)?)?)
-        }
+        Some(JournalLocation::Inode(ino)) => Some(Journal::internal(
+            Arc::clone(&fs.device),
+            block_size,
+            map_of(fs, ino)?,
+        )?),
         Some(JournalLocation::Device { uuid, .. }) => {
             let device = external.ok_or(Unsupported::ExternalJournal)?;
             Some(Journal::external(Arc::clone(device), block_size, &uuid)?)
@@ -126,14 +134,20 @@ fn is_dirty(fs: &Ext4, external: Option<&Device>) -> Result<bool> {
     };
     let place = Place::new(Structure::JournalSuperblock).ino(ino);
     let first = journal_inode(fs, ino).and_then(|inode| inode.map(fs, 0));
-    let RunKind::Mapped { physical } = first.map_err(|error| error.in_part("the journal"))?.kind else {
+    let RunKind::Mapped { physical } = first.map_err(|error| error.in_part("the journal"))?.kind
+    else {
         let what = "the journal has no first block";
         return Err(place.corrupt(CorruptKind::Mismatch { what }).into());
     };
     let mut bytes = [0; JournalSuperblock::SIZE];
     // OK: a mapped block is one of the volume, whose size in bytes is below 2^63.
-    fs.device.read_at(&mut bytes, physical << fs.superblock().geometry().block_bits())?;
-    Ok(JournalSuperblock::decode(&bytes, place.block(physical))?.start.is_some())
+    fs.device.read_at(
+        &mut bytes,
+        physical << fs.superblock().geometry().block_bits(),
+    )?;
+    Ok(JournalSuperblock::decode(&bytes, place.block(physical))?
+        .start
+        .is_some())
 }
 
 /// Returns the inode of the journal.
@@ -141,7 +155,10 @@ fn journal_inode(fs: &Ext4, ino: u32) -> Result<InodeInfo> {
     let inode = fs.load_inode(ino)?;
     if inode.fields().kind() != FileKind::Regular || inode.fields().links() == 0 {
         let what = "the journal is not a file that is in use";
-        return Err(Place::new(Structure::Inode).ino(ino).corrupt(CorruptKind::Mismatch { what }).into());
+        return Err(Place::new(Structure::Inode)
+            .ino(ino)
+            .corrupt(CorruptKind::Mismatch { what })
+            .into());
     }
     Ok(inode)
 }
@@ -160,7 +177,11 @@ fn map_of(fs: &Ext4, ino: u32) -> Result<JournalMap> {
         if let RunKind::Mapped { physical } = run.kind {
             // OK: a mapped run comes from one extent, or from one block of pointers.
             let len_blocks = u32::try_from(len).unwrap_or(u32::MAX);
-            runs.push(extern4_jbd2::Run { logical, physical, len_blocks });
+            runs.push(extern4_jbd2::Run {
+                logical,
+                physical,
+                len_blocks,
+            });
             if runs.len() > MAX_RUNS {
                 let what = "the journal is in too many pieces";
                 return Err(Place::new(Structure::Inode)
@@ -177,7 +198,10 @@ fn map_of(fs: &Ext4, ino: u32) -> Result<JournalMap> {
 impl Ext4 {
     /// Whether the superblock says that the journal has to be replayed.
     pub(crate) fn is_flagged(&self) -> bool {
-        self.superblock().features().incompat.contains(Incompat::RECOVER)
+        self.superblock()
+            .features()
+            .incompat
+            .contains(Incompat::RECOVER)
     }
 
     /// Returns facts about the volume's journal. `None` if the volume has none, or if the journal
@@ -186,7 +210,9 @@ impl Ext4 {
     /// # Errors
     /// A journal that is corrupt, or a device that fails.
     pub fn journal_info(&self, external: Option<&Device>) -> Result<Option<JournalInfo>> {
-        let Some(location) = self.superblock().journal() else { return Ok(None) };
+        let Some(location) = self.superblock().journal() else {
+            return Ok(None);
+        };
         let journal = match open(self, external) {
             Err(Error::Unsupported(Unsupported::ExternalJournal)) => return Ok(None),
             journal => journal?,

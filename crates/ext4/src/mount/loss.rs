@@ -42,7 +42,10 @@ pub(crate) struct Losses {
 
 impl Losses {
     pub(crate) fn new(callback: Option<Listener>) -> Arc<Self> {
-        Arc::new(Self { callback, any: AtomicBool::new(false) })
+        Arc::new(Self {
+            callback,
+            any: AtomicBool::new(false),
+        })
     }
 
     /// Reports a loss.
@@ -69,7 +72,10 @@ pub(crate) struct Warnings {
 
 impl Warnings {
     pub(crate) fn new(listener: Option<Listener>) -> Self {
-        Self { listener, all: Mutex::default() }
+        Self {
+            listener,
+            all: Mutex::default(),
+        }
     }
 
     /// Keeps a fault that was met, and tells the listener. Does nothing for one that is known,
@@ -94,6 +100,9 @@ impl Warnings {
 
     /// Returns all faults so far.
     pub(crate) fn all(&self) -> Vec<String> {
-        self.all.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.all
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 }

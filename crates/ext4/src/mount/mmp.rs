@@ -61,7 +61,11 @@ impl MmpBlock {
         let superblock = volume.superblock().clone();
         // OK: the superblock has been checked to name a block of the volume.
         let offset = superblock.mmp_block()? << superblock.geometry().block_bits();
-        Some(Self { cache: Arc::clone(&volume.cache), superblock, offset })
+        Some(Self {
+            cache: Arc::clone(&volume.cache),
+            superblock,
+            offset,
+        })
     }
 
     /// Reads the block from the device, past all caches.
@@ -71,11 +75,16 @@ impl MmpBlock {
         device.forget(self.offset..self.offset + MMP_SIZE as u64);
         device.read_at(&mut bytes, self.offset)?;
         let block = self.superblock.mmp_block().unwrap_or(0);
-        Ok(Mmp::decode(&bytes, &self.superblock, Place::new(Structure::Mmp).block(block))?)
+        Ok(Mmp::decode(
+            &bytes,
+            &self.superblock,
+            Place::new(Structure::Mmp).block(block),
+        )?)
     }
 
     fn write(&self, mmp: &Mmp) -> Result<()> {
-        self.cache.write_bytes(self.offset, &mmp.encode(&self.superblock))?;
+        self.cache
+            .write_bytes(self.offset, &mmp.encode(&self.superblock))?;
         Ok(self.cache.device().flush()?)
     }
 
@@ -101,7 +110,11 @@ impl MmpBlock {
                 let looked = Instant::now();
                 let later = self.read()?;
                 let is_free = later.state() == found.state() || later.state() == MmpState::Clean;
-                if is_free { Ok((later, looked)) } else { Err(in_use(&later)) }
+                if is_free {
+                    Ok((later, looked))
+                } else {
+                    Err(in_use(&later))
+                }
             }
         }
     }
@@ -129,7 +142,9 @@ fn in_use(mmp: &Mmp) -> crate::Error {
 /// is clean, it has to wait to find out. Returns the damage of a block that cannot tell, which
 /// keeps no reader away.
 pub(crate) fn check(volume: &Volume) -> Result<Option<Corrupt>> {
-    let Some(block) = MmpBlock::of(volume) else { return Ok(None) };
+    let Some(block) = MmpBlock::of(volume) else {
+        return Ok(None);
+    };
     match block.wait_until_free() {
         Ok(_) => Ok(None),
         Err(Error::Corrupt(corrupt)) => Ok(Some(corrupt)),
@@ -174,11 +189,19 @@ impl MmpGuard {
     /// [`Error::InUse`](crate::Error::InUse) if another node has it; a corrupt block; a device that
     /// fails.
     pub(crate) fn take(volume: &Volume) -> Result<Option<Self>> {
-        let Some(block) = MmpBlock::of(volume) else { return Ok(None) };
+        let Some(block) = MmpBlock::of(volume) else {
+            return Ok(None);
+        };
         let (free, looked) = block.wait_until_free()?;
         let host = rustix::system::uname();
-        let device = volume.device.name().map_or(&b"memory"[..], |name| name.as_encoded_bytes());
-        let node = MmpNode { host: host.nodename().to_bytes(), device };
+        let device = volume
+            .device
+            .name()
+            .map_or(&b"memory"[..], |name| name.as_encoded_bytes());
+        let node = MmpNode {
+            host: host.nodename().to_bytes(),
+            device,
+        };
         let sequence = RandomState::new().hash_one(now_seconds()) as u32;
         let check_interval = 2 * block.seconds();
         let ours = free.taken(sequence, &node, check_interval, now_seconds().into());
@@ -193,15 +216,31 @@ impl MmpGuard {
         if found.state() != ours.state() {
             return Err(in_use(&found));
         }
-        let state =
-            Mutex::new(HeartbeatState { ours, ended: false, lost: None, aborter: None, losses: None });
-        let heartbeat = Arc::new(Heartbeat { block, check_interval, state, ended: Condvar::new() });
+        let state = Mutex::new(HeartbeatState {
+            ours,
+            ended: false,
+            lost: None,
+            aborter: None,
+            losses: None,
+        });
+        let heartbeat = Arc::new(Heartbeat {
+            block,
+            check_interval,
+            state,
+            ended: Condvar::new(),
+        });
         let thread = {
             let heartbeat = Arc::clone(&heartbeat);
-            thread::Builder::new().name("extern4-mmp".into()).spawn(move || heartbeat.run())
+            thread::Builder::new()
+                .name("extern4-mmp".into())
+                .spawn(move || heartbeat.run())
         };
         let thread = thread.map_err(|_| extern4_vfs::Errno::EAGAIN)?;
-        Ok(Some(Self { opener: Opener::here(), heartbeat, thread: Some(thread) }))
+        Ok(Some(Self {
+            opener: Opener::here(),
+            heartbeat,
+            thread: Some(thread),
+        }))
     }
 
     /// Sets the journal to abort if the volume is lost, and where to report the loss.
@@ -219,7 +258,11 @@ impl MmpGuard {
         }
         self.heartbeat.ended.notify_all();
         let free = state.ours.released(now_seconds().into());
-        if self.heartbeat.is_ours(&state)? { self.heartbeat.block.write(&free) } else { Ok(()) }
+        if self.heartbeat.is_ours(&state)? {
+            self.heartbeat.block.write(&free)
+        } else {
+            Ok(())
+        }
     }
 }
 
@@ -265,7 +308,9 @@ impl Heartbeat {
         let mut written = Instant::now();
         let mut state = self.lock();
         while !state.ended && state.lost.is_none() {
-            let waited = self.ended.wait_timeout_while(state, self.block.interval(), |state| !state.ended);
+            let waited = self
+                .ended
+                .wait_timeout_while(state, self.block.interval(), |state| !state.ended);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
             if state.ended {
                 return;
@@ -276,7 +321,8 @@ impl Heartbeat {
                 // A later write may succeed. After `check_interval` another node may have taken the
                 // volume.
                 Err(error) => {
-                    let is_late = written.elapsed() > Duration::from_secs(self.check_interval.into());
+                    let is_late =
+                        written.elapsed() > Duration::from_secs(self.check_interval.into());
                     state.lost = is_late.then_some(error);
                 }
             }

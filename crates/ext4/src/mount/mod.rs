@@ -60,11 +60,17 @@ impl Ext4 {
     /// a corrupt superblock, or a device that fails.
     pub fn open(device: Arc<dyn BlockDevice>, options: &OpenOptions) -> Result<Self> {
         let fs = Self::assemble_upgradable(device, options)?;
-        let unprotected = if options.shared { None } else { mmp::check(&fs)? };
+        let unprotected = if options.shared {
+            None
+        } else {
+            mmp::check(&fs)?
+        };
         let fs = fs.through_journal(options)?;
         fs.warn_of_superblock();
         if let Some(corrupt) = unprotected {
-            fs.warnings.report(format!("{corrupt}; another host may be writing to the volume"));
+            fs.warnings.report(format!(
+                "{corrupt}; another host may be writing to the volume"
+            ));
         }
         Ok(fs)
     }
@@ -73,13 +79,15 @@ impl Ext4 {
     fn warn_of_superblock(&self) {
         let (sb, geometry) = (self.superblock(), self.superblock().geometry());
         let copy = (1..geometry.group_count()).find_map(|group| geometry.superblock_in(group));
-        let by =
-            copy.map_or_else(String::new, |block| format!("; --superblock {block} reads by a copy of it"));
+        let by = copy.map_or_else(String::new, |block| {
+            format!("; --superblock {block} reads by a copy of it")
+        });
         for corrupt in sb.impossible(Place::new(Structure::Superblock)) {
             self.warnings.report(format!("{corrupt}{by}"));
         }
         if let Some(corrupt) = self.cut_off() {
-            self.warnings.report(format!("{corrupt}; it is read as far as it goes"));
+            self.warnings
+                .report(format!("{corrupt}; it is read as far as it goes"));
         }
     }
 
@@ -89,7 +97,9 @@ impl Ext4 {
         if options.ignore_journal {
             return Ok(fs);
         }
-        let Some(recovery) = journal::recover(&fs, options)? else { return Ok(fs) };
+        let Some(recovery) = journal::recover(&fs, options)? else {
+            return Ok(fs);
+        };
         let unannounced = options.superblock.is_none() && !fs.is_flagged();
         // The superblock and all else is read again through the replayed journal.
         let warnings = Arc::clone(&fs.warnings);
@@ -145,10 +155,17 @@ impl Ext4 {
         Ok(fs)
     }
 
-    pub(crate) fn assemble_writable(device: &Arc<dyn BlockDevice>, options: &OpenOptions) -> Result<Self> {
+    pub(crate) fn assemble_writable(
+        device: &Arc<dyn BlockDevice>,
+        options: &OpenOptions,
+    ) -> Result<Self> {
         let fs = Self::assemble(Arc::clone(device), options)?;
         check_writable(fs.superblock(), options)?;
-        let impossible = fs.superblock().impossible(Place::new(Structure::Superblock)).into_iter().next();
+        let impossible = fs
+            .superblock()
+            .impossible(Place::new(Structure::Superblock))
+            .into_iter()
+            .next();
         match fs.cut_off().or(impossible) {
             Some(corrupt) => Err(corrupt.into()),
             None => Ok(fs),
@@ -198,10 +215,13 @@ impl Ext4 {
             zones,
             losses: Arc::clone(&self.losses),
         };
-        let _ = self.writer.set(Writer::open(self, parts, journal, counted, options)?);
+        let _ = self
+            .writer
+            .set(Writer::open(self, parts, journal, counted, options)?);
         if self.current_superblock().state().contains(State::ERROR) {
-            self.warnings
-                .report("errors are noted on this volume; fsck.extern4 or e2fsck checks it".to_owned());
+            self.warnings.report(
+                "errors are noted on this volume; fsck.extern4 or e2fsck checks it".to_owned(),
+            );
         }
         let kept = free_leftover_orphans(self, left).inspect_err(|_| {
             // No thread uses the volume yet. If the error has aborted the journal, closing fails,
@@ -211,7 +231,8 @@ impl Ext4 {
         let writer = self.writer()?;
         if writer.allocator.has_faults() {
             // The end of the operation records them.
-            self.with_handle(1, 0, |_| Ok(())).inspect_err(|_| drop(self.end_writing()))?;
+            self.with_handle(1, 0, |_| Ok(()))
+                .inspect_err(|_| drop(self.end_writing()))?;
         }
         writer.note_opened();
         if let Some(most) = options.lazy_times {
@@ -222,7 +243,9 @@ impl Ext4 {
 
     /// Refuses a journal that has blocks of the volume's other structures.
     fn check_journal(&self, zones: &SystemZones) -> Result<()> {
-        let Some(JournalLocation::Inode(ino)) = self.superblock().journal() else { return Ok(()) };
+        let Some(JournalLocation::Inode(ino)) = self.superblock().journal() else {
+            return Ok(());
+        };
         let journal = self.load_inode(ino)?;
         let (mut at, end) = (0, u64::from(journal.len_blocks(self)?));
         while let Some(logical) = u32::try_from(at).ok().filter(|_| at < end) {
@@ -238,7 +261,10 @@ impl Ext4 {
     /// Keeps the guard for as long as the volume is open.
     pub(crate) fn keep_guard(&self, guard: Option<MmpGuard>) {
         let Some(guard) = guard else { return };
-        let aborter = self.writer.get().map(|writer| writer.transactions.aborter());
+        let aborter = self
+            .writer
+            .get()
+            .map(|writer| writer.transactions.aborter());
         guard.aborts(aborter, Arc::clone(&self.losses));
         let _ = self.guard.set(guard);
     }
@@ -250,12 +276,17 @@ impl Ext4 {
 
     /// Refuses a volume without a root directory, as Linux does.
     pub(crate) fn check_root(&self) -> Result<()> {
-        let root = self.load_inode(ROOT_INO).map_err(|error| error.in_part("the root directory"))?;
+        let root = self
+            .load_inode(ROOT_INO)
+            .map_err(|error| error.in_part("the root directory"))?;
         if root.fields().kind() == FileKind::Directory && root.fields().links() > 0 {
             return Ok(());
         }
         let what = "there is no root directory";
-        Err(Place::new(Structure::Inode).ino(ROOT_INO).corrupt(CorruptKind::Mismatch { what }).into())
+        Err(Place::new(Structure::Inode)
+            .ino(ROOT_INO)
+            .corrupt(CorruptKind::Mismatch { what })
+            .into())
     }
 
     /// Closes the volume: writes all changes in place and marks it clean. No inode or file of it
@@ -285,10 +316,15 @@ impl Ext4 {
     fn end_writing_with(&self, close: impl FnOnce(&Writer, &Volume) -> Result<()>) -> Result<()> {
         let stored = store_all_times(self);
         // The writer's error takes precedence: if the journal was aborted, it has the reason.
-        self.writer.get().map_or(Ok(()), |writer| close(writer, self))?;
+        self.writer
+            .get()
+            .map_or(Ok(()), |writer| close(writer, self))?;
         self.guard.get().map_or(Ok(()), MmpGuard::release)?;
         stored?;
-        self.writer.get().and_then(Writer::unfreed).map_or(Ok(()), Err)
+        self.writer
+            .get()
+            .and_then(Writer::unfreed)
+            .map_or(Ok(()), Err)
     }
 
     /// Whether a caller has shut the volume down
@@ -301,9 +337,14 @@ impl Ext4 {
     /// Closes a volume whose last user has gone without closing it. Does nothing in a forked child,
     /// or if the journal was aborted.
     pub(crate) fn close_unused(&self) {
-        let Some(writer) = self.writer.get().filter(|_| self.close_when_unused) else { return };
+        let Some(writer) = self.writer.get().filter(|_| self.close_when_unused) else {
+            return;
+        };
         // Relaxed: as in `close`.
-        if self.is_closed.load(Relaxed) || !self.opener.is_here() || writer.transactions.error().is_some() {
+        if self.is_closed.load(Relaxed)
+            || !self.opener.is_here()
+            || writer.transactions.error().is_some()
+        {
             return;
         }
         // The last user may have gone because of a panic.
@@ -330,7 +371,9 @@ impl Ext4 {
             false => superblock.with_no_reserved_gdt(),
         };
         let (geometry, defaults) = (superblock.geometry(), superblock.default_mount_options());
-        let copy_in = options.superblock.map_or(0, |backup| backup.group(&superblock));
+        let copy_in = options
+            .superblock
+            .map_or(0, |backup| backup.group(&superblock));
         Ok(Self {
             volume: Volume::new(
                 device,
@@ -345,7 +388,9 @@ impl Ext4 {
             writer: OnceLock::new(),
             lazy_times: OnceLock::new(),
             error_policy: options.errors.unwrap_or(superblock.error_policy()),
-            bsd_groups: options.bsd_groups.unwrap_or(defaults.contains(DefaultMountOptions::BSDGROUPS)),
+            bsd_groups: options
+                .bsd_groups
+                .unwrap_or(defaults.contains(DefaultMountOptions::BSDGROUPS)),
             minix_df: options.minix_df,
             reserved_for: (
                 options.reserved_uid.unwrap_or(superblock.reserved_ids().0),

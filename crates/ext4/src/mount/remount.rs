@@ -35,9 +35,18 @@ impl Ext4 {
     /// Those of [`open_for_writing`](Self::open_for_writing), and a volume that another program has
     /// changed since it was opened. It can be tried again if nothing but the journal has been
     /// written.
-    pub fn make_writable(&self, device: Arc<dyn BlockDevice>, options: &OpenOptions) -> Result<Vec<u32>> {
-        let Some(upgrade) = &self.upgrade else { return Ok(Vec::new()) };
-        let mut failed = upgrade.failed.lock().unwrap_or_else(PoisonError::into_inner);
+    pub fn make_writable(
+        &self,
+        device: Arc<dyn BlockDevice>,
+        options: &OpenOptions,
+    ) -> Result<Vec<u32>> {
+        let Some(upgrade) = &self.upgrade else {
+            return Ok(Vec::new());
+        };
+        let mut failed = upgrade
+            .failed
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         if let Some(error) = &*failed {
             return Err(error.clone());
         }
@@ -51,7 +60,10 @@ impl Ext4 {
         }
         let counted = Arc::new(CountedDevice::new(device));
         let device = Arc::clone(&counted) as Arc<dyn BlockDevice>;
-        let small = OpenOptions { budget: CacheBudget::new(CACHE_BYTES), ..options.clone() };
+        let small = OpenOptions {
+            budget: CacheBudget::new(CACHE_BYTES),
+            ..options.clone()
+        };
         let fresh = Self::assemble_writable(&device, &small)?;
         let guard = MmpGuard::take(&fresh)?;
         let begun = fresh.recover(&small).and_then(|(fresh, journal)| {

@@ -21,7 +21,10 @@ pub(crate) struct Upgrade {
 
 impl Upgrade {
     pub(crate) fn new(device: Arc<SuccessiveDevice>) -> Self {
-        Self { device, failed: Mutex::default() }
+        Self {
+            device,
+            failed: Mutex::default(),
+        }
     }
 
     /// Waits for an upgrade that is under way.

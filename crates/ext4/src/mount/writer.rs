@@ -15,7 +15,9 @@ use std::sync::{Arc, PoisonError};
 use extern4_block::{BlockDevice, CountedDevice, Pin, Unsealed};
 use extern4_disk::feature::{Incompat, RoCompat};
 use extern4_disk::journal::{ChecksumVersion, Tid};
-use extern4_disk::superblock::{RawSuperblock, SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE, State, Superblock};
+use extern4_disk::superblock::{
+    RawSuperblock, SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE, State, Superblock,
+};
 use extern4_disk::{Corrupt, Place, Structure};
 use extern4_jbd2::{Closing, Journal, Observer, Options, Transactions};
 use extern4_sync::primitive::Ordering::Relaxed;
@@ -84,10 +86,14 @@ fn keep_error(
     superblock: &mut Superblock,
     journal: Option<&mut Journal<Arc<dyn BlockDevice>>>,
 ) -> Result<()> {
-    let Some(journal) = journal.filter(|journal| journal.superblock().errno != 0) else { return Ok(()) };
+    let Some(journal) = journal.filter(|journal| journal.superblock().errno != 0) else {
+        return Ok(());
+    };
     let raw = superblock.raw_mut();
     raw.s_state.set(raw.s_state.get() | State::ERROR.bits());
-    volume.cache.write_bytes(SUPERBLOCK_OFFSET, &superblock.encode())?;
+    volume
+        .cache
+        .write_bytes(SUPERBLOCK_OFFSET, &superblock.encode())?;
     volume.cache.device().flush()?;
     Ok(journal.clear_error()?)
 }
@@ -120,11 +126,18 @@ impl Writer {
         let (mut journal, mut superblock) = (journal, volume.superblock().clone());
         keep_error(volume, &mut superblock, journal.as_mut())?;
         if let Some(checksum) = journal_checksum(volume.superblock(), asked.journal_checksum) {
-            journal.iter_mut().for_each(|journal| journal.set_checksum(checksum));
+            journal
+                .iter_mut()
+                .for_each(|journal| journal.set_checksum(checksum));
         }
-        let options = asked.commit_interval.map_or_else(Options::default, |interval| Options { interval });
-        let allocator =
-            Arc::new(BlockAllocator::count(volume, parts.block_reserve, Arc::clone(&parts.zones))?);
+        let options = asked
+            .commit_interval
+            .map_or_else(Options::default, |interval| Options { interval });
+        let allocator = Arc::new(BlockAllocator::count(
+            volume,
+            parts.block_reserve,
+            Arc::clone(&parts.zones),
+        )?);
         let cache = Arc::clone(&volume.cache);
         let orphans: Arc<Orphans> = Arc::default();
         let quotas = parts.quotas.map(Arc::new);
@@ -133,7 +146,10 @@ impl Writer {
             orphans: Arc::clone(&orphans),
             quotas: quotas.clone(),
             discards: Discards::chosen(volume, asked.discard),
-            block: volume.cache.read(volume.superblock().geometry().superblock_block())?.pin(),
+            block: volume
+                .cache
+                .read(volume.superblock().geometry().superblock_block())?
+                .pin(),
             superblock: Mutex::new(superblock),
             initial_superblock: volume.superblock().clone(),
             losses: parts.losses,
@@ -174,8 +190,12 @@ impl Writer {
             let incompat = Incompat::from_bits_retain(raw.s_feature_incompat.get());
             let state = State::from_bits_retain(raw.s_state.get());
             match (self.uses_journal, in_use) {
-                (true, true) => raw.s_feature_incompat.set((incompat | Incompat::RECOVER).bits()),
-                (true, false) => raw.s_feature_incompat.set((incompat - Incompat::RECOVER).bits()),
+                (true, true) => raw
+                    .s_feature_incompat
+                    .set((incompat | Incompat::RECOVER).bits()),
+                (true, false) => raw
+                    .s_feature_incompat
+                    .set((incompat - Incompat::RECOVER).bits()),
                 (false, true) => raw.s_state.set((state - State::VALID).bits()),
                 (false, false) => raw.s_state.set((state | State::VALID).bits()),
             }
@@ -193,11 +213,16 @@ impl Writer {
         self.observer.set_counts(raw);
         // As in Linux, the writes before a crash are not counted.
         let before = volume.superblock().kbytes_written();
-        raw.s_kbytes_written.set(before.saturating_add(self.counted.bytes_written() / 1024));
+        raw.s_kbytes_written
+            .set(before.saturating_add(self.counted.bytes_written() / 1024));
     }
 
     /// Changes the superblock and stores it on the device at once, past the journal.
-    fn write_superblock(&self, volume: &Volume, change: impl FnOnce(&mut RawSuperblock)) -> Result<()> {
+    fn write_superblock(
+        &self,
+        volume: &Volume,
+        change: impl FnOnce(&mut RawSuperblock),
+    ) -> Result<()> {
         let mut sb = self.observer.lock();
         change(sb.raw_mut());
         sb.raw_mut().s_wtime.set(now_seconds());
@@ -246,12 +271,18 @@ impl Writer {
     /// Notes that a removed file could not be freed. The call that removed it has returned already,
     /// and the file stays an orphan.
     pub(crate) fn note_unfreed(&self, error: Error) {
-        self.unfreed.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+        self.unfreed
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get_or_insert(error);
     }
 
     /// Returns the error of the first removed file that could not be freed.
     pub(crate) fn unfreed(&self) -> Option<Error> {
-        self.unfreed.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.unfreed
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     /// Notes in the superblock on the device that the volume is damaged, so that `e2fsck` checks
@@ -261,7 +292,9 @@ impl Writer {
         let mut bytes = [0; SUPERBLOCK_SIZE];
         let read = volume.cache.device().read_at(&mut bytes, SUPERBLOCK_OFFSET);
         let place = Place::new(Structure::Superblock);
-        let (Ok(()), Ok(mut sb)) = (read, Superblock::decode(&bytes, place)) else { return };
+        let (Ok(()), Ok(mut sb)) = (read, Superblock::decode(&bytes, place)) else {
+            return;
+        };
         note(sb.raw_mut(), corrupt);
         let _ = volume.cache.write_bytes(SUPERBLOCK_OFFSET, &sb.encode());
         let _ = volume.cache.device().flush();
@@ -276,14 +309,19 @@ impl Writer {
 
 /// Notes the damaged structure in a superblock.
 pub(crate) fn note(raw: &mut RawSuperblock, corrupt: &Corrupt) {
-    let (ino, block, now) = (corrupt.place.ino.unwrap_or(0), corrupt.place.block.unwrap_or(0), now_seconds());
+    let (ino, block, now) = (
+        corrupt.place.ino.unwrap_or(0),
+        corrupt.place.block.unwrap_or(0),
+        now_seconds(),
+    );
     raw.s_state.set(raw.s_state.get() | State::ERROR.bits());
     if raw.s_error_count.get() == 0 {
         raw.s_first_error_time.set(now);
         raw.s_first_error_ino.set(ino);
         raw.s_first_error_block.set(block);
     }
-    raw.s_error_count.set(raw.s_error_count.get().saturating_add(1));
+    raw.s_error_count
+        .set(raw.s_error_count.get().saturating_add(1));
     raw.s_last_error_time.set(now);
     raw.s_last_error_ino.set(ino);
     raw.s_last_error_block.set(block);
@@ -315,17 +353,31 @@ struct CommitObserver {
 
 impl CommitObserver {
     fn lock(&self) -> MutexGuard<'_, Superblock> {
-        self.superblock.lock().unwrap_or_else(PoisonError::into_inner)
+        self.superblock
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Sets the counts of free blocks and inodes. Returns whether they have changed.
     fn set_counts(&self, raw: &mut RawSuperblock) -> bool {
-        let before = (raw.s_free_blocks_count_lo, raw.s_free_blocks_count_hi, raw.s_free_inodes_count);
+        let before = (
+            raw.s_free_blocks_count_lo,
+            raw.s_free_blocks_count_hi,
+            raw.s_free_inodes_count,
+        );
         let [a, b, c, d, e, f, g, h] = self.allocator.free_blocks().to_le_bytes();
-        raw.s_free_blocks_count_lo.set(u32::from_le_bytes([a, b, c, d]));
-        raw.s_free_blocks_count_hi.set(u32::from_le_bytes([e, f, g, h]));
-        raw.s_free_inodes_count.set(u32::try_from(self.allocator.free_inodes()).unwrap_or(u32::MAX));
-        before != (raw.s_free_blocks_count_lo, raw.s_free_blocks_count_hi, raw.s_free_inodes_count)
+        raw.s_free_blocks_count_lo
+            .set(u32::from_le_bytes([a, b, c, d]));
+        raw.s_free_blocks_count_hi
+            .set(u32::from_le_bytes([e, f, g, h]));
+        raw.s_free_inodes_count
+            .set(u32::try_from(self.allocator.free_inodes()).unwrap_or(u32::MAX));
+        before
+            != (
+                raw.s_free_blocks_count_lo,
+                raw.s_free_blocks_count_hi,
+                raw.s_free_inodes_count,
+            )
     }
 }
 
@@ -363,7 +415,11 @@ impl Observer for CommitObserver {
 
 /// Writes the superblock to its place in its block.
 pub(crate) fn store(sb: &Superblock, block: &mut [u8]) {
-    let offset = if sb.block_size() > 1024 { SUPERBLOCK_OFFSET as usize } else { 0 };
+    let offset = if sb.block_size() > 1024 {
+        SUPERBLOCK_OFFSET as usize
+    } else {
+        0
+    };
     let bytes = sb.encode();
     block[offset..offset + bytes.len()].copy_from_slice(&bytes);
 }

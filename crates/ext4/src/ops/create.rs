@@ -96,70 +96,97 @@ pub(crate) fn create_node(
     let demand = Demand::new(blocks, new.rights);
     // The inode is built in place here, because moving it is costly.
     let mut made = None;
-    let tid = fs.with_exact_demand(NAME_CREDITS + acls.credits, demand, exactly, |handle, names| {
-        let mut early = names.flatten();
-        if asks_first && early.is_none() {
-            early = Some(Box::new(LockedNames::lock(dir)));
-        }
-        handle.admit(owners, new.rights, || Ok(handle.amount(contents, 1)))?;
-        if let (Some(names), Some(name)) = (&early, name) {
-            check_new_name(fs, &names.info, name)?;
-            if is_dir {
-                names.info.check_room_for_link(fs)?;
+    let tid = fs.with_exact_demand(
+        NAME_CREDITS + acls.credits,
+        demand,
+        exactly,
+        |handle, names| {
+            let mut early = names.flatten();
+            if asks_first && early.is_none() {
+                early = Some(Box::new(LockedNames::lock(dir)));
             }
-            handle.admit_blocks(&names.info, new.rights, || blocks_for_name(fs, &names.info, name))?;
-        }
-        let info = made.insert(new_inode(handle, &parent, new)?);
-        if name.is_none() {
-            info.fields_mut().set_links(0);
-        }
-        init_attributes(handle, info, new.acl, new.default_acl)?;
-        store_new(handle, info, new)?;
-        if name.is_none() {
-            // Only after it is stored: once it is on the list, a thread that removes a neighbour
-            // changes its record.
-            handle.writer.orphans.orphan_add(handle, info)?;
-            handle.store(info)?;
-        }
-        if let Some(name) = name {
-            let kind = dirent::FileType::from_mode(info.fields().mode());
-            let mut late;
-            let names = match &mut early {
-                Some(names) => names,
-                None => {
-                    late = LockedNames::lock(dir);
-                    &mut late
+            handle.admit(owners, new.rights, || Ok(handle.amount(contents, 1)))?;
+            if let (Some(names), Some(name)) = (&early, name) {
+                check_new_name(fs, &names.info, name)?;
+                if is_dir {
+                    names.info.check_room_for_link(fs)?;
                 }
-            };
-            names.add(handle, name, info.ino(), kind)?;
-            if is_dir {
-                count_link(handle, &mut names.info);
+                handle.admit_blocks(&names.info, new.rights, || {
+                    blocks_for_name(fs, &names.info, name)
+                })?;
             }
-            touch_names(handle, &mut names.info, new.now)?;
-            names.publish(fs, handle.tid());
-        }
-        Ok(handle.tid())
-    })?;
+            let info = made.insert(new_inode(handle, &parent, new)?);
+            if name.is_none() {
+                info.fields_mut().set_links(0);
+            }
+            init_attributes(handle, info, new.acl, new.default_acl)?;
+            store_new(handle, info, new)?;
+            if name.is_none() {
+                // Only after it is stored: once it is on the list, a thread that removes a neighbour
+                // changes its record.
+                handle.writer.orphans.orphan_add(handle, info)?;
+                handle.store(info)?;
+            }
+            if let Some(name) = name {
+                let kind = dirent::FileType::from_mode(info.fields().mode());
+                let mut late;
+                let names = match &mut early {
+                    Some(names) => names,
+                    None => {
+                        late = LockedNames::lock(dir);
+                        &mut late
+                    }
+                };
+                names.add(handle, name, info.ino(), kind)?;
+                if is_dir {
+                    count_link(handle, &mut names.info);
+                }
+                touch_names(handle, &mut names.info, new.now)?;
+                names.publish(fs, handle.tid());
+            }
+            Ok(handle.tid())
+        },
+    )?;
     // OK: the closure has made it.
     let info = made.ok_or(Errno::EIO)?;
     let attr = info.attr(fs)?;
     let no_acl = new.acl.is_none() && new.default_acl.is_none();
-    Ok(NewInode { attr, no_acl, no_caps: true, private: new_box(CachedInode::changed(&info, tid)) })
+    Ok(NewInode {
+        attr,
+        no_acl,
+        no_caps: true,
+        private: new_box(CachedInode::changed(&info, tid)),
+    })
 }
 
 impl InodeInfo {
     /// Returns `EMLINK` if a directory cannot have one more subdirectory.
     pub(crate) fn check_room_for_link(&self, fs: &Ext4) -> Result<()> {
         let full = self.fields().links() >= LINK_MAX;
-        let uncounted = fs.superblock().features().ro_compat.contains(RoCompat::DIR_NLINK);
-        if full && !uncounted { Err(Errno::EMLINK.into()) } else { Ok(()) }
+        let uncounted = fs
+            .superblock()
+            .features()
+            .ro_compat
+            .contains(RoCompat::DIR_NLINK);
+        if full && !uncounted {
+            Err(Errno::EMLINK.into())
+        } else {
+            Ok(())
+        }
     }
 }
 
 /// Returns a new inode with its contents. The caller stores it.
-pub(crate) fn new_inode(handle: &Handle<'_>, parent: &InodeInfo, new: &NewNode<'_>) -> Result<InodeInfo> {
-    let (ino, generation) =
-        handle.writer.allocator.allocate_inode(handle, parent.ino(), new.kind == NewKind::Directory)?;
+pub(crate) fn new_inode(
+    handle: &Handle<'_>,
+    parent: &InodeInfo,
+    new: &NewNode<'_>,
+) -> Result<InodeInfo> {
+    let (ino, generation) = handle.writer.allocator.allocate_inode(
+        handle,
+        parent.ino(),
+        new.kind == NewKind::Directory,
+    )?;
     let mut info = new_info(handle, (ino, generation), parent, new)?;
     if is_in_pieces(new) {
         handle.writer.allocator.clear_record(handle, ino)?;
@@ -171,7 +198,11 @@ pub(crate) fn new_inode(handle: &Handle<'_>, parent: &InodeInfo, new: &NewNode<'
 /// Stores a new inode: its whole record, or its fields if the record has data already.
 pub(crate) fn store_new(handle: &Handle<'_>, info: &InodeInfo, new: &NewNode<'_>) -> Result<()> {
     handle.writer.held_files.note_new(info.ino());
-    if is_in_pieces(new) { handle.store(info) } else { handle.store_whole(info) }
+    if is_in_pieces(new) {
+        handle.store(info)
+    } else {
+        handle.store_whole(info)
+    }
 }
 
 /// Returns the inode of a new file, with owner, mode, times and inherited flags.
@@ -195,11 +226,20 @@ fn new_info(
     inode.set_mtime(now);
     inode.set_ctime(now);
     inode.set_crtime(now);
-    Ok(InodeInfo::new(inode, handle.fs.inode_position(ino)?, sb.metadata_seed()))
+    Ok(InodeInfo::new(
+        inode,
+        handle.fs.inode_position(ino)?,
+        sb.metadata_seed(),
+    ))
 }
 
 /// Gives a new inode its contents and links.
-fn fill(handle: &Handle<'_>, info: &mut InodeInfo, parent: &InodeInfo, new: &NewNode<'_>) -> Result<()> {
+fn fill(
+    handle: &Handle<'_>,
+    info: &mut InodeInfo,
+    parent: &InodeInfo,
+    new: &NewNode<'_>,
+) -> Result<()> {
     info.fields_mut().set_links(1);
     match new.kind {
         NewKind::Regular => empty_map(handle, info),
@@ -210,7 +250,10 @@ fn fill(handle: &Handle<'_>, info: &mut InodeInfo, parent: &InodeInfo, new: &New
         }
         NewKind::Symlink(target) => write_target(handle, info, target)?,
         NewKind::CharDevice(rdev) | NewKind::BlockDevice(rdev) => {
-            info.fields_mut().set_device(DeviceNumber { major: rdev.major, minor: rdev.minor });
+            info.fields_mut().set_device(DeviceNumber {
+                major: rdev.major,
+                minor: rdev.minor,
+            });
         }
         NewKind::Fifo | NewKind::Socket => {}
     }
@@ -228,9 +271,14 @@ fn write_target(handle: &Handle<'_>, info: &mut InodeInfo, target: &[u8]) -> Res
     }
     empty_map(handle, info);
     let run = allocate_for(handle, info, 0, 1, false)?;
-    let block = run.mapped().map(|mapped| mapped.start).ok_or(Errno::ENOSPC)?;
+    let block = run
+        .mapped()
+        .map(|mapped| mapped.start)
+        .ok_or(Errno::ENOSPC)?;
     let mut buffer = handle.fresh(block)?;
-    handle.edit(&mut buffer, |bytes| bytes[..target.len()].copy_from_slice(target));
+    handle.edit(&mut buffer, |bytes| {
+        bytes[..target.len()].copy_from_slice(target)
+    });
     Ok(())
 }
 
@@ -238,7 +286,11 @@ fn write_target(handle: &Handle<'_>, info: &mut InodeInfo, target: &[u8]) -> Res
 pub(crate) fn count_link(_change: &Handle<'_>, dir: &mut InodeInfo) {
     let links = dir.fields().links();
     // One link means that there are too many to be counted.
-    let more = if links == 1 || links >= LINK_MAX { 1 } else { links + 1 };
+    let more = if links == 1 || links >= LINK_MAX {
+        1
+    } else {
+        links + 1
+    };
     dir.fields_mut().set_links(more);
 }
 
@@ -298,7 +350,9 @@ fn inherited(parent: InodeFlags, kind: FileType) -> InodeFlags {
     let flags = parent & INHERITED;
     match kind {
         FileType::Directory => flags,
-        FileType::Regular => flags - (InodeFlags::DIRSYNC | InodeFlags::PROJINHERIT | InodeFlags::CASEFOLD),
+        FileType::Regular => {
+            flags - (InodeFlags::DIRSYNC | InodeFlags::PROJINHERIT | InodeFlags::CASEFOLD)
+        }
         _ => flags & (InodeFlags::NODUMP | InodeFlags::NOATIME),
     }
 }

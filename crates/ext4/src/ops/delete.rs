@@ -41,14 +41,20 @@ fn check_contents(fs: &Ext4, info: &InodeInfo) -> Result<()> {
     if info.has_map(fs) && !info.is_map_empty(fs) {
         info.check_map(fs, 0)?;
     }
-    if info.has_attributes(fs)? { check_attributes(fs, info) } else { Ok(()) }
+    if info.has_attributes(fs)? {
+        check_attributes(fs, info)
+    } else {
+        Ok(())
+    }
 }
 
 /// Frees an inode whose last name and last user have gone. If it is damaged, it is set aside with a
 /// warning, because no caller waits for it.
 pub(crate) fn evict(fs: &Ext4, writer: &Writer, info: InodeInfo) {
     let ino = info.ino();
-    let Err(error) = delete_inode(fs, info) else { return };
+    let Err(error) = delete_inode(fs, info) else {
+        return;
+    };
     if matches!(error, Error::Damaged(_)) && writer.has_ended_changes() {
         // It stays an orphan for the next opening of the volume.
         return;
@@ -78,7 +84,9 @@ pub(crate) fn set_aside(fs: &Ext4, ino: u32) -> Result<()> {
 
 /// Returns the warning of an inode that has been set aside.
 pub(crate) fn unfreed(ino: u32, error: &Error) -> String {
-    format!("inode {ino} has no name and cannot be freed: {error}; it stays in use until e2fsck frees it")
+    format!(
+        "inode {ino} has no name and cannot be freed: {error}; it stays in use until e2fsck frees it"
+    )
 }
 
 /// Frees an inode that has no names and no users.
@@ -102,7 +110,12 @@ pub(crate) fn delete_inode(fs: &Ext4, mut info: InodeInfo) -> Result<()> {
 
 /// Frees the blocks of a file from block `keep` on, the last first, a bounded part in each
 /// transaction.
-pub(crate) fn free_contents(fs: &Ext4, info: &mut InodeInfo, keep: u64, metadata: bool) -> Result<()> {
+pub(crate) fn free_contents(
+    fs: &Ext4,
+    info: &mut InodeInfo,
+    keep: u64,
+    metadata: bool,
+) -> Result<()> {
     let mut left = keep..LOGICAL_END;
     while !left.is_empty() {
         left = fs.with_handle(UNMAP_CREDITS + 1, 0, |handle| {
@@ -120,12 +133,19 @@ fn free_record(handle: &Handle<'_>, info: &mut InodeInfo, now: u32) -> Result<()
     info.fields_mut().set_size(0);
     handle.store(info)?;
     handle.count_freed(info)?;
-    handle.writer.allocator.free_inode(handle, info.ino(), info.is_directory())
+    handle
+        .writer
+        .allocator
+        .free_inode(handle, info.ino(), info.is_directory())
 }
 
 /// Frees a file whose only name has been removed. Returns false if the file needs more than this
 /// transaction.
-pub(crate) fn free_with_name(handle: &Handle<'_>, info: &mut InodeInfo, now: Timespec) -> Result<bool> {
+pub(crate) fn free_with_name(
+    handle: &Handle<'_>,
+    info: &mut InodeInfo,
+    now: Timespec,
+) -> Result<bool> {
     if info.has_map(handle.fs) && !info.is_map_empty(handle.fs) {
         let left = unmap_blocks(handle, info, 0..LOGICAL_END, info.holds_metadata())?;
         if !left.is_empty() {

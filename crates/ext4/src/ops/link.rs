@@ -21,8 +21,8 @@ use crate::inode::cached::{CachedInode, LockedNames};
 use crate::inode::info::InodeInfo;
 use crate::inode::publish::{publish, publish_touched};
 use crate::ops::create::{
-    LINK_MAX, NAME_BLOCKS, NAME_CREDITS, NODE_BLOCKS, count_link, new_inode, store_new, touch_ctime,
-    touch_names, uncount_link,
+    LINK_MAX, NAME_BLOCKS, NAME_CREDITS, NODE_BLOCKS, count_link, new_inode, store_new,
+    touch_ctime, touch_names, uncount_link,
 };
 use crate::ops::delete::{check_removable, free_with_name};
 use crate::quota::accounts::Owners;
@@ -72,7 +72,9 @@ pub(crate) fn link_name(
     let tid = fs.with_exact_demand(NAME_CREDITS, demand, exactly, |handle, dir| {
         let add = |dir: &mut LockedNames<'_>| {
             check_new_name(fs, &dir.info, to.name)?;
-            handle.admit_blocks(&dir.info, rights, || blocks_for_name(fs, &dir.info, to.name))?;
+            handle.admit_blocks(&dir.info, rights, || {
+                blocks_for_name(fs, &dir.info, to.name)
+            })?;
             dir.add(handle, to.name, info.ino(), kind_of(&info))?;
             touch_names(handle, &mut dir.info, now)?;
             dir.publish(fs, handle.tid());
@@ -110,7 +112,11 @@ pub(crate) fn unlink_name(
         check_removable(fs, &info)?;
     }
     let is_last = is_last && loses_name;
-    let to_free = if is_last { info.credits_to_free_at_once(fs)? } else { None };
+    let to_free = if is_last {
+        info.credits_to_free_at_once(fs)?
+    } else {
+        None
+    };
     let (tid, freed) = fs.with_handle(NAME_CREDITS + to_free.unwrap_or(0), 0, |handle| {
         {
             let mut dir = LockedNames::lock(from.dir);
@@ -136,7 +142,12 @@ pub(crate) fn unlink_name(
 }
 
 /// Removes an empty directory.
-pub(crate) fn remove_directory(fs: &Ext4, from: NameRef<'_>, inode: &Inode, now: Timespec) -> Result<()> {
+pub(crate) fn remove_directory(
+    fs: &Ext4,
+    from: NameRef<'_>,
+    inode: &Inode,
+    now: Timespec,
+) -> Result<()> {
     let mut info = copy(inode);
     if !is_empty_directory(fs, &info)? {
         return Err(Errno::ENOTEMPTY.into());
@@ -159,7 +170,9 @@ pub(crate) fn remove_directory(fs: &Ext4, from: NameRef<'_>, inode: &Inode, now:
 /// Renames, or exchanges two names.
 pub(crate) fn rename_name(fs: &Ext4, rename: &Rename<'_>) -> Result<()> {
     let exchange = rename.flags.contains(RenameFlags::EXCHANGE);
-    if let Some(target) = rename.target.filter(|target| !exchange && (target.is_dir() || target.nlink() <= 1))
+    if let Some(target) = rename
+        .target
+        .filter(|target| !exchange && (target.is_dir() || target.nlink() <= 1))
     {
         let info = copy(target);
         if info.is_directory() && !is_empty_directory(fs, &info)? {
@@ -176,8 +189,17 @@ pub(crate) fn rename_name(fs: &Ext4, rename: &Rename<'_>) -> Result<()> {
         }
         None => Need::default(),
     };
-    let whiteout = if rename.whiteout.is_some() { NODE_BLOCKS + acls.blocks } else { 0 };
-    let blocks = whiteout + if rename.target.is_none() { NAME_BLOCKS } else { 0 };
+    let whiteout = if rename.whiteout.is_some() {
+        NODE_BLOCKS + acls.blocks
+    } else {
+        0
+    };
+    let blocks = whiteout
+        + if rename.target.is_none() {
+            NAME_BLOCKS
+        } else {
+            0
+        };
     let exactly = || {
         let inodes = Box::new(RenameInodes::lock(rename));
         let for_name = match rename.target {
@@ -195,7 +217,9 @@ pub(crate) fn rename_name(fs: &Ext4, rename: &Rename<'_>) -> Result<()> {
         check_rename(fs, inodes, rename)?;
         if rename.target.is_none() {
             let dir = &inodes.to_dir().info;
-            handle.admit_blocks(dir, rename.rights, || blocks_for_name(fs, dir, rename.to.name))?;
+            handle.admit_blocks(dir, rename.rights, || {
+                blocks_for_name(fs, dir, rename.to.name)
+            })?;
         }
         let amount = || Ok(handle.amount(acls.blocks, 1));
         left.map_or(Ok(()), |owners| handle.admit(owners, rename.rights, amount))?;
@@ -209,10 +233,15 @@ pub(crate) fn rename_name(fs: &Ext4, rename: &Rename<'_>) -> Result<()> {
     };
     // The inodes are not moved once they are locked, because they are large.
     let demand = Demand::new(blocks, rename.rights);
-    fs.with_exact_demand(2 * NAME_CREDITS + acls.credits, demand, exactly, |handle, inodes| match inodes {
-        Some(mut inodes) => operate(handle, &mut inodes),
-        None => operate(handle, &mut RenameInodes::lock(rename)),
-    })
+    fs.with_exact_demand(
+        2 * NAME_CREDITS + acls.credits,
+        demand,
+        exactly,
+        |handle, inodes| match inodes {
+            Some(mut inodes) => operate(handle, &mut inodes),
+            None => operate(handle, &mut RenameInodes::lock(rename)),
+        },
+    )
 }
 
 /// Checks that a rename can be done, before anything is changed.
@@ -223,7 +252,9 @@ fn check_rename(fs: &Ext4, inodes: &RenameInodes<'_>, rename: &Rename<'_>) -> Re
     }
     check_project(to, &inodes.inode)?;
     match &inodes.target {
-        Some(target) if rename.flags.contains(RenameFlags::EXCHANGE) => check_project(from, target)?,
+        Some(target) if rename.flags.contains(RenameFlags::EXCHANGE) => {
+            check_project(from, target)?
+        }
         Some(_) => {}
         None => check_new_name(fs, to, rename.to.name)?,
     }
@@ -313,7 +344,11 @@ fn drop_directory(handle: &Handle<'_>, info: &mut InodeInfo, now: Timespec) -> R
     handle.store(info)
 }
 
-fn move_name(handle: &Handle<'_>, inodes: &mut RenameInodes<'_>, rename: &Rename<'_>) -> Result<()> {
+fn move_name(
+    handle: &Handle<'_>,
+    inodes: &mut RenameInodes<'_>,
+    rename: &Rename<'_>,
+) -> Result<()> {
     let is_dir = inodes.inode.is_directory();
     let replaces_dir = inodes.target.as_ref().is_some_and(InodeInfo::is_directory);
     move_entry(handle, inodes, rename)?;
@@ -337,50 +372,87 @@ fn move_name(handle: &Handle<'_>, inodes: &mut RenameInodes<'_>, rename: &Rename
 
 /// Stores the time of change of a moved inode, if that changes. The copy of a file may be out of
 /// date, so its time is changed in place.
-fn touch_moved(handle: &Handle<'_>, inodes: &mut RenameInodes<'_>, rename: &Rename<'_>) -> Result<()> {
+fn touch_moved(
+    handle: &Handle<'_>,
+    inodes: &mut RenameInodes<'_>,
+    rename: &Rename<'_>,
+) -> Result<()> {
     let info = &mut inodes.inode;
     if info.is_directory() {
         return touch_ctime(handle, info, rename.now);
     }
     if rename.touches {
-        return handle.touch(rename.inode, |fields, _| fields.set_ctime(timestamp(rename.now)));
+        return handle.touch(rename.inode, |fields, _| {
+            fields.set_ctime(timestamp(rename.now))
+        });
     }
     handle.note_sync(info.fields());
     Ok(())
 }
 
 /// Moves the entry from one name to the other.
-fn move_entry(handle: &Handle<'_>, inodes: &mut RenameInodes<'_>, rename: &Rename<'_>) -> Result<()> {
+fn move_entry(
+    handle: &Handle<'_>,
+    inodes: &mut RenameInodes<'_>,
+    rename: &Rename<'_>,
+) -> Result<()> {
     let (ino, kind) = (inodes.inode.ino(), kind_of(&inodes.inode));
     if inodes.to.is_none() && inodes.target.is_none() && rename.whiteout.is_none() {
-        let entry = DirEntry { ino, kind, name: rename.to.name, offset: 0, hash: None };
+        let entry = DirEntry {
+            ino,
+            kind,
+            name: rename.to.name,
+            offset: 0,
+            hash: None,
+        };
         if inodes.from.rename(handle, rename.from.name, &entry)? {
             return Ok(());
         }
     }
     // The whiteout comes first: there may be no free inode for it.
-    let mut whiteout =
-        rename.whiteout.as_ref().map(|new| new_inode(handle, &inodes.from.info, new)).transpose()?;
+    let mut whiteout = rename
+        .whiteout
+        .as_ref()
+        .map(|new| new_inode(handle, &inodes.from.info, new))
+        .transpose()?;
     if let (Some(whiteout), Some(new)) = (&mut whiteout, &rename.whiteout) {
         init_attributes(handle, whiteout, new.acl, new.default_acl)?;
         store_new(handle, whiteout, new)?;
     }
     if inodes.target.is_some() {
-        inodes.destination_names().replace(handle, rename.to.name, ino, kind)?;
+        inodes
+            .destination_names()
+            .replace(handle, rename.to.name, ino, kind)?;
     } else {
-        inodes.destination_names().add(handle, rename.to.name, ino, kind)?;
+        inodes
+            .destination_names()
+            .add(handle, rename.to.name, ino, kind)?;
     }
     match whiteout {
-        Some(whiteout) => inodes.from.replace(handle, rename.from.name, whiteout.ino(), kind_of(&whiteout)),
+        Some(whiteout) => {
+            inodes
+                .from
+                .replace(handle, rename.from.name, whiteout.ino(), kind_of(&whiteout))
+        }
         None => inodes.from.remove(handle, rename.from.name),
     }
 }
 
-fn exchange_names(handle: &Handle<'_>, inodes: &mut RenameInodes<'_>, rename: &Rename<'_>) -> Result<()> {
-    let Some(mut target) = inodes.target.take() else { return Err(Errno::ENOENT.into()) };
+fn exchange_names(
+    handle: &Handle<'_>,
+    inodes: &mut RenameInodes<'_>,
+    rename: &Rename<'_>,
+) -> Result<()> {
+    let Some(mut target) = inodes.target.take() else {
+        return Err(Errno::ENOENT.into());
+    };
     let (ino, kind) = (inodes.inode.ino(), kind_of(&inodes.inode));
-    inodes.destination_names().replace(handle, rename.to.name, ino, kind)?;
-    inodes.from.replace(handle, rename.from.name, target.ino(), kind_of(&target))?;
+    inodes
+        .destination_names()
+        .replace(handle, rename.to.name, ino, kind)?;
+    inodes
+        .from
+        .replace(handle, rename.from.name, target.ino(), kind_of(&target))?;
     if inodes.to.is_some() {
         let (from_ino, to_ino) = (inodes.from.info.ino(), inodes.destination().ino());
         if inodes.inode.is_directory() {
@@ -411,5 +483,8 @@ fn exchange_names(handle: &Handle<'_>, inodes: &mut RenameInodes<'_>, rename: &R
 
 fn touch_dirs(handle: &Handle<'_>, inodes: &mut RenameInodes<'_>, now: Timespec) -> Result<()> {
     touch_names(handle, &mut inodes.from.info, now)?;
-    inodes.to.as_mut().map_or(Ok(()), |to| touch_names(handle, &mut to.info, now))
+    inodes
+        .to
+        .as_mut()
+        .map_or(Ok(()), |to| touch_names(handle, &mut to.info, now))
 }

@@ -23,9 +23,9 @@ use extern4_disk::feature::Incompat;
 use extern4_disk::inode::ROOT_INO;
 use extern4_sync::primitive::Ordering::Relaxed;
 use extern4_vfs::{
-    Acl, AclKind, Caps, Cred, Errno, FallocateMode, FileOps, FileSystem, FsTraits, Inode, InodeOps, NameRef,
-    NewInode, NewNode, RawDirEntry, Rename, Result, SetAttr, SpaceRights, Span, StatFs, Take, Timespec,
-    XattrFlags,
+    Acl, AclKind, Caps, Cred, Errno, FallocateMode, FileOps, FileSystem, FsTraits, Inode, InodeOps,
+    NameRef, NewInode, NewNode, RawDirEntry, Rename, Result, SetAttr, SpaceRights, Span, StatFs,
+    Take, Timespec, XattrFlags,
 };
 
 use crate::alloc::trim::trim_range;
@@ -67,7 +67,11 @@ impl FileSystem for Ext4 {
             read_only: self.writer.get().is_none(),
             acl: self.has_acls,
             fast_may_exec: true,
-            casefold: self.superblock().features().incompat.contains(Incompat::CASEFOLD),
+            casefold: self
+                .superblock()
+                .features()
+                .incompat
+                .contains(Incompat::CASEFOLD),
             bsd_groups: self.bsd_groups,
             inode_bytes: size_of::<CachedInode>(),
         }
@@ -104,10 +108,17 @@ impl FileSystem for Ext4 {
     }
 
     fn set_label(&self, label: &[u8]) -> Result<()> {
-        self.tune(&Tune { label: Some(label.to_vec()), ..Tune::default() })?;
+        self.tune(&Tune {
+            label: Some(label.to_vec()),
+            ..Tune::default()
+        })?;
         // Programs such as blkid read the superblock from the device, so it is written in place at
         // once.
-        Ok(self.writer()?.transactions.checkpoint_all().map_err(crate::Error::from)?)
+        Ok(self
+            .writer()?
+            .transactions
+            .checkpoint_all()
+            .map_err(crate::Error::from)?)
     }
 
     fn trim(&self, bytes: Range<u64>, min_bytes: u64) -> Result<u64> {
@@ -131,7 +142,9 @@ impl FileSystem for Ext4 {
     }
 
     fn evict_inode(&self, inode: &Inode) {
-        let Some(writer) = self.writer.get() else { return };
+        let Some(writer) = self.writer.get() else {
+            return;
+        };
         if inode.nlink() == 0 {
             if !cached(inode).is_freed() && self.opener.is_here() {
                 evict(self, writer, cached(inode).info());
@@ -237,7 +250,13 @@ impl InodeOps for Ext4 {
         Ok(create_node(self, dir, name, new)?)
     }
 
-    fn link(&self, inode: &Inode, to: NameRef<'_>, now: Timespec, rights: SpaceRights) -> Result<()> {
+    fn link(
+        &self,
+        inode: &Inode,
+        to: NameRef<'_>,
+        now: Timespec,
+        rights: SpaceRights,
+    ) -> Result<()> {
         Ok(link_name(self, inode, to, now, rights)?)
     }
 
@@ -257,23 +276,46 @@ impl InodeOps for Ext4 {
 impl FileOps for Ext4 {
     fn check_open(&self, inode: &Inode, in_encrypted: bool) -> Result<()> {
         check_key(self, cached(inode))?;
-        if in_encrypted && !info(inode).is_encrypted() { Err(Errno::EPERM.into()) } else { Ok(()) }
+        if in_encrypted && !info(inode).is_encrypted() {
+            Err(Errno::EPERM.into())
+        } else {
+            Ok(())
+        }
     }
 
     fn read_at(&self, inode: &Inode, buf: &mut [u8], offset: u64) -> Result<usize> {
-        Ok(read_file(self, &readable_file(self, cached(inode))?, buf, offset)?)
+        Ok(read_file(
+            self,
+            &readable_file(self, cached(inode))?,
+            buf,
+            offset,
+        )?)
     }
 
     fn lend(&self, inode: &Inode, offset: u64, len: usize, take: &mut Take<'_>) -> Result<bool> {
-        Ok(lend_file(self, &readable_file(self, cached(inode))?, offset, len, take)?)
+        Ok(lend_file(
+            self,
+            &readable_file(self, cached(inode))?,
+            offset,
+            len,
+            take,
+        )?)
     }
 
     fn span_at(&self, inode: &Inode, offset: u64) -> Result<Option<Span>> {
-        Ok(file_span(self, &readable_file(self, cached(inode))?, offset)?)
+        Ok(file_span(
+            self,
+            &readable_file(self, cached(inode))?,
+            offset,
+        )?)
     }
 
     fn bmap(&self, inode: &Inode, offset: u64) -> Result<Option<u64>> {
-        Ok(file_position(self, &readable_file(self, cached(inode))?, offset)?)
+        Ok(file_position(
+            self,
+            &readable_file(self, cached(inode))?,
+            offset,
+        )?)
     }
 
     fn read_dir(
@@ -297,7 +339,13 @@ impl FileOps for Ext4 {
         Ok(write_file(self, inode, data, offset, now, rights)?)
     }
 
-    fn overwrite(&self, inode: &Inode, data: &[u8], offset: u64, apart: &mut dyn FnMut()) -> Result<bool> {
+    fn overwrite(
+        &self,
+        inode: &Inode,
+        data: &[u8],
+        offset: u64,
+        apart: &mut dyn FnMut(),
+    ) -> Result<bool> {
         Ok(overwrite_file(self, inode, data, offset, apart)?)
     }
 

@@ -29,8 +29,9 @@ use crate::xattr::list::Need;
 use crate::xattr::set::apply_plan;
 
 /// The flags that only directories can have.
-const DIRECTORIES_ONLY: InodeFlags =
-    InodeFlags::DIRSYNC.union(InodeFlags::TOPDIR).union(InodeFlags::PROJINHERIT);
+const DIRECTORIES_ONLY: InodeFlags = InodeFlags::DIRSYNC
+    .union(InodeFlags::TOPDIR)
+    .union(InodeFlags::PROJINHERIT);
 
 /// Sets attributes, and the ACL that goes with a mode.
 pub(crate) fn change_attr(fs: &Ext4, inode: &Inode, set: &SetAttr) -> Result<()> {
@@ -48,20 +49,36 @@ pub(crate) fn change_attr(fs: &Ext4, inode: &Inode, set: &SetAttr) -> Result<()>
     let locks_map = sets_flags && !info.is_directory() || sets_acl && info.is_inline();
     let _map = locks_map.then(|| cached.change_map());
     let _attributes = sets_acl.then(|| cached.change_attributes());
-    let flags = set.flags.map(|flags| new_flags(fs, &info, flags, set.rights)).transpose()?;
+    let flags = set
+        .flags
+        .map(|flags| new_flags(fs, &info, flags, set.rights))
+        .transpose()?;
     if let Some(flags) = flags {
         check_flags_and_project(info.fields(), flags, set.project)?;
         if (flags ^ info.fields().flags()).contains(InodeFlags::JOURNAL_DATA) {
             prepare_switch(fs, &info)?;
         }
     }
-    let plan = set.acl.as_deref().map(|acl| plan_acl(fs, &info, AclKind::Access, acl)).transpose()?;
-    let need = plan.as_ref().map_or(Need { credits: 1, blocks: 0 }, |plan| plan.need(fs));
-    let counts = set.uid.is_some() || set.gid.is_some() || set.project.is_some() || set.acl.is_some();
+    let plan = set
+        .acl
+        .as_deref()
+        .map(|acl| plan_acl(fs, &info, AclKind::Access, acl))
+        .transpose()?;
+    let need = plan.as_ref().map_or(
+        Need {
+            credits: 1,
+            blocks: 0,
+        },
+        |plan| plan.need(fs),
+    );
+    let counts =
+        set.uid.is_some() || set.gid.is_some() || set.project.is_some() || set.acl.is_some();
     let owners = counts.then(|| Owners::of(info.fields()).after(set));
     owners.map_or(Ok(()), |owners| fs.open_accounts(owners))?;
     let operate = |handle: &Handle<'_>| {
-        owners.map_or(Ok(()), |owners| handle.admit_transfer(&info, owners, set.rights))?;
+        owners.map_or(Ok(()), |owners| {
+            handle.admit_transfer(&info, owners, set.rights)
+        })?;
         if let Some(plan) = &plan {
             handle.admit_plan(&info, set.rights, plan)?;
         }
@@ -79,7 +96,9 @@ pub(crate) fn change_attr(fs: &Ext4, inode: &Inode, set: &SetAttr) -> Result<()>
     if sets_only_times(set) {
         return publish_times(fs, inode, &info, tid);
     }
-    let Some(acl) = &set.acl else { return publish(fs, inode, &info, tid) };
+    let Some(acl) = &set.acl else {
+        return publish(fs, inode, &info, tid);
+    };
     let attr = info.attr(fs)?;
     cached.set_attributes(&info, tid);
     inode.update_acl(AclKind::Access, Some(acl.clone()), |old| *old = attr);
@@ -98,7 +117,12 @@ fn change_mode(fs: &Ext4, inode: &Inode, mode: u16, ctime: Option<Timespec>) -> 
 }
 
 /// Returns the flags of the inode after a user has set `wanted`.
-fn new_flags(fs: &Ext4, info: &InodeInfo, wanted: FileFlags, rights: SpaceRights) -> Result<InodeFlags> {
+fn new_flags(
+    fs: &Ext4,
+    info: &InodeInfo,
+    wanted: FileFlags,
+    rights: SpaceRights,
+) -> Result<InodeFlags> {
     let old = info.fields().flags();
     let wanted = InodeFlags::from_bits_retain(wanted.bits());
     let misplaced = !info.is_directory() && wanted.intersects(DIRECTORIES_ONLY);
@@ -117,20 +141,33 @@ fn new_flags(fs: &Ext4, info: &InodeInfo, wanted: FileFlags, rights: SpaceRights
         check_casefold(fs, info)?;
     }
     // Without a journal the flag has no effect, and does not change.
-    let switch = if fs.has_data_journal() { InodeFlags::JOURNAL_DATA } else { InodeFlags::empty() };
+    let switch = if fs.has_data_journal() {
+        InodeFlags::JOURNAL_DATA
+    } else {
+        InodeFlags::empty()
+    };
     let settable = InodeFlags::SETTABLE | switch;
     Ok((old - settable) | (wanted & settable))
 }
 
 /// Checks that case folding can be switched: only an empty directory can.
 fn check_casefold(fs: &Ext4, info: &InodeInfo) -> Result<()> {
-    if !fs.superblock().features().incompat.contains(Incompat::CASEFOLD) {
+    if !fs
+        .superblock()
+        .features()
+        .incompat
+        .contains(Incompat::CASEFOLD)
+    {
         return Err(Errno::EOPNOTSUPP.into());
     }
     if !info.is_directory() {
         return Err(Errno::ENOTDIR.into());
     }
-    if is_empty_directory(fs, info)? { Ok(()) } else { Err(Errno::ENOTEMPTY.into()) }
+    if is_empty_directory(fs, info)? {
+        Ok(())
+    } else {
+        Err(Errno::ENOTEMPTY.into())
+    }
 }
 
 /// Returns `EPERM` for a file that stays immutable, and `EOPNOTSUPP` if the volume has no projects,
@@ -143,7 +180,11 @@ fn check_flags_and_project(old: &Fields, flags: InodeFlags, project: Option<u32>
         return Err(Errno::EPERM.into());
     }
     new.set_project(project);
-    if new.project() == project { Ok(()) } else { Err(Errno::EOPNOTSUPP.into()) }
+    if new.project() == project {
+        Ok(())
+    } else {
+        Err(Errno::EOPNOTSUPP.into())
+    }
 }
 
 /// Whether only the mode and the time of change are set.

@@ -28,13 +28,21 @@ impl Ext4 {
             clusters = writer.allocator.free_blocks();
             inodes = writer.allocator.free_inodes();
         }
-        for group in 0..if self.writer.get().is_some() { 0 } else { geometry.group_count() } {
+        for group in 0..if self.writer.get().is_some() {
+            0
+        } else {
+            geometry.group_count()
+        } {
             let descriptor = self.readable_group(group)?;
             clusters += u64::from(descriptor.free_clusters());
             inodes += u64::from(descriptor.free_inodes());
         }
         let shift = geometry.cluster_shift();
-        let overhead = if self.minix_df { 0 } else { self.overhead_clusters()? };
+        let overhead = if self.minix_df {
+            0
+        } else {
+            self.overhead_clusters()?
+        };
         let blocks = geometry.blocks_count().saturating_sub(overhead << shift);
         let blocks_free = (clusters << shift).min(geometry.blocks_count());
         let uuid = sb.uuid();
@@ -67,9 +75,11 @@ impl Ext4 {
             .map(|group| round_up(u64::from(geometry.fixed_blocks(group).unwrap_or(0)) + tables))
             .sum::<u64>();
         let journal = match sb.journal() {
-            Some(JournalLocation::Inode(ino)) => {
-                round_up(self.raw_inode(ino)?.size().div_ceil(u64::from(geometry.block_size())))
-            }
+            Some(JournalLocation::Inode(ino)) => round_up(
+                self.raw_inode(ino)?
+                    .size()
+                    .div_ceil(u64::from(geometry.block_size())),
+            ),
             _ => 0,
         };
         Ok(round_up(u64::from(geometry.first_data_block())) + groups + journal)
@@ -77,5 +87,8 @@ impl Ext4 {
 }
 
 fn word(bytes: &[u8]) -> u64 {
-    bytes.iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte))
+    bytes
+        .iter()
+        .rev()
+        .fold(0, |word, &byte| word << 8 | u64::from(byte))
 }

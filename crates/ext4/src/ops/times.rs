@@ -19,8 +19,15 @@ use crate::time::timestamp;
 /// Applies `set` in memory only, if it sets the access time alone. Returns false if it has to be
 /// stored. Locks: the inode's `rwsem`, exclusive.
 pub(crate) fn note_read_lazily(fs: &Ext4, inode: &Inode, set: &SetAttr) -> Result<bool> {
-    let Some(atime) = set.atime.filter(|_| fs.lazy_times.get().is_some()) else { return Ok(false) };
-    if *set != (SetAttr { atime: Some(atime), ..SetAttr::default() }) {
+    let Some(atime) = set.atime.filter(|_| fs.lazy_times.get().is_some()) else {
+        return Ok(false);
+    };
+    if *set
+        != (SetAttr {
+            atime: Some(atime),
+            ..SetAttr::default()
+        })
+    {
         return Ok(false);
     }
     let mut info = inode.private::<CachedInode>().info();
@@ -53,7 +60,9 @@ fn keep_times(fs: &Ext4, inode: &Inode, info: &InodeInfo) -> Result<bool> {
     // After the journal was aborted, nothing changes in memory either.
     let aborted = fs.changer()?.transactions.error();
     aborted.map_or(Ok(()), |error| Err(crate::Error::from(error)))?;
-    let Some(lazy) = fs.lazy_times.get() else { return Ok(false) };
+    let Some(lazy) = fs.lazy_times.get() else {
+        return Ok(false);
+    };
     if !lazy.keep(info.ino(), Times::of(info.fields())) {
         store_all_times(fs)?;
         return Ok(false);
@@ -74,11 +83,20 @@ pub(crate) fn store_times(fs: &Ext4, ino: u32) -> Result<()> {
         return Ok(());
     }
     let (at, sb) = (fs.inode_position(ino)?, fs.superblock());
-    let place = Place::new(Structure::Inode).ino(ino).block(at.block).offset(at.offset);
+    let place = Place::new(Structure::Inode)
+        .ino(ino)
+        .block(at.block)
+        .offset(at.offset);
     fs.with_handle(1, 0, |handle| {
         handle.edit_record(ino, at, |record, has_checksum| {
-            let Some(times) = lazy.take(ino) else { return Ok(()) };
-            let decode = if has_checksum { Fields::decode } else { Fields::decode_fields };
+            let Some(times) = lazy.take(ino) else {
+                return Ok(());
+            };
+            let decode = if has_checksum {
+                Fields::decode
+            } else {
+                Fields::decode_fields
+            };
             let mut fields = decode(record, ino, sb, place)?;
             times.apply(&mut fields);
             fields.encode_fields(record);
@@ -90,7 +108,11 @@ pub(crate) fn store_times(fs: &Ext4, ino: u32) -> Result<()> {
 /// Stores the times of an inode that is no longer in use. If that fails, they are lost, and the
 /// loss is reported.
 pub(crate) fn store_last_times(fs: &Ext4, ino: u32) {
-    let has_ended = || fs.writer.get().is_none_or(|writer| writer.transactions.error().is_some());
+    let has_ended = || {
+        fs.writer
+            .get()
+            .is_none_or(|writer| writer.transactions.error().is_some())
+    };
     if let Err(error) = store_times(fs, ino)
         && !has_ended()
     {

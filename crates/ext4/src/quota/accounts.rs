@@ -48,23 +48,27 @@ impl Quotas {
 
     /// Stops counting for quotas of `kinds`, whose files are removed.
     pub(crate) fn forget(&self, kinds: &[Kind]) {
-        self.lock().retain(|quota| !kinds.contains(&quota.file.kind));
+        self.lock()
+            .retain(|quota| !kinds.contains(&quota.file.kind));
     }
 
     /// Stores the entries that a transaction has changed.
     pub(crate) fn store(&self, closing: &Closing<'_>) {
         for quota in &mut *self.lock() {
             for id in std::mem::take(&mut quota.dirty) {
-                let Some(account) = quota.accounts.get_mut(&id) else { continue };
+                let Some(account) = quota.accounts.get_mut(&id) else {
+                    continue;
+                };
                 let (Some(pin), Some(position)) = (account.dirty.take(), account.position) else {
                     continue;
                 };
                 let place = Place::new(Structure::Quota).block(position.block);
                 closing.change(&mut pin.buffer(), |bytes| {
                     // OK: the entry has been found or added at this position.
-                    let _ = account
-                        .entry
-                        .encode(&mut bytes[position.offset..position.offset + ENTRY_SIZE], place);
+                    let _ = account.entry.encode(
+                        &mut bytes[position.offset..position.offset + ENTRY_SIZE],
+                        place,
+                    );
                 });
             }
         }
@@ -86,13 +90,25 @@ impl Owners {
     /// Returns the owners of a new inode in directory `parent`.
     pub(crate) fn of_new(parent: &InodeInfo, new: &NewNode<'_>) -> Self {
         let inherits = parent.fields().flags().contains(InodeFlags::PROJINHERIT);
-        Self([new.uid, new.gid, if inherits { parent.fields().project() } else { 0 }])
+        Self([
+            new.uid,
+            new.gid,
+            if inherits {
+                parent.fields().project()
+            } else {
+                0
+            },
+        ])
     }
 
     /// Returns the owners of an inode after its attributes have been set.
     pub(crate) fn after(self, set: &SetAttr) -> Self {
         let [uid, gid, project] = self.0;
-        Self([set.uid.unwrap_or(uid), set.gid.unwrap_or(gid), set.project.unwrap_or(project)])
+        Self([
+            set.uid.unwrap_or(uid),
+            set.gid.unwrap_or(gid),
+            set.project.unwrap_or(project),
+        ])
     }
 
     pub(crate) fn id(self, kind: Kind) -> u32 {
@@ -110,7 +126,10 @@ pub(crate) struct Amount {
 impl Amount {
     pub(crate) fn of(fields: &Fields, inodes: i64) -> Self {
         // OK: a volume has fewer than 2^63 bytes.
-        Self { bytes: (fields.sectors() * SECTOR).cast_signed(), inodes }
+        Self {
+            bytes: (fields.sectors() * SECTOR).cast_signed(),
+            inodes,
+        }
     }
 
     pub(crate) fn plus(self, other: Self) -> Self {
@@ -121,12 +140,18 @@ impl Amount {
     }
 
     pub(crate) fn minus(self, other: Self) -> Self {
-        Self { bytes: self.bytes - other.bytes, inodes: self.inodes - other.inodes }
+        Self {
+            bytes: self.bytes - other.bytes,
+            inodes: self.inodes - other.inodes,
+        }
     }
 
     /// Returns the smaller of this and `other` in each component, and 0 where this is negative.
     pub(super) fn within(self, other: Self) -> Self {
-        Self { bytes: self.bytes.clamp(0, other.bytes), inodes: self.inodes.clamp(0, other.inodes) }
+        Self {
+            bytes: self.bytes.clamp(0, other.bytes),
+            inodes: self.inodes.clamp(0, other.inodes),
+        }
     }
 }
 
@@ -173,7 +198,10 @@ fn admits(resource: &Resource, reserved: i64, more: i64, now: u64) -> bool {
     if more <= 0 {
         return true;
     }
-    let after = resource.used.saturating_add_signed(reserved).saturating_add_signed(more);
+    let after = resource
+        .used
+        .saturating_add_signed(reserved)
+        .saturating_add_signed(more);
     let is_late = resource.until != 0 && now >= resource.until;
     let (hard, soft) = (resource.hard, resource.soft);
     !(hard != 0 && after > hard || soft != 0 && after > soft && is_late)
@@ -182,7 +210,11 @@ fn admits(resource: &Resource, reserved: i64, more: i64, now: u64) -> bool {
 /// Returns the lower limit in units, and how many units are left; `None` if there is no limit below
 /// `most`.
 pub(super) fn room(resource: &Resource, unit: u64, most: u64) -> Option<(u64, u64)> {
-    let limit = [resource.soft, resource.hard].into_iter().filter(|limit| *limit != 0).min()? / unit;
+    let limit = [resource.soft, resource.hard]
+        .into_iter()
+        .filter(|limit| *limit != 0)
+        .min()?
+        / unit;
     (limit > 0 && limit < most).then(|| (limit, limit.saturating_sub(resource.used / unit)))
 }
 
@@ -211,12 +243,20 @@ pub(super) struct QuotaReservation {
 
 impl<'q> QuotaReservations<'q> {
     pub(crate) fn none(quotas: Option<&'q Quotas>) -> Self {
-        Self { quotas, list: RefCell::default() }
+        Self {
+            quotas,
+            list: RefCell::default(),
+        }
     }
 
     /// Reduces the reserved amount by one that is counted now.
     pub(super) fn consume(&self, kind: Kind, id: u32, account: &mut Account, mut counted: Amount) {
-        for reservation in self.list.borrow_mut().iter_mut().filter(|it| it.kind == kind && it.id == id) {
+        for reservation in self
+            .list
+            .borrow_mut()
+            .iter_mut()
+            .filter(|it| it.kind == kind && it.id == id)
+        {
             let kept = counted.within(reservation.left);
             reservation.left = reservation.left.minus(kept);
             counted = counted.minus(kept);
@@ -228,10 +268,14 @@ impl<'q> QuotaReservations<'q> {
 impl Drop for QuotaReservations<'_> {
     fn drop(&mut self) {
         let list = self.list.get_mut();
-        let (Some(quotas), false) = (self.quotas, list.is_empty()) else { return };
+        let (Some(quotas), false) = (self.quotas, list.is_empty()) else {
+            return;
+        };
         let mut kinds = quotas.lock();
         for reservation in list {
-            let quota = kinds.iter_mut().find(|quota| quota.file.kind == reservation.kind);
+            let quota = kinds
+                .iter_mut()
+                .find(|quota| quota.file.kind == reservation.kind);
             if let Some(account) = quota.and_then(|quota| quota.accounts.get_mut(&reservation.id)) {
                 account.reserve(Amount::default().minus(reservation.left));
             }
@@ -258,10 +302,17 @@ impl Counted {
         if is_blank(record) {
             return Ok(None);
         }
-        let decode = if has_checksum { Fields::decode } else { Fields::decode_fields };
+        let decode = if has_checksum {
+            Fields::decode
+        } else {
+            Fields::decode_fields
+        };
         let fields = decode(record, ino, sb, Place::new(Structure::Inode).ino(ino))?;
         // A record that was cleared may have a checksum, so it is not blank.
-        Ok((fields.kind() != FileKind::None).then(|| Self { owners: Owners::of(&fields), fields }))
+        Ok((fields.kind() != FileKind::None).then(|| Self {
+            owners: Owners::of(&fields),
+            fields,
+        }))
     }
 }
 
@@ -273,7 +324,12 @@ mod tests {
 
     #[test]
     fn a_hard_limit_is_reached_and_not_exceeded() {
-        let space = Resource { used: 90, hard: 100, soft: 0, until: 0 };
+        let space = Resource {
+            used: 90,
+            hard: 100,
+            soft: 0,
+            until: 0,
+        };
         assert!(admits(&space, 0, 10, 1) && !admits(&space, 0, 11, 1));
         // A reserved amount is as good as taken.
         assert!(admits(&space, 4, 6, 1) && !admits(&space, 4, 7, 1));
@@ -286,7 +342,12 @@ mod tests {
 
     #[test]
     fn a_soft_limit_is_exceeded_for_a_while() {
-        let mut space = Resource { used: 90, hard: 200, soft: 100, until: 0 };
+        let mut space = Resource {
+            used: 90,
+            hard: 200,
+            soft: 100,
+            until: 0,
+        };
         count(&mut space, 10, GRACE, 1000);
         assert_eq!((space.used, space.until), (100, 0));
         count(&mut space, 1, GRACE, 1001);

@@ -92,7 +92,16 @@ impl QuotaFile {
     /// Returns the entry with the lowest id from `from` on, and where it stands; `None` if there is
     /// none.
     pub(crate) fn next(&self, fs: &Ext4, from: u32) -> Result<Option<(EntryPosition, Entry)>> {
-        self.next_below(fs, Branch { number: ROOT, level: 0, first_id: 0 }, from, &mut HashSet::new())
+        self.next_below(
+            fs,
+            Branch {
+                number: ROOT,
+                level: 0,
+                first_id: 0,
+            },
+            from,
+            &mut HashSet::new(),
+        )
     }
 
     fn next_below(
@@ -102,7 +111,11 @@ impl QuotaFile {
         from: u32,
         seen: &mut HashSet<u32>,
     ) -> Result<Option<(EntryPosition, Entry)>> {
-        let Branch { number, level, first_id } = branch;
+        let Branch {
+            number,
+            level,
+            first_id,
+        } = branch;
         if !seen.insert(number) {
             let what = "the tree of a quota file";
             return Err(self.place().corrupt(CorruptKind::Loop { what }).into());
@@ -117,7 +130,16 @@ impl QuotaFile {
             let found = if level + 1 == DEPTH {
                 Some(self.in_leaf(fs, number, id)?)
             } else {
-                self.next_below(fs, Branch { number, level: level + 1, first_id: id }, from, seen)?
+                self.next_below(
+                    fs,
+                    Branch {
+                        number,
+                        level: level + 1,
+                        first_id: id,
+                    },
+                    from,
+                    seen,
+                )?
             };
             if found.is_some() {
                 return Ok(found);
@@ -130,16 +152,25 @@ impl QuotaFile {
     fn in_leaf(&self, fs: &Ext4, number: u32, id: u32) -> Result<(EntryPosition, Entry)> {
         let block = file_block(fs, &self.info, number)?;
         let Some(offset) = leaf::find(block.bytes(), id, self.place())? else {
-            return Err(mismatch(self.info.ino(), "the tree of a quota file leads to no entry"));
+            return Err(mismatch(
+                self.info.ino(),
+                "the tree of a quota file leads to no entry",
+            ));
         };
         let entry = Entry::decode(block.bytes(), offset, self.place())?;
-        Ok((EntryPosition { block: block.buffer.number(), offset: block.offset + offset }, entry))
+        Ok((
+            EntryPosition {
+                block: block.buffer.number(),
+                offset: block.offset + offset,
+            },
+            entry,
+        ))
     }
 
     /// Returns the most blocks that [`put_entry`] allocates.
     pub(crate) fn blocks_to_put(&self, fs: &Ext4) -> Result<u32> {
-        let next =
-            u64::from(self.header.blocks) * BLOCK_SIZE as u64 / u64::from(fs.superblock().block_size());
+        let next = u64::from(self.header.blocks) * BLOCK_SIZE as u64
+            / u64::from(fs.superblock().block_size());
         // OK: fewer than 2^32 blocks of the file.
         Ok(MAX_BLOCKS + self.info.map_blocks_needed(fs, next as u32, MAX_BLOCKS)?)
     }
@@ -150,7 +181,11 @@ impl QuotaFile {
 }
 
 /// Adds an entry to a quota file that has none of that id.
-pub(crate) fn put_entry(handle: &Handle<'_>, file: &mut QuotaFile, entry: &Entry) -> Result<EntryPosition> {
+pub(crate) fn put_entry(
+    handle: &Handle<'_>,
+    file: &mut QuotaFile,
+    entry: &Entry,
+) -> Result<EntryPosition> {
     let at = file.place();
     let mut number = ROOT;
     for level in 0..DEPTH {
@@ -159,8 +194,11 @@ pub(crate) fn put_entry(handle: &Handle<'_>, file: &mut QuotaFile, entry: &Entry
         number = match next {
             Some(next) => next,
             None => {
-                let next =
-                    if level + 1 == DEPTH { leaf_with_room(handle, file)? } else { new_block(handle, file)? };
+                let next = if level + 1 == DEPTH {
+                    leaf_with_room(handle, file)?
+                } else {
+                    new_block(handle, file)?
+                };
                 edit_file_block(handle, &mut block, |bytes| {
                     quota::set_reference(bytes, level, entry.id, next, at)
                 })?;
@@ -169,7 +207,9 @@ pub(crate) fn put_entry(handle: &Handle<'_>, file: &mut QuotaFile, entry: &Entry
         };
     }
     let mut block = file_block(handle.fs, &file.info, number)?;
-    let put = edit_file_block(handle, &mut block, |bytes| leaf::put(bytes, entry, &file.header, at))?;
+    let put = edit_file_block(handle, &mut block, |bytes| {
+        leaf::put(bytes, entry, &file.header, at)
+    })?;
     if let Some(next) = put.full {
         file.header.free_leaf = next;
         if next != 0 {
@@ -179,13 +219,18 @@ pub(crate) fn put_entry(handle: &Handle<'_>, file: &mut QuotaFile, entry: &Entry
     }
     store_header(handle, file)?;
     handle.store(&file.info)?;
-    Ok(EntryPosition { block: block.buffer.number(), offset: block.offset + put.offset })
+    Ok(EntryPosition {
+        block: block.buffer.number(),
+        offset: block.offset + put.offset,
+    })
 }
 
 /// Stores the header of a quota file.
 pub(crate) fn store_header(handle: &Handle<'_>, file: &QuotaFile) -> Result<()> {
     let mut head = file_block(handle.fs, &file.info, 0)?;
-    edit_file_block(handle, &mut head, |bytes| file.header.encode(file.kind, bytes, file.place()))
+    edit_file_block(handle, &mut head, |bytes| {
+        file.header.encode(file.kind, bytes, file.place())
+    })
 }
 
 /// Returns a leaf that has room.
@@ -239,10 +284,17 @@ fn edit_file_block<R>(
 /// Returns block `number` of a quota file.
 fn file_block(fs: &Ext4, file: &InodeInfo, number: u32) -> Result<FileBlock> {
     let start = u64::from(number) * BLOCK_SIZE as u64;
-    let block = file.run_at(fs, start)?.mapped().ok_or_else(|| hole(file.ino()))?.start;
+    let block = file
+        .run_at(fs, start)?
+        .mapped()
+        .ok_or_else(|| hole(file.ino()))?
+        .start;
     // OK: less than a block of the volume.
     let offset = to_usize((start % u64::from(fs.superblock().block_size())) as u32);
-    Ok(FileBlock { buffer: fs.cache.read(block)?, offset })
+    Ok(FileBlock {
+        buffer: fs.cache.read(block)?,
+        offset,
+    })
 }
 
 fn place(file: &InodeInfo) -> Place {
@@ -254,5 +306,8 @@ fn hole(ino: u32) -> crate::Error {
 }
 
 fn mismatch(ino: u32, what: &'static str) -> crate::Error {
-    Place::new(Structure::Quota).ino(ino).corrupt(CorruptKind::Mismatch { what }).into()
+    Place::new(Structure::Quota)
+        .ino(ino)
+        .corrupt(CorruptKind::Mismatch { what })
+        .into()
 }

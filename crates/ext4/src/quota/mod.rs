@@ -50,9 +50,15 @@ use crate::xattr::list::Plan;
 impl Quotas {
     /// Opens the quotas of `fs`; `None` if it has none.
     pub(crate) fn open(fs: &Ext4) -> Result<Option<Self>> {
-        let files = Kind::ALL.into_iter().filter_map(|kind| QuotaFile::open(fs, kind).transpose());
+        let files = Kind::ALL
+            .into_iter()
+            .filter_map(|kind| QuotaFile::open(fs, kind).transpose());
         let quota = |file: Result<_>| {
-            file.map(|file| KindQuota { file, accounts: HashMap::new(), dirty: Vec::new() })
+            file.map(|file| KindQuota {
+                file,
+                accounts: HashMap::new(),
+                dirty: Vec::new(),
+            })
         };
         let kinds = files.map(quota).collect::<Result<Vec<_>>>()?;
         Ok((!kinds.is_empty()).then(|| Self(Mutex::new(kinds))))
@@ -65,9 +71,20 @@ impl KindQuota {
         if !self.accounts.contains_key(&id) {
             let (position, entry) = match self.file.find(fs, id)? {
                 Some((position, entry)) => (Some(position), entry),
-                None => (None, Entry { id, ..Entry::default() }),
+                None => (
+                    None,
+                    Entry {
+                        id,
+                        ..Entry::default()
+                    },
+                ),
             };
-            let account = Account { entry, position, reserved: Amount::default(), dirty: None };
+            let account = Account {
+                entry,
+                position,
+                reserved: Amount::default(),
+                dirty: None,
+            };
             self.accounts.insert(id, account);
         }
         // OK: it has been inserted above.
@@ -86,7 +103,8 @@ impl KindQuota {
     }
 
     fn count(&mut self, handle: &Handle<'_>, id: u32, amount: Amount, now: u64) -> Result<()> {
-        let (space_grace, inode_grace) = (self.file.header.space_grace, self.file.header.inode_grace);
+        let (space_grace, inode_grace) =
+            (self.file.header.space_grace, self.file.header.inode_grace);
         let account = self.account(handle.fs, id)?;
         count(&mut account.entry.space, amount.bytes, space_grace, now);
         count(&mut account.entry.inodes, amount.inodes, inode_grace, now);
@@ -116,7 +134,9 @@ impl Ext4 {
     /// # Errors
     /// A corrupt quota file.
     pub(crate) fn check_accounts(&self, owners: Owners) -> Result<()> {
-        let Some(quotas) = &self.writer()?.quotas else { return Ok(()) };
+        let Some(quotas) = &self.writer()?.quotas else {
+            return Ok(());
+        };
         quotas.lock().iter_mut().try_for_each(|quota| {
             let id = owners.id(quota.file.kind);
             quota.account(self, id).map(drop)
@@ -129,25 +149,35 @@ impl Ext4 {
     /// # Errors
     /// `ENOSPC`; a corrupt quota file.
     pub(crate) fn open_accounts(&self, owners: Owners) -> Result<()> {
-        let Some(quotas) = self.writer.get().and_then(|writer| writer.quotas.as_deref()) else {
+        let Some(quotas) = self
+            .writer
+            .get()
+            .and_then(|writer| writer.quotas.as_deref())
+        else {
             return Ok(());
         };
         for kind in Kind::ALL {
             let id = owners.id(kind);
             let blocks = {
                 let mut kinds = quotas.lock();
-                let Some(quota) = kinds.iter_mut().find(|quota| quota.file.kind == kind) else { continue };
+                let Some(quota) = kinds.iter_mut().find(|quota| quota.file.kind == kind) else {
+                    continue;
+                };
                 if quota.account(self, id)?.position.is_some() {
                     continue;
                 }
                 quota.file.blocks_to_put(self)?
             };
             // The blocks are internal metadata, so that an owner can change on a full volume.
-            self.with_handle(PUT_CREDITS, Demand::new(blocks, ReserveUse::All), |handle| {
-                let mut kinds = quotas.lock();
-                let quota = kinds.iter_mut().find(|quota| quota.file.kind == kind);
-                quota.map_or(Ok(()), |quota| quota.open_account(handle, id))
-            })?;
+            self.with_handle(
+                PUT_CREDITS,
+                Demand::new(blocks, ReserveUse::All),
+                |handle| {
+                    let mut kinds = quotas.lock();
+                    let quota = kinds.iter_mut().find(|quota| quota.file.kind == kind);
+                    quota.map_or(Ok(()), |quota| quota.open_account(handle, id))
+                },
+            )?;
         }
         Ok(())
     }
@@ -175,25 +205,44 @@ impl Handle<'_> {
         rights: SpaceRights,
         blocks: impl FnOnce() -> Result<u32>,
     ) -> Result<()> {
-        self.admit(Owners::of(info.fields()), rights, || Ok(self.amount(blocks()?, 0)))
+        self.admit(Owners::of(info.fields()), rights, || {
+            Ok(self.amount(blocks()?, 0))
+        })
     }
 
     /// Checks limits for attributes of an inode.
-    pub(crate) fn admit_plan(&self, info: &InodeInfo, rights: SpaceRights, plan: &Plan) -> Result<()> {
+    pub(crate) fn admit_plan(
+        &self,
+        info: &InodeInfo,
+        rights: SpaceRights,
+        plan: &Plan,
+    ) -> Result<()> {
         let (blocks, inodes) = plan.counts(self.fs, info);
-        self.admit(Owners::of(info.fields()), rights, || Ok(self.amount(blocks, inodes)))
+        self.admit(Owners::of(info.fields()), rights, || {
+            Ok(self.amount(blocks, inodes))
+        })
     }
 
     /// Checks limits for an inode that gets other owners.
-    pub(crate) fn admit_transfer(&self, info: &InodeInfo, to: Owners, rights: SpaceRights) -> Result<()> {
+    pub(crate) fn admit_transfer(
+        &self,
+        info: &InodeInfo,
+        to: Owners,
+        rights: SpaceRights,
+    ) -> Result<()> {
         let from = Owners::of(info.fields());
         let all = || Ok(Amount::of(info.fields(), inodes_of(self.fs, info)?));
-        self.admit_some(rights, all, |kind| Some(to.id(kind)).filter(|&id| id != from.id(kind)))
+        self.admit_some(rights, all, |kind| {
+            Some(to.id(kind)).filter(|&id| id != from.id(kind))
+        })
     }
 
     /// Returns the amount of `blocks` blocks and `inodes` inodes.
     pub(crate) fn amount(&self, blocks: u32, inodes: i64) -> Amount {
-        Amount { bytes: i64::from(blocks) * i64::from(self.fs.superblock().block_size()), inodes }
+        Amount {
+            bytes: i64::from(blocks) * i64::from(self.fs.superblock().block_size()),
+            inodes,
+        }
     }
 
     fn admit_some(
@@ -202,7 +251,9 @@ impl Handle<'_> {
         more: impl FnOnce() -> Result<Amount>,
         id_of: impl Fn(Kind) -> Option<u32>,
     ) -> Result<()> {
-        let Some(quotas) = &self.writer.quotas else { return Ok(()) };
+        let Some(quotas) = &self.writer.quotas else {
+            return Ok(());
+        };
         let enforces = self.fs.enforces_limits && !rights.sys_resource;
         let mut limited = Vec::new();
         for quota in &mut *quotas.lock() {
@@ -223,13 +274,22 @@ impl Handle<'_> {
         let mut kinds = quotas.lock();
         let mut kinds = kinds.iter_mut();
         for (kind, id) in limited {
-            let Some(quota) = kinds.find(|quota| quota.file.kind == kind) else { continue };
+            let Some(quota) = kinds.find(|quota| quota.file.kind == kind) else {
+                continue;
+            };
             let account = quota.account(self.fs, id)?;
             if !account.admits(more, now) {
                 return Err(Errno::EDQUOT.into());
             }
             account.reserve(more);
-            self.quota_reservations.list.borrow_mut().push(QuotaReservation { kind, id, left: more });
+            self.quota_reservations
+                .list
+                .borrow_mut()
+                .push(QuotaReservation {
+                    kind,
+                    id,
+                    left: more,
+                });
         }
         Ok(())
     }
@@ -241,13 +301,19 @@ impl Handle<'_> {
 
     /// Adds up to two amounts to the usage of ids of each kind.
     fn count_each(&self, amounts: impl Fn(Kind) -> [(u32, Amount); 2]) -> Result<()> {
-        let Some(quotas) = &self.writer.quotas else { return Ok(()) };
+        let Some(quotas) = &self.writer.quotas else {
+            return Ok(());
+        };
         let now = u64::from(now_seconds());
         for quota in &mut *quotas.lock() {
             let kind = quota.file.kind;
-            for (id, amount) in amounts(kind).into_iter().filter(|(_, amount)| *amount != Amount::default()) {
+            for (id, amount) in amounts(kind)
+                .into_iter()
+                .filter(|(_, amount)| *amount != Amount::default())
+            {
                 quota.count(self, id, amount, now)?;
-                self.quota_reservations.consume(kind, id, quota.account(self.fs, id)?, amount);
+                self.quota_reservations
+                    .consume(kind, id, quota.account(self.fs, id)?, amount);
             }
         }
         Ok(())
@@ -257,17 +323,28 @@ impl Handle<'_> {
     /// new inode.
     pub(crate) fn count_change(&self, info: &InodeInfo, before: Option<Counted>) -> Result<()> {
         let fields = info.fields();
-        if self.fs.superblock().is_hidden(info.ino()) || fields.flags().contains(InodeFlags::EA_INODE) {
+        if self.fs.superblock().is_hidden(info.ino())
+            || fields.flags().contains(InodeFlags::EA_INODE)
+        {
             return Ok(());
         }
         let owners = Owners::of(fields);
-        let Some(before) = before else { return self.count_for(owners, Amount::of(fields, 1)) };
+        let Some(before) = before else {
+            return self.count_for(owners, Amount::of(fields, 1));
+        };
         let handle = Amount::of(fields, 0).minus(Amount::of(&before.fields, 0));
         if before.owners == owners {
-            return if handle == Amount::default() { Ok(()) } else { self.count_for(owners, handle) };
+            return if handle == Amount::default() {
+                Ok(())
+            } else {
+                self.count_for(owners, handle)
+            };
         }
         let inodes = inodes_of(self.fs, info)?;
-        let (goes, comes) = (Amount::of(&before.fields, inodes), Amount::of(fields, inodes));
+        let (goes, comes) = (
+            Amount::of(&before.fields, inodes),
+            Amount::of(fields, inodes),
+        );
         self.count_each(|kind| match (before.owners.id(kind), owners.id(kind)) {
             (old, new) if old == new => [(new, handle), (0, Amount::default())],
             (old, new) => [(old, Amount::default().minus(goes)), (new, comes)],
@@ -284,7 +361,10 @@ impl Handle<'_> {
 /// Returns how many inodes count for an inode: itself, and those of its attributes' values.
 pub(crate) fn inodes_of(fs: &Ext4, info: &InodeInfo) -> Result<i64> {
     let attributes = info.attributes(fs)?;
-    let values = attributes.ea_inodes().filter(|(ino, ..)| !is_old_ea_inode(fs, *ino, info)).count();
+    let values = attributes
+        .ea_inodes()
+        .filter(|(ino, ..)| !is_old_ea_inode(fs, *ino, info))
+        .count();
     // OK: an inode has room for fewer than 2^16.
     Ok(1 + values as i64)
 }
@@ -314,13 +394,21 @@ impl Ext4 {
     /// # Errors
     /// A corrupt quota file, or a device that fails.
     pub fn quota(&self, kind: Kind, id: u32) -> Result<Option<Entry>> {
-        if let Some(quotas) = self.writer.get().and_then(|writer| writer.quotas.as_deref()) {
+        if let Some(quotas) = self
+            .writer
+            .get()
+            .and_then(|writer| writer.quotas.as_deref())
+        {
             let mut kinds = quotas.lock();
-            let Some(quota) = kinds.iter_mut().find(|quota| quota.file.kind == kind) else { return Ok(None) };
+            let Some(quota) = kinds.iter_mut().find(|quota| quota.file.kind == kind) else {
+                return Ok(None);
+            };
             let account = quota.account(self, id)?;
             return Ok(account.position.map(|_| account.entry));
         }
-        let Some(file) = QuotaFile::open(self, kind)? else { return Ok(None) };
+        let Some(file) = QuotaFile::open(self, kind)? else {
+            return Ok(None);
+        };
         Ok(file.find(self, id)?.map(|(_, entry)| entry))
     }
 
@@ -351,14 +439,29 @@ impl Ext4 {
     /// # Errors
     /// A corrupt quota file, or a device that fails.
     pub fn next_quota(&self, kind: Kind, from: u32) -> Result<Option<Entry>> {
-        if let Some(quotas) = self.writer.get().and_then(|writer| writer.quotas.as_deref()) {
+        if let Some(quotas) = self
+            .writer
+            .get()
+            .and_then(|writer| writer.quotas.as_deref())
+        {
             let mut kinds = quotas.lock();
-            let Some(quota) = kinds.iter_mut().find(|quota| quota.file.kind == kind) else { return Ok(None) };
-            let Some((_, entry)) = quota.file.next(self, from)? else { return Ok(None) };
+            let Some(quota) = kinds.iter_mut().find(|quota| quota.file.kind == kind) else {
+                return Ok(None);
+            };
+            let Some((_, entry)) = quota.file.next(self, from)? else {
+                return Ok(None);
+            };
             // The account in memory is newer.
-            return Ok(Some(quota.accounts.get(&entry.id).map_or(entry, |account| account.entry)));
+            return Ok(Some(
+                quota
+                    .accounts
+                    .get(&entry.id)
+                    .map_or(entry, |account| account.entry),
+            ));
         }
-        let Some(file) = QuotaFile::open(self, kind)? else { return Ok(None) };
+        let Some(file) = QuotaFile::open(self, kind)? else {
+            return Ok(None);
+        };
         Ok(file.next(self, from)?.map(|(_, entry)| entry))
     }
 
@@ -367,10 +470,20 @@ impl Ext4 {
     /// # Errors
     /// A corrupt quota file, or a device that fails.
     pub fn quota_grace(&self, kind: Kind) -> Result<Option<Grace>> {
-        let grace = |header: &Info| Grace { space: header.space_grace, inodes: header.inode_grace };
-        if let Some(quotas) = self.writer.get().and_then(|writer| writer.quotas.as_deref()) {
+        let grace = |header: &Info| Grace {
+            space: header.space_grace,
+            inodes: header.inode_grace,
+        };
+        if let Some(quotas) = self
+            .writer
+            .get()
+            .and_then(|writer| writer.quotas.as_deref())
+        {
             let kinds = quotas.lock();
-            return Ok(kinds.iter().find(|quota| quota.file.kind == kind).map(|it| grace(&it.file.header)));
+            return Ok(kinds
+                .iter()
+                .find(|quota| quota.file.kind == kind)
+                .map(|it| grace(&it.file.header)));
         }
         Ok(QuotaFile::open(self, kind)?.map(|file| grace(&file.header)))
     }
@@ -384,7 +497,10 @@ impl Ext4 {
         let quotas = self.writer()?.quotas.as_deref().ok_or(Errno::ENODEV)?;
         self.with_handle(1, 0, |handle| {
             let mut kinds = quotas.lock();
-            let quota = kinds.iter_mut().find(|quota| quota.file.kind == kind).ok_or(Errno::ENODEV)?;
+            let quota = kinds
+                .iter_mut()
+                .find(|quota| quota.file.kind == kind)
+                .ok_or(Errno::ENODEV)?;
             let header = &mut quota.file.header;
             (header.space_grace, header.inode_grace) = (grace.space, grace.inodes);
             store_header(handle, &quota.file)
@@ -398,7 +514,12 @@ impl Ext4 {
     /// `ERANGE` for a limit that the kernel would refuse, `ENOSPC`, a corrupt quota file, or a
     /// device that fails.
     pub fn set_quota(&self, kind: Kind, id: u32, limits: &Limits) -> Result<()> {
-        let all = [limits.space.0, limits.space.1, limits.inodes.0, limits.inodes.1];
+        let all = [
+            limits.space.0,
+            limits.space.1,
+            limits.inodes.0,
+            limits.inodes.1,
+        ];
         if all.into_iter().any(|limit| limit > i64::MAX.unsigned_abs()) {
             return Err(Errno::ERANGE.into());
         }
@@ -417,7 +538,9 @@ impl Ext4 {
     /// # Errors
     /// As [`set_quota`](Self::set_quota).
     pub fn correct_usage(&self, kind: Kind, id: u32, bytes: u64, inodes: u64) -> Result<()> {
-        self.change_account(kind, id, |entry| (entry.space.used, entry.inodes.used) = (bytes, inodes))
+        self.change_account(kind, id, |entry| {
+            (entry.space.used, entry.inodes.used) = (bytes, inodes)
+        })
     }
 
     /// Changes the entry of an id, which gets one if it has none.
@@ -431,7 +554,10 @@ impl Ext4 {
         };
         self.with_handle(PUT_CREDITS, blocks, |handle| {
             let mut kinds = quotas.lock();
-            let quota = kinds.iter_mut().find(|quota| quota.file.kind == kind).ok_or_else(missing)?;
+            let quota = kinds
+                .iter_mut()
+                .find(|quota| quota.file.kind == kind)
+                .ok_or_else(missing)?;
             quota.open_account(handle, id)?;
             change(&mut quota.account(self, id)?.entry);
             quota.count(handle, id, Amount::default(), u64::from(now_seconds()))
@@ -449,7 +575,11 @@ mod tests {
     use super::*;
     use crate::mount::options::OpenOptions;
 
-    const SPEC: ImageSpec = ImageSpec::new("quota", 16 << 20, &["-t", "ext4", "-b", "1024", "-O", "quota"]);
+    const SPEC: ImageSpec = ImageSpec::new(
+        "quota",
+        16 << 20,
+        &["-t", "ext4", "-b", "1024", "-O", "quota"],
+    );
 
     #[test]
     fn counting_uses_up_the_reservation() {
@@ -457,13 +587,31 @@ mod tests {
             return;
         }
         let image = SPEC.build();
-        let device =
-            FileDevice::open_with(&image.path, &FileOptions { write: true, ..FileOptions::default() });
-        let fs = Ext4::open_for_writing(Arc::new(device.unwrap()), &OpenOptions::default()).unwrap();
-        fs.set_quota(Kind::User, 7, &Limits { space: (0, 10 << 10), inodes: (0, 0) }).unwrap();
+        let device = FileDevice::open_with(
+            &image.path,
+            &FileOptions {
+                write: true,
+                ..FileOptions::default()
+            },
+        );
+        let fs =
+            Ext4::open_for_writing(Arc::new(device.unwrap()), &OpenOptions::default()).unwrap();
+        fs.set_quota(
+            Kind::User,
+            7,
+            &Limits {
+                space: (0, 10 << 10),
+                inodes: (0, 0),
+            },
+        )
+        .unwrap();
         let (owners, rights) = (Owners([7, 0, 0]), SpaceRights::default());
         fs.with_handle(8, 0, |handle| {
-            let may = |blocks| handle.admit(owners, rights, || Ok(handle.amount(blocks, 0))).is_ok();
+            let may = |blocks| {
+                handle
+                    .admit(owners, rights, || Ok(handle.amount(blocks, 0)))
+                    .is_ok()
+            };
             assert!(may(6) && !may(5));
             handle.count_for(owners, handle.amount(6, 0))?;
             assert!(may(4) && !may(1));
@@ -473,7 +621,10 @@ mod tests {
         let entry = fs.quota(Kind::User, 7).unwrap().unwrap();
         assert_eq!((entry.space.used, entry.space.hard), (0, 10 << 10));
         // The rest of a reservation that was not counted is free again.
-        fs.with_handle(8, 0, |handle| handle.admit(owners, rights, || Ok(handle.amount(10, 0)))).unwrap();
+        fs.with_handle(8, 0, |handle| {
+            handle.admit(owners, rights, || Ok(handle.amount(10, 0)))
+        })
+        .unwrap();
         fs.close().unwrap();
     }
 }

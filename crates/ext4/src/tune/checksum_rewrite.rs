@@ -24,7 +24,9 @@ use extern4_disk::feature::{Compat, Features, Incompat};
 use extern4_disk::group::{GroupDescriptor, GroupFlags};
 use extern4_disk::inode::{self, FileKind, Inode, InodeFlags};
 use extern4_disk::orphan::OrphanBlock;
-use extern4_disk::superblock::{RawSuperblock, SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE, State, Superblock};
+use extern4_disk::superblock::{
+    RawSuperblock, SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE, State, Superblock,
+};
 use extern4_disk::{CorruptKind, Place, Structure, bitmap, dirent, extent, htree, xattr};
 
 use crate::error::{Error, Result, Unsupported};
@@ -55,7 +57,10 @@ pub fn was_interrupted(device: &dyn BlockDevice) -> bool {
 fn read_superblock(device: &dyn BlockDevice) -> Result<Superblock> {
     let mut bytes = [0; SUPERBLOCK_SIZE];
     device.read_at(&mut bytes, SUPERBLOCK_OFFSET)?;
-    Ok(Superblock::decode(&bytes, Place::new(Structure::Superblock))?)
+    Ok(Superblock::decode(
+        &bytes,
+        Place::new(Structure::Superblock),
+    )?)
 }
 
 /// Refuses, by name, a volume whose checksums this crate does not rewrite.
@@ -84,7 +89,8 @@ pub fn rewrite_checksums(device: &Arc<dyn BlockDevice>) -> Result<()> {
     let old = read_superblock(device)?;
     let features = old.features();
     check_rewritable(features)?;
-    let is_sound = old.state() & (State::ERROR | State::VALID) == State::VALID && old.error_count() == 0;
+    let is_sound =
+        old.state() & (State::ERROR | State::VALID) == State::VALID && old.error_count() == 0;
     if features.incompat.contains(Incompat::RECOVER) || !is_sound {
         return Err(Unsupported::Rewriting("a state that e2fsck has to mend").into());
     }
@@ -96,7 +102,12 @@ pub fn rewrite_checksums(device: &Arc<dyn BlockDevice>) -> Result<()> {
     if let Some(corrupt) = fs.cut_off() {
         return Err(corrupt.into());
     }
-    let rewrite = Rewrite { device: &**device, volume: &fs.volume, old, new };
+    let rewrite = Rewrite {
+        device: &**device,
+        volume: &fs.volume,
+        old,
+        new,
+    };
     if features.metadata_csum() && features.incompat.contains(Incompat::CSUM_SEED) {
         rewrite.note()?;
         rewrite.groups()?;
@@ -117,12 +128,16 @@ fn without_seed(old: &Superblock) -> Result<Superblock> {
         raw.s_last_error_func = [0; 32];
     }
     // Decoded again, to compute the seed.
-    Ok(Superblock::decode(&new.encode(), Place::new(Structure::Superblock))?)
+    Ok(Superblock::decode(
+        &new.encode(),
+        Place::new(Structure::Superblock),
+    )?)
 }
 
 fn clear_seed(raw: &mut RawSuperblock) {
     let incompat = Incompat::from_bits_retain(raw.s_feature_incompat.get());
-    raw.s_feature_incompat.set((incompat - Incompat::CSUM_SEED).bits());
+    raw.s_feature_incompat
+        .set((incompat - Incompat::CSUM_SEED).bits());
     raw.s_checksum_seed.set(0);
 }
 
@@ -173,7 +188,10 @@ impl Rewrite<'_> {
         let mut bytes = vec![0; to_usize(self.new.block_size())];
         // OK: the size of the volume in bytes fits 63 bits, and the device refuses a block beyond
         // it.
-        self.device.read_at(&mut bytes, block.saturating_mul(self.new.block_size().into()))?;
+        self.device.read_at(
+            &mut bytes,
+            block.saturating_mul(self.new.block_size().into()),
+        )?;
         Ok(bytes)
     }
 
@@ -183,7 +201,12 @@ impl Rewrite<'_> {
     }
 
     /// Rewrites the checksum over all of `block`.
-    fn block(&self, block: u64, place: Place, store: impl Fn(&mut [u8], &Superblock)) -> Result<()> {
+    fn block(
+        &self,
+        block: u64,
+        place: Place,
+        store: impl Fn(&mut [u8], &Superblock),
+    ) -> Result<()> {
         let mut bytes = self.read(block)?;
         match reseal(&mut bytes, self.both(), store) {
             Some(true) => self.write(block, &bytes),
@@ -201,7 +224,8 @@ impl Rewrite<'_> {
     fn note(&self) -> Result<()> {
         let mut noted = self.old.clone();
         let raw = noted.raw_mut();
-        raw.s_feature_incompat.set((self.old.features().incompat | REWRITING).bits());
+        raw.s_feature_incompat
+            .set((self.old.features().incompat | REWRITING).bits());
         raw.s_last_error_func = NOTE;
         self.write_superblock(&noted)
     }
@@ -210,7 +234,9 @@ impl Rewrite<'_> {
     fn groups(&self) -> Result<()> {
         let geometry = self.new.geometry();
         for index in 0..geometry.descriptor_blocks() {
-            let Some(block) = geometry.descriptor_block(index) else { continue };
+            let Some(block) = geometry.descriptor_block(index) else {
+                continue;
+            };
             let mut bytes = self.read(block)?;
             let first = index * geometry.descriptors_per_block();
             let descriptors = bytes.chunks_exact_mut(usize::from(geometry.desc_size()));
@@ -231,14 +257,40 @@ impl Rewrite<'_> {
         self.inodes(group, &descriptor)?;
         let geometry = self.new.geometry();
         let unused = |flag| descriptor.flags().contains(flag);
-        let blocks =
-            (descriptor.block_bitmap(), geometry.clusters_per_group(), unused(GroupFlags::BLOCK_UNINIT));
-        let inodes =
-            (descriptor.inode_bitmap(), geometry.inodes_per_group(), unused(GroupFlags::INODE_UNINIT));
-        self.bitmap(&mut descriptor, blocks, GroupDescriptor::set_block_bitmap_checksum)
-            .ok_or_else(|| wrong(Place::new(Structure::BlockBitmap).group(group).block(blocks.0)))?;
-        self.bitmap(&mut descriptor, inodes, GroupDescriptor::set_inode_bitmap_checksum)
-            .ok_or_else(|| wrong(Place::new(Structure::InodeBitmap).group(group).block(inodes.0)))?;
+        let blocks = (
+            descriptor.block_bitmap(),
+            geometry.clusters_per_group(),
+            unused(GroupFlags::BLOCK_UNINIT),
+        );
+        let inodes = (
+            descriptor.inode_bitmap(),
+            geometry.inodes_per_group(),
+            unused(GroupFlags::INODE_UNINIT),
+        );
+        self.bitmap(
+            &mut descriptor,
+            blocks,
+            GroupDescriptor::set_block_bitmap_checksum,
+        )
+        .ok_or_else(|| {
+            wrong(
+                Place::new(Structure::BlockBitmap)
+                    .group(group)
+                    .block(blocks.0),
+            )
+        })?;
+        self.bitmap(
+            &mut descriptor,
+            inodes,
+            GroupDescriptor::set_inode_bitmap_checksum,
+        )
+        .ok_or_else(|| {
+            wrong(
+                Place::new(Structure::InodeBitmap)
+                    .group(group)
+                    .block(inodes.0),
+            )
+        })?;
         descriptor.encode(bytes, group, &self.new);
         Ok(())
     }
@@ -268,7 +320,9 @@ impl Rewrite<'_> {
         let geometry = self.new.geometry();
         let used = match descriptor.flags().contains(GroupFlags::INODE_UNINIT) {
             true => 0,
-            false => geometry.inodes_per_group().saturating_sub(descriptor.unused_inodes()),
+            false => geometry
+                .inodes_per_group()
+                .saturating_sub(descriptor.unused_inodes()),
         };
         let per_block = geometry.block_size() / u32::from(geometry.inode_size());
         let first = group * geometry.inodes_per_group() + 1;
@@ -291,11 +345,15 @@ impl Rewrite<'_> {
             return Ok(());
         }
         let place = Place::new(Structure::Inode).ino(ino);
-        let resealed = reseal(record, self.both(), |record, sb| inode::store_checksum(record, ino, sb));
+        let resealed = reseal(record, self.both(), |record, sb| {
+            inode::store_checksum(record, ino, sb)
+        });
         let inode = match resealed {
             Some(_) => Inode::decode(record, ino, &self.new, place)?,
             // The record of a free inode may hold anything.
-            None if Inode::decode_fields(record, ino, &self.new, place).is_ok_and(|it| it.links() == 0) => {
+            None if Inode::decode_fields(record, ino, &self.new, place)
+                .is_ok_and(|it| it.links() == 0) =>
+            {
                 return Ok(());
             }
             None => return Err(wrong(place)),
@@ -312,8 +370,9 @@ impl Rewrite<'_> {
         let ino = inode.ino();
         let seed = |sb: &Superblock| inode.checksum_seed(sb.checksum_seed());
         if let Some(block) = inode.xattr_block() {
-            let store =
-                |bytes: &mut [u8], sb: &Superblock| xattr::store_checksum(bytes, block, sb.checksum_seed());
+            let store = |bytes: &mut [u8], sb: &Superblock| {
+                xattr::store_checksum(bytes, block, sb.checksum_seed())
+            };
             self.block(block, Place::new(Structure::Xattr).ino(ino), store)?;
         }
         let extents = inode.flags().contains(InodeFlags::EXTENTS);
@@ -353,7 +412,9 @@ impl Rewrite<'_> {
         let place = Place::new(Structure::DirectoryBlock).ino(inode.ino());
         let seed = |sb: &Superblock| inode.checksum_seed(sb.checksum_seed());
         let mut bytes = self.read(block)?;
-        let mut done = reseal(&mut bytes, self.both(), |bytes, sb| dirent::store_checksum(bytes, seed(sb)));
+        let mut done = reseal(&mut bytes, self.both(), |bytes, sb| {
+            dirent::store_checksum(bytes, seed(sb))
+        });
         if done.is_none() && inode.flags().contains(InodeFlags::INDEX) {
             done = reseal(&mut bytes, self.both(), |bytes, sb| {
                 let _ = htree::store_checksum(bytes, is_first, seed(sb), place);
@@ -374,7 +435,13 @@ impl Rewrite<'_> {
         }
         let bytes = self.read(block)?;
         let decode = |sb: &Superblock| {
-            OrphanBlock::decode(&bytes, block, inode.checksum_seed(sb.checksum_seed()), sb, place)
+            OrphanBlock::decode(
+                &bytes,
+                block,
+                inode.checksum_seed(sb.checksum_seed()),
+                sb,
+                place,
+            )
         };
         if decode(&self.new).is_ok() {
             return Ok(());
@@ -389,9 +456,15 @@ impl Rewrite<'_> {
         for group in 1..geometry.group_count() {
             let own = group / geometry.descriptors_per_block();
             let all = 0..geometry.descriptor_blocks();
-            for index in if geometry.has_superblock(group) { all } else { own..own + 1 } {
+            for index in if geometry.has_superblock(group) {
+                all
+            } else {
+                own..own + 1
+            } {
                 let first = geometry.descriptor_block(index);
-                let copy = geometry.descriptor_block_in(group, index).filter(|copy| Some(*copy) != first);
+                let copy = geometry
+                    .descriptor_block_in(group, index)
+                    .filter(|copy| Some(*copy) != first);
                 if let (Some(first), Some(copy)) = (first, copy) {
                     self.write(copy, &self.read(first)?)?;
                 }
@@ -407,7 +480,9 @@ impl Rewrite<'_> {
         let mut bytes = self.read(block)?;
         let place = Place::new(Structure::Superblock).block(block);
         // A damaged backup is left for e2fsck.
-        let Ok(mut copy) = Superblock::decode(&bytes, place) else { return Ok(()) };
+        let Ok(mut copy) = Superblock::decode(&bytes, place) else {
+            return Ok(());
+        };
         clear_seed(copy.raw_mut());
         copy.raw_mut().s_uuid = self.new.uuid();
         bytes[..SUPERBLOCK_SIZE].copy_from_slice(&copy.encode());

@@ -16,15 +16,22 @@ use crate::inode::info::InodeInfo;
 fn used_by(inode: &Inode) -> Features {
     let (flags, kind) = (inode.flags(), inode.kind());
     let mut used = Features::default();
-    used.compat.set(Compat::DIR_INDEX, flags.contains(InodeFlags::INDEX));
-    used.compat.set(Compat::STABLE_INODES, flags.contains(InodeFlags::ENCRYPT));
-    used.incompat.set(Incompat::EA_INODE, flags.contains(InodeFlags::EA_INODE));
-    used.incompat.set(Incompat::ENCRYPT, flags.contains(InodeFlags::ENCRYPT));
+    used.compat
+        .set(Compat::DIR_INDEX, flags.contains(InodeFlags::INDEX));
+    used.compat
+        .set(Compat::STABLE_INODES, flags.contains(InodeFlags::ENCRYPT));
+    used.incompat
+        .set(Incompat::EA_INODE, flags.contains(InodeFlags::EA_INODE));
+    used.incompat
+        .set(Incompat::ENCRYPT, flags.contains(InodeFlags::ENCRYPT));
     let is_large = kind == FileKind::Regular && inode.size() > i32::MAX.unsigned_abs().into();
     used.ro_compat.set(RoCompat::LARGE_FILE, is_large);
     let is_huge = flags.contains(InodeFlags::HUGE_FILE) || inode.sectors() > u32::MAX.into();
     used.ro_compat.set(RoCompat::HUGE_FILE, is_huge);
-    used.ro_compat.set(RoCompat::DIR_NLINK, kind == FileKind::Directory && inode.links() == 1);
+    used.ro_compat.set(
+        RoCompat::DIR_NLINK,
+        kind == FileKind::Directory && inode.links() == 1,
+    );
     used
 }
 
@@ -65,16 +72,21 @@ impl Ext4 {
 
     /// Returns how many records of a group's inode table have ever been written.
     fn records_in_use(&self, group: u32) -> Result<u32> {
-        let (sb, all) = (self.superblock(), self.superblock().geometry().inodes_per_group());
+        let (sb, all) = (
+            self.superblock(),
+            self.superblock().geometry().inodes_per_group(),
+        );
         let counts_unused = RoCompat::GDT_CSUM | RoCompat::METADATA_CSUM;
         if !sb.features().ro_compat.intersects(counts_unused) {
             return Ok(all);
         }
         let group = self.writer()?.allocator.lock(self, group)?;
         let descriptor = &group.descriptor;
-        Ok(match descriptor.flags().contains(GroupFlags::INODE_UNINIT) {
-            true => 0,
-            false => all.saturating_sub(descriptor.unused_inodes()),
-        })
+        Ok(
+            match descriptor.flags().contains(GroupFlags::INODE_UNINIT) {
+                true => 0,
+                false => all.saturating_sub(descriptor.unused_inodes()),
+            },
+        )
     }
 }

@@ -28,7 +28,10 @@ const MODE: u16 = 0o100_600;
 pub(super) fn new_file(handle: &Handle<'_>, ino: u32, generation: u32) -> Result<InodeInfo> {
     let sb = handle.fs.superblock();
     let mut inode = Inode::new(ino, MODE, generation, sb);
-    let now = Timestamp { seconds: now_seconds().into(), nanos: 0 };
+    let now = Timestamp {
+        seconds: now_seconds().into(),
+        nanos: 0,
+    };
     inode.set_atime(now);
     inode.set_ctime(now);
     inode.set_mtime(now);
@@ -43,7 +46,11 @@ pub(super) fn new_file(handle: &Handle<'_>, ino: u32, generation: u32) -> Result
 pub(super) fn store_blank(handle: &Handle<'_>, ino: u32) -> Result<()> {
     let sb = handle.fs.superblock();
     let blank = Inode::new(ino, 0, 0, sb);
-    handle.store_whole(&InodeInfo::new(blank, handle.fs.inode_position(ino)?, sb.metadata_seed()))
+    handle.store_whole(&InodeInfo::new(
+        blank,
+        handle.fs.inode_position(ino)?,
+        sb.metadata_seed(),
+    ))
 }
 
 /// Frees what a reserved inode holds, which the superblock does not name. `metadata` says that the

@@ -59,9 +59,13 @@ impl Ext4 {
             return Err(Unsupported::Tuning("it has a journal already").into());
         }
         let place = Place::new(Structure::JournalSuperblock).ino(JOURNAL_INO);
-        let JournalSize { blocks, fast_commit_blocks } = size;
+        let JournalSize {
+            blocks,
+            fast_commit_blocks,
+        } = size;
         let uuid = self.current_superblock().uuid();
-        let superblock = JournalSuperblock::new(sb.block_size(), blocks, fast_commit_blocks, uuid, place)?;
+        let superblock =
+            JournalSuperblock::new(sb.block_size(), blocks, fast_commit_blocks, uuid, place)?;
         clear_reserved(self, JOURNAL_INO, false)?;
         let (info, runs) = self.fill_journal(blocks).inspect_err(|_| {
             // The first error says what is wrong. If this fails too, e2fsck frees the blocks.
@@ -72,9 +76,19 @@ impl Ext4 {
         transactions.sync()?;
         self.with_handle(1, 0, |handle| {
             handle.edit_superblock(|raw| {
-                raw.set_journal(JOURNAL_INO, &JournalBackup { map: *info.i_block(), size: info.size() });
+                raw.set_journal(
+                    JOURNAL_INO,
+                    &JournalBackup {
+                        map: *info.i_block(),
+                        size: info.size(),
+                    },
+                );
                 let overhead = raw.s_overhead_blocks.get();
-                raw.s_overhead_blocks.set(if overhead == 0 { 0 } else { overhead.saturating_add(blocks) });
+                raw.s_overhead_blocks.set(if overhead == 0 {
+                    0
+                } else {
+                    overhead.saturating_add(blocks)
+                });
             })
         })?;
         transactions.sync()?;
@@ -85,7 +99,9 @@ impl Ext4 {
     /// stores its inode.
     fn fill_journal(&self, blocks: u32) -> Result<(InodeInfo, Vec<Range<u64>>)> {
         let geometry = self.superblock().geometry();
-        let middle = geometry.group_start(geometry.group_count() / 2).unwrap_or(0);
+        let middle = geometry
+            .group_start(geometry.group_count() / 2)
+            .unwrap_or(0);
         let mut info = self.with_handle(1, 0, |handle| {
             let info = new_file(handle, JOURNAL_INO, 0)?;
             handle.store_whole(&info)?;
@@ -93,14 +109,23 @@ impl Ext4 {
         })?;
         let nodes = info.map_blocks_needed(self, 0, blocks)?;
         // A volume without room for all of it is refused before blocks are allocated.
-        drop(self.writer()?.allocator.reserve(self, blocks.saturating_add(nodes).into())?);
-        info.fields_mut().set_size(u64::from(blocks) << geometry.block_bits());
+        drop(
+            self.writer()?
+                .allocator
+                .reserve(self, blocks.saturating_add(nodes).into())?,
+        );
+        info.fields_mut()
+            .set_size(u64::from(blocks) << geometry.block_bits());
         let (mut at, mut runs) = (0, Vec::new());
         while at < blocks {
             let (part, nodes) = info.part_of_hole(self, at, blocks - at)?;
             let demand = Demand::new(part + nodes, ReserveUse::Root);
             let run = self.with_handle(ALLOCATE_CREDITS + 1, demand, |handle| {
-                let placement = if at == 0 { Placement::near(middle) } else { Placement::default() };
+                let placement = if at == 0 {
+                    Placement::near(middle)
+                } else {
+                    Placement::default()
+                };
                 let run = claim_blocks(handle, &info, at, part, false, placement)?;
                 insert_runs(handle, &mut info, &[run])?;
                 handle.store(&info)?;
@@ -115,12 +140,16 @@ impl Ext4 {
 
     /// Writes an empty journal to its blocks.
     fn write_journal(&self, runs: &[Range<u64>], superblock: &JournalSuperblock) -> Result<()> {
-        let (device, bits) = (self.cache.device(), self.superblock().geometry().block_bits());
+        let (device, bits) = (
+            self.cache.device(),
+            self.superblock().geometry().block_bits(),
+        );
         for run in runs {
             device.write_zeroes(run.start << bits..run.end << bits)?;
         }
         if let Some(first) = runs.first() {
-            self.cache.write_bytes(first.start << bits, superblock.encode().as_bytes())?;
+            self.cache
+                .write_bytes(first.start << bits, superblock.encode().as_bytes())?;
         }
         Ok(device.flush()?)
     }
@@ -128,7 +157,9 @@ impl Ext4 {
     /// Takes the orphan file from the volume, which is of no use without a journal. The next open
     /// for writing frees it.
     fn disown_orphan_file(&self) -> Result<()> {
-        let Some(ino) = self.superblock().orphan_file_inode() else { return Ok(()) };
+        let Some(ino) = self.superblock().orphan_file_inode() else {
+            return Ok(());
+        };
         let mut info = self.load_inode(ino)?;
         let owners = Owners::of(info.fields());
         self.open_accounts(owners)?;
@@ -140,8 +171,10 @@ impl Ext4 {
             handle.store(&info)?;
             handle.edit_superblock(|raw| {
                 let features = raw.features();
-                raw.s_feature_compat.set((features.compat - Compat::ORPHAN_FILE).bits());
-                raw.s_feature_ro_compat.set((features.ro_compat - RoCompat::ORPHAN_PRESENT).bits());
+                raw.s_feature_compat
+                    .set((features.compat - Compat::ORPHAN_FILE).bits());
+                raw.s_feature_ro_compat
+                    .set((features.ro_compat - RoCompat::ORPHAN_PRESENT).bits());
                 raw.s_orphan_file_inum.set(0);
             })
         })
@@ -149,7 +182,8 @@ impl Ext4 {
 
     /// Frees the blocks of the former journal.
     fn free_journal(&self) -> Result<()> {
-        let blocks = self.load_inode(JOURNAL_INO)?.size() >> self.superblock().geometry().block_bits();
+        let blocks =
+            self.load_inode(JOURNAL_INO)?.size() >> self.superblock().geometry().block_bits();
         clear_reserved(self, JOURNAL_INO, false)?;
         self.with_handle(1, 0, |handle| {
             handle.edit_superblock(|raw| {
@@ -194,7 +228,11 @@ pub fn remove_journal(device: &Arc<dyn BlockDevice>, options: &OpenOptions) -> R
 pub fn check_removable(sb: &Superblock) -> Result<(), Unsupported> {
     match sb.journal() {
         None | Some(JournalLocation::Inode(JOURNAL_INO)) => Ok(()),
-        Some(JournalLocation::Inode(_)) => Err(Unsupported::Tuning("its journal is a file in a directory")),
-        Some(JournalLocation::Device { .. }) => Err(Unsupported::Tuning("its journal is on another device")),
+        Some(JournalLocation::Inode(_)) => {
+            Err(Unsupported::Tuning("its journal is a file in a directory"))
+        }
+        Some(JournalLocation::Device { .. }) => {
+            Err(Unsupported::Tuning("its journal is on another device"))
+        }
     }
 }

@@ -22,7 +22,9 @@ use std::sync::Arc;
 use extern4_block::BlockDevice;
 use extern4_disk::feature::{Compat, Features, Incompat, RoCompat};
 use extern4_disk::group::GroupDescriptor;
-use extern4_disk::superblock::{ErrorPolicy, JournalLocation, RawSuperblock, SUPERBLOCK_SIZE, Superblock};
+use extern4_disk::superblock::{
+    ErrorPolicy, JournalLocation, RawSuperblock, SUPERBLOCK_SIZE, Superblock,
+};
 use extern4_disk::{Place, Structure};
 use extern4_jbd2::Journal;
 use extern4_vfs::Errno;
@@ -94,8 +96,10 @@ impl Tune {
         }
         if let Some(blocks) = self.reserved_blocks {
             let [a, b, c, d, e, f, g, h] = blocks.to_le_bytes();
-            raw.s_r_blocks_count_lo.set(u32::from_le_bytes([a, b, c, d]));
-            raw.s_r_blocks_count_hi.set(u32::from_le_bytes([e, f, g, h]));
+            raw.s_r_blocks_count_lo
+                .set(u32::from_le_bytes([a, b, c, d]));
+            raw.s_r_blocks_count_hi
+                .set(u32::from_le_bytes([e, f, g, h]));
         }
         self.apply_checks(raw);
         let (uid, gid) = self.reserved_for;
@@ -112,16 +116,24 @@ impl Tune {
             raw.s_last_mounted[..directory.len()].copy_from_slice(directory);
         }
         let options = raw.s_default_mount_opts.get() & !self.mount_options.clear;
-        raw.s_default_mount_opts.set(options | self.mount_options.set);
+        raw.s_default_mount_opts
+            .set(options | self.mount_options.set);
         let changed = |old: u32, without: u32, with: u32| old & !without | with;
-        let Features { compat, incompat, ro_compat } = self.features;
+        let Features {
+            compat,
+            incompat,
+            ro_compat,
+        } = self.features;
         let without = self.without;
         let old = raw.s_feature_compat.get();
-        raw.s_feature_compat.set(changed(old, without.compat.bits(), compat.bits()));
+        raw.s_feature_compat
+            .set(changed(old, without.compat.bits(), compat.bits()));
         let old = raw.s_feature_incompat.get();
-        raw.s_feature_incompat.set(changed(old, without.incompat.bits(), incompat.bits()));
+        raw.s_feature_incompat
+            .set(changed(old, without.incompat.bits(), incompat.bits()));
         let old = raw.s_feature_ro_compat.get();
-        raw.s_feature_ro_compat.set(changed(old, without.ro_compat.bits(), ro_compat.bits()));
+        raw.s_feature_ro_compat
+            .set(changed(old, without.ro_compat.bits(), ro_compat.bits()));
     }
 
     /// Sets the fields about checks of the volume.
@@ -170,7 +182,11 @@ impl NewUuid {
             return Err(Unsupported::Uuid("ea_inode, without metadata_csum"));
         }
         let descriptors = features.ro_compat.contains(RoCompat::GDT_CSUM);
-        Ok(if descriptors { Self::ChangesDescriptors } else { Self::Alone })
+        Ok(if descriptors {
+            Self::ChangesDescriptors
+        } else {
+            Self::Alone
+        })
     }
 }
 
@@ -178,7 +194,8 @@ impl NewUuid {
 /// needs Linux 4.4 or e2fsprogs 1.43.
 fn keep_seed(raw: &mut RawSuperblock, seed: u32) {
     let incompat = Incompat::from_bits_retain(raw.s_feature_incompat.get());
-    raw.s_feature_incompat.set((incompat | Incompat::CSUM_SEED).bits());
+    raw.s_feature_incompat
+        .set((incompat | Incompat::CSUM_SEED).bits());
     raw.s_checksum_seed.set(seed);
 }
 
@@ -212,13 +229,23 @@ impl Ext4 {
     pub fn tune(&self, tune: &Tune) -> Result<()> {
         let sb = self.superblock();
         self.writer()?;
-        if tune.label.as_ref().is_some_and(|label| label.len() > 16 || label.contains(&0)) {
+        if tune
+            .label
+            .as_ref()
+            .is_some_and(|label| label.len() > 16 || label.contains(&0))
+        {
             return Err(Errno::EINVAL.into());
         }
-        if tune.reserved_blocks.is_some_and(|blocks| blocks > sb.blocks_count() / 2) {
+        if tune
+            .reserved_blocks
+            .is_some_and(|blocks| blocks > sb.blocks_count() / 2)
+        {
             return Err(Errno::EINVAL.into());
         }
-        if tune.last_mounted.as_ref().is_some_and(|directory| directory.len() > 63 || directory.contains(&0))
+        if tune
+            .last_mounted
+            .as_ref()
+            .is_some_and(|directory| directory.len() > 63 || directory.contains(&0))
         {
             return Err(Errno::EINVAL.into());
         }
@@ -226,25 +253,43 @@ impl Ext4 {
         if used != Features::default() {
             return Err(Unsupported::InUse(used.iter().collect()).into());
         }
-        let is_new = tune.uuid.is_some_and(|uuid| uuid != self.current_superblock().uuid());
-        let new = if is_new { NewUuid::on(self.current_superblock().features())? } else { NewUuid::Alone };
+        let is_new = tune
+            .uuid
+            .is_some_and(|uuid| uuid != self.current_superblock().uuid());
+        let new = if is_new {
+            NewUuid::on(self.current_superblock().features())?
+        } else {
+            NewUuid::Alone
+        };
         let seed = Some(sb.checksum_seed().get()).filter(|_| new == NewUuid::KeepsSeed);
         if let Some(seed) = seed {
-            self.with_handle(1, 0, |handle| handle.edit_superblock(|raw| keep_seed(raw, seed)))?;
+            self.with_handle(1, 0, |handle| {
+                handle.edit_superblock(|raw| keep_seed(raw, seed))
+            })?;
             // The seed is durable before the UUID changes, so readers use the right seed after a
             // crash at any moment.
             self.writer()?.transactions.sync()?;
         }
         let renames = new == NewUuid::ChangesDescriptors;
-        let descriptors = if renames { sb.geometry().descriptor_blocks() } else { 0 };
+        let descriptors = if renames {
+            sb.geometry().descriptor_blocks()
+        } else {
+            0
+        };
         self.with_handle(1 + descriptors, 0, |handle| {
             handle.edit_superblock(|raw| tune.apply(raw))?;
-            let blocks =
-                (0..descriptors).filter_map(|index| Some((sb.geometry().descriptor_block(index)?, index)));
-            blocks.into_iter().try_for_each(|(block, index)| seal_descriptors(handle, block, index))
+            let blocks = (0..descriptors)
+                .filter_map(|index| Some((sb.geometry().descriptor_block(index)?, index)));
+            blocks
+                .into_iter()
+                .try_for_each(|(block, index)| seal_descriptors(handle, block, index))
         })?;
         self.tune_backups(tune, seed)?;
-        if renames { self.seal_descriptor_copies() } else { Ok(()) }
+        if renames {
+            self.seal_descriptor_copies()
+        } else {
+            Ok(())
+        }
     }
 
     /// Notes that a check has found nothing wrong: clears the state "errors" and the record of
@@ -254,7 +299,11 @@ impl Ext4 {
     /// `EROFS` if the volume was opened for reading, or a device that fails.
     pub fn note_sound(&self) -> Result<()> {
         let now = u64::from(now_seconds());
-        let checked = Tune { mounts: Some(0), last_checked: Some(now), ..Tune::default() };
+        let checked = Tune {
+            mounts: Some(0),
+            last_checked: Some(now),
+            ..Tune::default()
+        };
         self.with_handle(1, 0, |handle| {
             handle.edit_superblock(|raw| {
                 checked.apply(raw);
@@ -278,7 +327,8 @@ impl Ext4 {
                         // A damaged backup is left for e2fsck.
                         let at = || Place::new(Structure::Superblock);
                         let backup = RawSuperblock::read(bytes, at());
-                        let Ok(mut backup) = backup.and_then(|raw| Superblock::from_raw(raw, at())) else {
+                        let Ok(mut backup) = backup.and_then(|raw| Superblock::from_raw(raw, at()))
+                        else {
                             return;
                         };
                         if let Some(seed) = seed {
@@ -301,15 +351,23 @@ impl Ext4 {
         let copies = (1..geometry.group_count()).flat_map(|group| {
             let own = group / geometry.descriptors_per_block();
             let all = 0..geometry.descriptor_blocks();
-            let indices = if geometry.has_superblock(group) { all } else { own..own + 1 };
-            indices.filter_map(move |index| Some((geometry.descriptor_block_in(group, index)?, index)))
+            let indices = if geometry.has_superblock(group) {
+                all
+            } else {
+                own..own + 1
+            };
+            indices
+                .filter_map(move |index| Some((geometry.descriptor_block_in(group, index)?, index)))
         });
-        let copies: Vec<_> =
-            copies.filter(|(block, index)| Some(*block) != geometry.descriptor_block(*index)).collect();
+        let copies: Vec<_> = copies
+            .filter(|(block, index)| Some(*block) != geometry.descriptor_block(*index))
+            .collect();
         for copies in copies.chunks(BACKUPS) {
             // OK: no more than `BACKUPS`.
             self.with_handle(copies.len() as u32, 0, |handle| {
-                copies.iter().try_for_each(|(block, index)| seal_descriptors(handle, *block, *index))
+                copies
+                    .iter()
+                    .try_for_each(|(block, index)| seal_descriptors(handle, *block, *index))
             })?;
         }
         Ok(())

@@ -53,15 +53,20 @@ impl Ext4 {
     pub fn set_quotas(&self, kinds: &[Kind], keeps_project: bool) -> Result<()> {
         let sb = self.current_superblock();
         if kinds.contains(&Kind::Project) && sb.inode_size() < INODE_WITH_PROJECT {
-            return Err(
-                Unsupported::Tuning("its inodes are too small for projects: 256 bytes are needed").into()
-            );
+            return Err(Unsupported::Tuning(
+                "its inodes are too small for projects: 256 bytes are needed",
+            )
+            .into());
         }
         let has = |kind: &Kind| sb.quota_inode(*kind).is_some();
-        let gone: Vec<Kind> =
-            Kind::ALL.into_iter().filter(|kind| has(kind) && !kinds.contains(kind)).collect();
-        let new: Vec<Kind> =
-            Kind::ALL.into_iter().filter(|kind| !has(kind) && kinds.contains(kind)).collect();
+        let gone: Vec<Kind> = Kind::ALL
+            .into_iter()
+            .filter(|kind| has(kind) && !kinds.contains(kind))
+            .collect();
+        let new: Vec<Kind> = Kind::ALL
+            .into_iter()
+            .filter(|kind| !has(kind) && kinds.contains(kind))
+            .collect();
         let had_project = sb.features().ro_compat.contains(RoCompat::PROJECT);
         let has_project = kinds.contains(&Kind::Project) || had_project && keeps_project;
         if !gone.is_empty() || had_project && !has_project {
@@ -87,7 +92,9 @@ impl Ext4 {
                 quotas.forget(kinds);
             }
             handle.edit_superblock(|raw| {
-                kinds.iter().for_each(|kind| raw.quota_inode_mut(*kind).set(0));
+                kinds
+                    .iter()
+                    .for_each(|kind| raw.quota_inode_mut(*kind).set(0));
                 set_features(raw, has_project);
             })?;
             let mut left = Vec::new();
@@ -125,25 +132,34 @@ impl Ext4 {
         }
         let usage = self.usage()?;
         let mut files = Vec::new();
-        let made =
-            kinds.iter().try_for_each(|kind| self.make_quota_file(*kind, &usage[*kind as usize], &mut files));
+        let made = kinds
+            .iter()
+            .try_for_each(|kind| self.make_quota_file(*kind, &usage[*kind as usize], &mut files));
         if let Err(error) = made {
             // The first error says what is wrong. If this fails too, e2fsck frees the files.
             let _ = files.into_iter().try_for_each(|file| self.unmake(file));
             return Err(error);
         }
         self.with_handle(NAME_CREDITS, 0, |handle| {
-            for file in files.iter_mut().filter(|file| !self.is_reserved(&file.info)) {
+            for file in files
+                .iter_mut()
+                .filter(|file| !self.is_reserved(&file.info))
+            {
                 let fields = file.info.fields_mut();
                 fields.set_links(1);
                 let (owners, amount) = (Owners::of(fields), Amount::of(fields, 1));
-                handle.writer.orphans.orphan_remove(handle, &mut file.info)?;
+                handle
+                    .writer
+                    .orphans
+                    .orphan_remove(handle, &mut file.info)?;
                 handle.store(&file.info)?;
                 // It has counted as a file of its owner so far.
                 handle.count_for(owners, Amount::default().minus(amount))?;
             }
             handle.edit_superblock(|raw| {
-                files.iter().for_each(|file| raw.quota_inode_mut(file.kind).set(file.info.ino()));
+                files
+                    .iter()
+                    .for_each(|file| raw.quota_inode_mut(file.kind).set(file.info.ino()));
                 set_features(raw, has_project);
             })
         })
@@ -154,10 +170,15 @@ impl Ext4 {
         let mut usage: [Usage; Kind::ALL.len()] = Default::default();
         self.each_inode(|info| {
             let fields = info.fields();
-            if self.superblock().is_hidden(info.ino()) || fields.flags().contains(InodeFlags::EA_INODE) {
+            if self.superblock().is_hidden(info.ino())
+                || fields.flags().contains(InodeFlags::EA_INODE)
+            {
                 return Ok(());
             }
-            let (owners, amount) = (Owners::of(fields), Amount::of(fields, inodes_of(self, info)?));
+            let (owners, amount) = (
+                Owners::of(fields),
+                Amount::of(fields, inodes_of(self, info)?),
+            );
             for (usage, kind) in usage.iter_mut().zip(Kind::ALL) {
                 let sum = usage.entry(owners.id(kind)).or_default();
                 *sum = sum.plus(amount);
@@ -172,18 +193,30 @@ impl Ext4 {
     fn make_quota_file(&self, kind: Kind, usage: &Usage, files: &mut Vec<QuotaFile>) -> Result<()> {
         self.open_accounts(Owners::ROOT)?;
         let blocks = (FIRST_BLOCKS * BLOCK_SIZE as u32).div_ceil(self.superblock().block_size());
-        let file =
-            self.with_handle(ALLOCATE_CREDITS * blocks + NAME_CREDITS, blocks + MAP_BLOCKS, |handle| {
-                first_blocks(handle, kind, blocks)
-            })?;
+        let file = self.with_handle(
+            ALLOCATE_CREDITS * blocks + NAME_CREDITS,
+            blocks + MAP_BLOCKS,
+            |handle| first_blocks(handle, kind, blocks),
+        )?;
         files.push(file);
         // OK: it has been pushed above.
-        let Some(file) = files.last_mut() else { return Ok(()) };
+        let Some(file) = files.last_mut() else {
+            return Ok(());
+        };
         for (&id, amount) in usage {
-            let used = |number: i64| Resource { used: number.unsigned_abs(), ..Resource::default() };
-            let entry = Entry { id, space: used(amount.bytes), inodes: used(amount.inodes) };
+            let used = |number: i64| Resource {
+                used: number.unsigned_abs(),
+                ..Resource::default()
+            };
+            let entry = Entry {
+                id,
+                space: used(amount.bytes),
+                inodes: used(amount.inodes),
+            };
             let demand = file.blocks_to_put(self)?;
-            self.with_handle(PUT_CREDITS, demand, |handle| put_entry(handle, file, &entry).map(drop))?;
+            self.with_handle(PUT_CREDITS, demand, |handle| {
+                put_entry(handle, file, &entry).map(drop)
+            })?;
         }
         Ok(())
     }
@@ -202,12 +235,16 @@ fn first_blocks(handle: &Handle<'_>, kind: Kind, blocks: u32) -> Result<QuotaFil
     let reserved = kind.reserved_inode();
     let (ino, generation) = match reserved {
         Some(ino) => (ino, 0),
-        None => handle.writer.allocator.allocate_inode(handle, ROOT_INO, false)?,
+        None => handle
+            .writer
+            .allocator
+            .allocate_inode(handle, ROOT_INO, false)?,
     };
     let mut info = new_file(handle, ino, generation)?;
     let flags = info.fields().flags() | InodeFlags::IMMUTABLE;
     info.fields_mut().set_flags(flags);
-    info.fields_mut().set_size(u64::from(FIRST_BLOCKS) * BLOCK_SIZE as u64);
+    info.fields_mut()
+        .set_size(u64::from(FIRST_BLOCKS) * BLOCK_SIZE as u64);
     for logical in 0..blocks {
         let run = allocate_for(handle, &mut info, logical, 1, false)?;
         for block in run.mapped().into_iter().flatten() {
@@ -222,7 +259,11 @@ fn first_blocks(handle: &Handle<'_>, kind: Kind, blocks: u32) -> Result<QuotaFil
         handle.writer.orphans.orphan_add(handle, &mut info)?;
         handle.store(&info)?;
     }
-    let file = QuotaFile { kind, header: Info::new(FIRST_BLOCKS, 0), info };
+    let file = QuotaFile {
+        kind,
+        header: Info::new(FIRST_BLOCKS, 0),
+        info,
+    };
     store_header(handle, &file)?;
     Ok(file)
 }
@@ -243,14 +284,19 @@ fn free_part(handle: &Handle<'_>, info: &mut InodeInfo, blocks: Range<u64>) -> R
         info.fields_mut().set_size(0);
         info.fields_mut().set_dtime(now_seconds());
         handle.store(info)?;
-        handle.writer.allocator.free_inode(handle, info.ino(), false)?;
+        handle
+            .writer
+            .allocator
+            .free_inode(handle, info.ino(), false)?;
     }
     Ok(left)
 }
 
 /// Sets the features of a volume with the quota files that the superblock names.
 fn set_features(raw: &mut RawSuperblock, has_project: bool) {
-    let has_quotas = Kind::ALL.into_iter().any(|kind| raw.quota_inode_mut(kind).get() != 0);
+    let has_quotas = Kind::ALL
+        .into_iter()
+        .any(|kind| raw.quota_inode_mut(kind).get() != 0);
     let mut features = raw.features().ro_compat;
     features.set(RoCompat::QUOTA, has_quotas);
     features.set(RoCompat::PROJECT, has_project);

@@ -68,7 +68,11 @@ impl Volume {
     ) -> Result<R> {
         let seen = self.cache.with_flags(block, |bytes, flags| {
             // Relaxed: see `verified`.
-            if flags.load(Relaxed) & kind as u32 != 0 { Ok(look(bytes)) } else { Err(look) }
+            if flags.load(Relaxed) & kind as u32 != 0 {
+                Ok(look(bytes))
+            } else {
+                Err(look)
+            }
         })?;
         seen.or_else(|look| self.verify_first(block, kind, verify, look))
     }

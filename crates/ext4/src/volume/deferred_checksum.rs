@@ -112,7 +112,10 @@ fn bits(unsealed: Unsealed) -> u64 {
 /// Splits a number of 64 bits, the lower half first.
 fn words(bits: u64) -> [u32; 2] {
     let [a, b, c, d, e, f, g, h] = bits.to_le_bytes();
-    [u32::from_le_bytes([a, b, c, d]), u32::from_le_bytes([e, f, g, h])]
+    [
+        u32::from_le_bytes([a, b, c, d]),
+        u32::from_le_bytes([e, f, g, h]),
+    ]
 }
 
 /// Returns the index in its block of the record at byte `offset`.
@@ -131,7 +134,11 @@ mod tests {
     #[test]
     fn the_word_of_a_block_counts_its_sharers() {
         let device = std::sync::Arc::new(MemoryDevice::zeroed(1 << 16));
-        let options = CacheOptions { block_size: 1024, block_count: 64, budget: CacheBudget::new(1 << 16) };
+        let options = CacheOptions {
+            block_size: 1024,
+            block_count: 64,
+            budget: CacheBudget::new(1 << 16),
+        };
         let mut buffer = BufferCache::new(device, options).unwrap().read(1).unwrap();
         let pin = buffer.pin();
         let mut sealed = || {
@@ -145,7 +152,11 @@ mod tests {
         sharers.set(sharers.snapshot(), 7);
         assert_eq!(sealed(), 7);
         (0..6).for_each(|_| assert!(matches!(sharers.put(), Put::Others(_))));
-        assert_eq!((sharers.try_close(), sealed()), (true, 1), "of an inode that is being deleted");
+        assert_eq!(
+            (sharers.try_close(), sealed()),
+            (true, 1),
+            "of an inode that is being deleted"
+        );
     }
 
     #[test]
@@ -154,12 +165,18 @@ mod tests {
         assert!(defer_record(&mut unsealed, 100, 3) && defer_record(&mut unsealed, 160, 63));
         assert!(!defer_record(&mut unsealed, 161, 64));
         assert_eq!(unsealed, [RECORDS, 97, 1 << 3, 1 << 31]);
-        let lacking: Vec<_> = (0..200).filter(|&index| lacks_checksum(unsealed, index)).collect();
+        let lacking: Vec<_> = (0..200)
+            .filter(|&index| lacks_checksum(unsealed, index))
+            .collect();
         assert_eq!(lacking, [3, 63]);
         defer_names(&mut unsealed, ChecksumSeed::new(9));
-        assert_eq!((unsealed, lacks_checksum(unsealed, 3)), ([NAMES, 9, 0, 0], false));
+        assert_eq!(
+            (unsealed, lacks_checksum(unsealed, 3)),
+            ([NAMES, 9, 0, 0], false)
+        );
         assert!(
-            is_deferred(unsealed, Verified::DirectoryBlock) && !is_deferred(unsealed, Verified::XattrBlock)
+            is_deferred(unsealed, Verified::DirectoryBlock)
+                && !is_deferred(unsealed, Verified::XattrBlock)
         );
     }
 }

@@ -64,13 +64,19 @@ impl Groups {
     /// Returns an empty table. Descriptors will be read from the copy in group `copy_in`.
     pub(crate) fn new(superblock: &Superblock, copy_in: u32) -> Self {
         let chunks = superblock.geometry().descriptor_blocks().div_ceil(CHUNK);
-        Self { chunks: (0..chunks).map(|_| OnceLock::new()).collect(), copy_in, refused: OnceLock::new() }
+        Self {
+            chunks: (0..chunks).map(|_| OnceLock::new()).collect(),
+            copy_in,
+            refused: OnceLock::new(),
+        }
     }
 
     /// Returns the slot for the decoded block `index` of the descriptors.
     fn slot(&self, index: u32) -> Option<&OnceLock<Decoded>> {
         let chunk = self.chunks.get(to_usize(index / CHUNK))?;
-        chunk.get_or_init(|| (0..CHUNK).map(|_| OnceLock::new()).collect()).get(to_usize(index % CHUNK))
+        chunk
+            .get_or_init(|| (0..CHUNK).map(|_| OnceLock::new()).collect())
+            .get(to_usize(index % CHUNK))
     }
 }
 
@@ -80,7 +86,12 @@ impl Volume {
     /// # Errors
     /// A group that the volume does not have, a descriptor that is corrupt, or a device that fails.
     pub fn group(&self, group: u32) -> Result<&GroupDescriptor> {
-        if let Some(corrupt) = self.groups.refused.get().and_then(|refused| refused.get(&group)) {
+        if let Some(corrupt) = self
+            .groups
+            .refused
+            .get()
+            .and_then(|refused| refused.get(&group))
+        {
             return Err((*corrupt).into());
         }
         let per_block = self.superblock().geometry().descriptors_per_block();
@@ -130,38 +141,50 @@ impl Volume {
     /// Makes the best of the damaged descriptor of `group`, and says how.
     fn make_readable(&self, group: u32) -> Option<(GroupDescriptor, String)> {
         let geometry = self.superblock().geometry();
-        let (index, at) =
-            (group / geometry.descriptors_per_block(), group % geometry.descriptors_per_block());
+        let (index, at) = (
+            group / geometry.descriptors_per_block(),
+            group % geometry.descriptors_per_block(),
+        );
         let size = usize::from(geometry.desc_size());
         let place = Place::new(Structure::GroupDescriptor);
         let stored = |block: u64| -> Option<Box<[u8]>> {
             let buffer = self.cache.read(block).ok()?;
-            buffer.get(to_usize(at) * size..)?.get(..size).map(Box::from)
+            buffer
+                .get(to_usize(at) * size..)?
+                .get(..size)
+                .map(Box::from)
         };
         let own = self.descriptor_block(index)?;
-        let fields = stored(own)
-            .and_then(|bytes| GroupDescriptor::decode_fields(&bytes, group, self.superblock(), place).ok());
+        let fields = stored(own).and_then(|bytes| {
+            GroupDescriptor::decode_fields(&bytes, group, self.superblock(), place).ok()
+        });
         let copies = (0..geometry.group_count())
             .filter_map(|holder| Some((holder, geometry.descriptor_block_in(holder, index)?)))
             .filter(|(_, block)| *block != own)
             .take(COPIES);
         let copy = copies.into_iter().find_map(|(holder, block)| {
-            let copy = GroupDescriptor::decode(&stored(block)?, group, self.superblock(), place).ok()?;
+            let copy =
+                GroupDescriptor::decode(&stored(block)?, group, self.superblock(), place).ok()?;
             Some((holder, block, copy))
         });
         match (fields, copy) {
-            (Some(fields), Some((.., copy))) if fields.places() == copy.places() => {
-                Some((fields, "it is read as it stands, since a copy has the same places".to_owned()))
-            }
+            (Some(fields), Some((.., copy))) if fields.places() == copy.places() => Some((
+                fields,
+                "it is read as it stands, since a copy has the same places".to_owned(),
+            )),
             (_, Some((holder, block, copy))) => {
                 let by = geometry.superblock_in(holder).map_or_else(String::new, |superblock| {
                     format!("; --superblock {superblock} reads all descriptors by their copies there")
                 });
-                Some((copy, format!("its copy in block {block} is read instead{by}")))
+                Some((
+                    copy,
+                    format!("its copy in block {block} is read instead{by}"),
+                ))
             }
-            (Some(fields), None) => {
-                Some((fields, "it is read as it stands, for there is no sound copy".to_owned()))
-            }
+            (Some(fields), None) => Some((
+                fields,
+                "it is read as it stands, for there is no sound copy".to_owned(),
+            )),
             (None, None) => None,
         }
     }
@@ -176,7 +199,9 @@ impl Volume {
         // Without meta groups, a copy of the table follows each copy of the superblock. With them,
         // each meta group has copies of its own block. The copy in its second group may be intact
         // where the first is damaged.
-        let second = index.checked_mul(geometry.descriptors_per_block()).map(|first| first + 1);
+        let second = index
+            .checked_mul(geometry.descriptors_per_block())
+            .map(|first| first + 1);
         geometry
             .descriptor_block_in(self.groups.copy_in, index)
             .or_else(|| geometry.descriptor_block_in(second?, index))
@@ -185,11 +210,16 @@ impl Volume {
 
     fn decoded(&self, index: u32) -> Result<&Decoded> {
         let first = index.saturating_mul(self.superblock().geometry().descriptors_per_block());
-        let slot = self.groups.slot(index).ok_or_else(|| no_such_group(first))?;
+        let slot = self
+            .groups
+            .slot(index)
+            .ok_or_else(|| no_such_group(first))?;
         if let Some(decoded) = slot.get() {
             return Ok(decoded);
         }
-        let block = self.descriptor_block(index).ok_or_else(|| no_such_group(first))?;
+        let block = self
+            .descriptor_block(index)
+            .ok_or_else(|| no_such_group(first))?;
         self.read_ahead_descriptors(index, block);
         let buffer = self.cache.read(block)?;
         let place = Place::new(Structure::GroupDescriptor).block(block);
@@ -198,16 +228,25 @@ impl Volume {
             .chunks_exact(usize::from(geometry.desc_size()))
             .zip(first..geometry.group_count())
             .map(|(bytes, group)| {
-                GroupDescriptor::decode(bytes, group, self.superblock(), place)
-                    .map_err(|corrupt| Box::new(Damaged { corrupt, readable: OnceLock::new() }))
+                GroupDescriptor::decode(bytes, group, self.superblock(), place).map_err(|corrupt| {
+                    Box::new(Damaged {
+                        corrupt,
+                        readable: OnceLock::new(),
+                    })
+                })
             })
             .collect();
-        Ok(slot.get_or_init(|| Decoded { descriptors, is_told: AtomicBool::new(false) }))
+        Ok(slot.get_or_init(|| Decoded {
+            descriptors,
+            is_told: AtomicBool::new(false),
+        }))
     }
 
     /// Reads ahead the blocks of descriptors that follow block `index` of them on the device.
     fn read_ahead_descriptors(&self, index: u32, block: u64) {
-        let last = index.saturating_add(READ_AHEAD).min(self.superblock().geometry().descriptor_blocks());
+        let last = index
+            .saturating_add(READ_AHEAD)
+            .min(self.superblock().geometry().descriptor_blocks());
         let follows = |&at: &u32| self.descriptor_block(at) == Some(block + u64::from(at - index));
         let len = (index..last).take_while(follows).count();
         if len > 1 {
@@ -217,8 +256,14 @@ impl Volume {
 }
 
 fn no_such_group(group: u32) -> crate::Error {
-    let kind = CorruptKind::Field { field: "group", value: u64::from(group) };
-    Place::new(Structure::GroupDescriptor).group(group).corrupt(kind).into()
+    let kind = CorruptKind::Field {
+        field: "group",
+        value: u64::from(group),
+    };
+    Place::new(Structure::GroupDescriptor)
+        .group(group)
+        .corrupt(kind)
+        .into()
 }
 
 /// Converts a `u32` to an index. All supported machines have at least 32-bit addresses.

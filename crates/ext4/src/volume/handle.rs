@@ -86,7 +86,12 @@ impl Ext4 {
         operate: impl FnOnce(&Handle<'_>) -> Result<R>,
     ) -> Result<R> {
         let demand = demand.into();
-        self.with_exact_demand(credits, demand, || Ok(((), demand.blocks)), |handle, _| operate(handle))
+        self.with_exact_demand(
+            credits,
+            demand,
+            || Ok(((), demand.blocks)),
+            |handle, _| operate(handle),
+        )
     }
 
     /// Runs an operation that seldom needs all of `demand` and whose exact demand is costly to
@@ -138,7 +143,9 @@ impl Ext4 {
     ) -> Result<Handle<'f>> {
         let quotas = writer.quotas.as_deref();
         let ranked = Ranked::take(Rank::Handle);
-        let handle = writer.transactions.start(credits + quotas.map_or(0, |_| QUOTA_CREDITS))?;
+        let handle = writer
+            .transactions
+            .start(credits + quotas.map_or(0, |_| QUOTA_CREDITS))?;
         let quota_reservations = QuotaReservations::none(quotas);
         let (has_begun, asks_sync) = Default::default();
         Ok(Handle {
@@ -217,7 +224,10 @@ impl<'f> Handle<'f> {
                 self.writer.transactions.abort_damaged(&error.to_string());
                 // An aborted journal means a shutdown, or that another host has taken the volume.
                 // Then nothing may be written.
-                if !matches!(self.writer.transactions.error(), Some(extern4_jbd2::Error::Aborted(_))) {
+                if !matches!(
+                    self.writer.transactions.error(),
+                    Some(extern4_jbd2::Error::Aborted(_))
+                ) {
                     self.writer.note_error(self.fs, &corrupt);
                 }
             }
@@ -233,9 +243,9 @@ impl<'f> Handle<'f> {
         match self.fs.error_policy {
             ErrorPolicy::Continue | ErrorPolicy::Unknown(_) => {}
             ErrorPolicy::RemountReadOnly | ErrorPolicy::Panic => {
-                self.fs
-                    .warnings
-                    .report(format!("{corrupt}; nothing is changed any more (errors=remount-ro)"));
+                self.fs.warnings.report(format!(
+                    "{corrupt}; nothing is changed any more (errors=remount-ro)"
+                ));
                 self.writer.end_changes();
             }
         }
@@ -246,7 +256,9 @@ impl<'f> Handle<'f> {
     #[cold]
     fn record_faults(&self) {
         for fault in self.writer.allocator.take_faults() {
-            self.fs.warnings.report(format!("{fault}; the group is set aside until e2fsck mends it"));
+            self.fs.warnings.report(format!(
+                "{fault}; the group is set aside until e2fsck mends it"
+            ));
             // An error means that the device fails, and that ends all changes.
             if let Err(error) = self.record(&fault) {
                 self.writer.transactions.abort(&error.to_string());
@@ -339,7 +351,11 @@ impl<'f> Handle<'f> {
 
     /// Stores an inode. Before that, `edit` changes the record's area for extended attributes,
     /// which may be empty.
-    pub(crate) fn store_with<R>(&self, info: &InodeInfo, edit: impl FnOnce(&mut [u8]) -> R) -> Result<R> {
+    pub(crate) fn store_with<R>(
+        &self,
+        info: &InodeInfo,
+        edit: impl FnOnce(&mut [u8]) -> R,
+    ) -> Result<R> {
         self.encode(info, false, |record, fields| {
             fields.make_room(record);
             let result = edit(&mut record[fields.xattr_range()]);
@@ -352,7 +368,11 @@ impl<'f> Handle<'f> {
     /// only the permission bits, the number of links, the time of change and the record's area for
     /// extended attributes. This is cheaper than to copy the inode, change and
     /// [`store`](Self::store) the copy, and [`publish`](publish) it.
-    pub(crate) fn touch(&self, inode: &vfs::Inode, edit: impl FnOnce(&mut Inode, &mut [u8])) -> Result<()> {
+    pub(crate) fn touch(
+        &self,
+        inode: &vfs::Inode,
+        edit: impl FnOnce(&mut Inode, &mut [u8]),
+    ) -> Result<()> {
         let cached = inode.private::<CachedInode>();
         let at = cached.position().ok_or(Errno::EROFS)?;
         // OK: inode numbers of this file system have 32 bits.
@@ -432,13 +452,15 @@ impl<'f> Handle<'f> {
         let sb = self.fs.superblock();
         let index = deferred_checksum::index_of(at.offset, sb);
         self.has_begun.set(true);
-        Ok(self.handle.edit_part(at.block, self.fs.record_range(at), |record, unsealed| {
-            let result = edit(record, !deferred_checksum::lacks_checksum(*unsealed, index));
-            if !deferred_checksum::defer_record(unsealed, ino, index) {
-                inode::store_checksum(record, ino, sb);
-            }
-            result
-        })?)
+        Ok(self
+            .handle
+            .edit_part(at.block, self.fs.record_range(at), |record, unsealed| {
+                let result = edit(record, !deferred_checksum::lacks_checksum(*unsealed, index));
+                if !deferred_checksum::defer_record(unsealed, ino, index) {
+                    inode::store_checksum(record, ino, sb);
+                }
+                result
+            })?)
     }
 }
 

@@ -27,9 +27,14 @@ impl Volume {
     /// A number beyond the volume's inodes, or a corrupt group descriptor.
     pub fn inode_position(&self, ino: u32) -> Result<Position> {
         let geometry = self.superblock().geometry();
-        let beyond = Error::Stale { ino: u64::from(ino), why: "is not one of the volume's" };
+        let beyond = Error::Stale {
+            ino: u64::from(ino),
+            why: "is not one of the volume's",
+        };
         let slot = geometry.inode_slot(ino).ok_or(beyond.clone())?;
-        geometry.inode_position(self.readable_group(slot.group)?.inode_table(), slot.index).ok_or(beyond)
+        geometry
+            .inode_position(self.readable_group(slot.group)?.inode_table(), slot.index)
+            .ok_or(beyond)
     }
 
     /// Returns the bytes of the record of inode `ino` in the inode table, unchecked.
@@ -61,7 +66,8 @@ impl Volume {
         } else {
             descriptor.unused_inodes().min(geometry.inodes_per_group())
         };
-        let used_bytes = u64::from(geometry.inodes_per_group() - unused) * u64::from(geometry.inode_size());
+        let used_bytes =
+            u64::from(geometry.inodes_per_group() - unused) * u64::from(geometry.inode_size());
         let table = descriptor.inode_table();
         let end = table + used_bytes.div_ceil(u64::from(geometry.block_size()));
         let start = block - block % READ_AHEAD;

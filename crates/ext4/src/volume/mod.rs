@@ -70,7 +70,8 @@ impl Volume {
             groups: Groups::new(&superblock, copy_in),
             blocks: Blocks::from(geometry),
             // OK: the geometry has checked the block size.
-            indirect: indirect::Map::new(geometry.block_size()).expect("a block size of the format"),
+            indirect: indirect::Map::new(geometry.block_size())
+                .expect("a block size of the format"),
             inode_read_ahead: ReadAheadWindows::new(geometry.blocks_count()),
             superblock,
             warnings: Arc::new(warnings),

@@ -43,7 +43,9 @@ impl Backup {
     /// Returns the group whose copy of the descriptors goes with it.
     pub(crate) fn group(self, superblock: &Superblock) -> u32 {
         let bits = superblock.geometry().block_bits();
-        self.start(bits).and_then(|start| superblock.geometry().group_of_block(start >> bits)).unwrap_or(0)
+        self.start(bits)
+            .and_then(|start| superblock.geometry().group_of_block(start >> bits))
+            .unwrap_or(0)
     }
 }
 
@@ -61,7 +63,9 @@ const NO_MAGIC: Error = Error::NotExt("there is no ext superblock (bad magic num
 /// superblock that has the block size that led to it.
 fn read_backup(device: &dyn BlockDevice, backup: Backup) -> Result<RawSuperblock> {
     for bits in BLOCK_BITS {
-        let Some(start) = backup.start(bits) else { continue };
+        let Some(start) = backup.start(bits) else {
+            continue;
+        };
         // Block 0 or 1 can mean the primary superblock, which in blocks of more than 1 KiB is not
         // at the start of its block.
         let start = start.max(SUPERBLOCK_OFFSET);
@@ -78,7 +82,10 @@ fn read_backup(device: &dyn BlockDevice, backup: Backup) -> Result<RawSuperblock
 
 /// Reads the superblock at byte `start`; `None` if there is none.
 fn read_at(device: &dyn BlockDevice, start: u64) -> Result<Option<RawSuperblock>> {
-    if start.checked_add(SUPERBLOCK_SIZE as u64).is_none_or(|end| end > device.size_bytes()) {
+    if start
+        .checked_add(SUPERBLOCK_SIZE as u64)
+        .is_none_or(|end| end > device.size_bytes())
+    {
         return Ok(None);
     }
     let mut bytes = [0; SUPERBLOCK_SIZE];
@@ -94,18 +101,23 @@ pub(crate) fn cut_off(device: &dyn BlockDevice, superblock: &Superblock) -> Opti
     // OK: the geometry keeps sizes in bytes below 2^63.
     let need = superblock.blocks_count() << superblock.geometry().block_bits();
     let have = device.size_bytes();
-    (need > have).then(|| Place::new(Structure::Superblock).corrupt(CorruptKind::CutOff { need, have }))
+    (need > have)
+        .then(|| Place::new(Structure::Superblock).corrupt(CorruptKind::CutOff { need, have }))
 }
 
 /// Returns the reserved blocks of the volume, with `reserved_clusters` for metadata; `None` for as
 /// many as Linux reserves.
 pub(crate) fn block_reserve(sb: &Superblock, reserved_clusters: Option<u64>) -> BlockReserve {
     let shift = sb.geometry().cluster_shift();
-    let clusters =
-        reserved_clusters.unwrap_or_else(|| match sb.features().incompat.contains(Incompat::EXTENTS) {
+    let clusters = reserved_clusters.unwrap_or_else(|| {
+        match sb.features().incompat.contains(Incompat::EXTENTS) {
             true => (sb.blocks_count() >> shift).div_euclid(50).min(4096),
             false => 0,
-        });
+        }
+    });
     let for_metadata = clusters.saturating_mul(1 << shift);
-    BlockReserve { for_metadata, in_all: sb.reserved_blocks().saturating_add(for_metadata) }
+    BlockReserve {
+        for_metadata,
+        in_all: sb.reserved_blocks().saturating_add(for_metadata),
+    }
 }

@@ -60,7 +60,10 @@ impl Ext4 {
         }
         let hold = writer.transactions.hold()?;
         writer.held_files.set_held(true);
-        Ok(Transaction { fs: self, hold: Some(hold) })
+        Ok(Transaction {
+            fs: self,
+            hold: Some(hold),
+        })
     }
 }
 
@@ -144,6 +147,10 @@ impl HeldFiles {
             Some(HeldFile::Cut) => false,
             None => from >= info.size(),
         };
-        if is_safe { Ok(()) } else { Err(Errno::EOPNOTSUPP.into()) }
+        if is_safe {
+            Ok(())
+        } else {
+            Err(Errno::EOPNOTSUPP.into())
+        }
     }
 }

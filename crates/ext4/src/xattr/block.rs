@@ -60,8 +60,12 @@ use crate::xattr::sharing::Count;
 /// Adds the attribute block of `info` to the cache, so that other inodes can share it. Locks: the
 /// inode's `attributes`, held, so `info` stays current.
 pub(crate) fn note_block(fs: &Ext4, info: &InodeInfo) {
-    let (Some(writer), Some(block)) = (fs.writer.get(), info.fields().xattr_block()) else { return };
-    let Ok(hash) = fs.cache.with(block, xattr::stored_hash) else { return };
+    let (Some(writer), Some(block)) = (fs.writer.get(), info.fields().xattr_block()) else {
+        return;
+    };
+    let Ok(hash) = fs.cache.with(block, xattr::stored_hash) else {
+        return;
+    };
     if hash != 0 {
         writer.sharing.blocks.insert(hash, block);
     }
@@ -70,7 +74,10 @@ pub(crate) fn note_block(fs: &Ext4, info: &InodeInfo) {
 /// Returns the first block of the group of inode `ino`.
 fn home_of(fs: &Ext4, ino: u32) -> u64 {
     let geometry = fs.superblock().geometry();
-    geometry.inode_slot(ino).and_then(|slot| geometry.group_start(slot.group)).unwrap_or(0)
+    geometry
+        .inode_slot(ino)
+        .and_then(|slot| geometry.group_start(slot.group))
+        .unwrap_or(0)
 }
 
 /// Makes `list` the attributes in the inode's block. It takes an existing block with these
@@ -93,12 +100,22 @@ pub(crate) fn change_block(
         // The shared block has a reference already.
         return made.map_or(Ok(()), |ino| release_ea_inode(handle, ino, Some(info)));
     }
-    let mut values: Vec<_> = list.iter().filter_map(Attribute::ea_inode).map(|(ino, _)| ino).collect();
+    let mut values: Vec<_> = list
+        .iter()
+        .filter_map(Attribute::ea_inode)
+        .map(|(ino, _)| ino)
+        .collect();
     remove_one(&mut values, made);
     if let Some((buffer, place)) = info.attribute_block(handle.fs)?
         && close(handle, &buffer, place)?
     {
-        return change_in_place(handle, info, buffer, &NewContents { list, hash, values }, deleted);
+        return change_in_place(
+            handle,
+            info,
+            buffer,
+            &NewContents { list, hash, values },
+            deleted,
+        );
     }
     // Before the old block is left, because its references may be the last ones.
     for ino in values {
@@ -126,12 +143,20 @@ fn has_closed_block(handle: &Handle<'_>, info: &InodeInfo) -> Result<bool> {
 /// starts where the last one in this transaction ended.
 fn new_attr_block(handle: &Handle<'_>, info: &InodeInfo) -> Result<Buffer> {
     let geometry = handle.fs.superblock().geometry();
-    let near = info.fields().xattr_block().unwrap_or_else(|| home_of(handle.fs, info.ino()));
+    let near = info
+        .fields()
+        .xattr_block()
+        .unwrap_or_else(|| home_of(handle.fs, info.ino()));
     let group = geometry.group_of_block(near);
     let start = handle.writer.sharing.search_start(group, handle.tid());
-    let goal = start.filter(|block| geometry.group_of_block(*block) == group).unwrap_or(near);
+    let goal = start
+        .filter(|block| geometry.group_of_block(*block) == group)
+        .unwrap_or(near);
     let block = handle.writer.allocator.allocate(handle, goal, 1)?.start;
-    handle.writer.sharing.set_search_start(group, handle.tid(), block + 1);
+    handle
+        .writer
+        .sharing
+        .set_search_start(group, handle.tid(), block + 1);
     let buffer = handle.fresh(block)?;
     // A thread that has found the block with its former contents may still use the word.
     buffer.sharers().reset();
@@ -150,22 +175,34 @@ fn change_in_place(
     for ino in &new.values {
         remove_one(&mut released, Some(*ino));
     }
-    handle.writer.sharing.blocks.remove(xattr::stored_hash(&buffer), buffer.number());
+    handle
+        .writer
+        .sharing
+        .blocks
+        .remove(xattr::stored_hash(&buffer), buffer.number());
     write_block(handle, &mut buffer, new.list, new.hash)?;
     if !deleted {
         open(handle, &buffer);
     }
-    released.into_iter().try_for_each(|ino| release_ea_inode(handle, ino, Some(info)))
+    released
+        .into_iter()
+        .try_for_each(|ino| release_ea_inode(handle, ino, Some(info)))
 }
 
 /// Removes the inode's attribute block. If no other inode shares it, frees it and releases the
 /// values that it refers to.
 pub(crate) fn leave_block(handle: &Handle<'_>, info: &mut InodeInfo) -> Result<()> {
-    let Some(block) = info.fields().xattr_block() else { return Ok(()) };
+    let Some(block) = info.fields().xattr_block() else {
+        return Ok(());
+    };
     let place = place_of(info).block(block);
     let left = match leave_again(handle, block) {
         Some(left) => left?,
-        None => leave_first(handle, &mut attribute_block_at(handle.fs, block, place)?, place)?,
+        None => leave_first(
+            handle,
+            &mut attribute_block_at(handle.fs, block, place)?,
+            place,
+        )?,
     };
     if left == Put::Last {
         free_attr_block(handle, block, Some(info))?;
@@ -177,16 +214,29 @@ pub(crate) fn leave_block(handle: &Handle<'_>, info: &mut InodeInfo) -> Result<(
 /// Frees an attribute block that no inode has any more, and releases the values that it refers to.
 /// `owner` was the last inode.
 fn free_attr_block(handle: &Handle<'_>, block: u64, owner: Option<&InodeInfo>) -> Result<()> {
-    let place = owner.map_or(Place::new(Structure::Xattr), place_of).block(block);
-    let values = values_of(&Attrs::in_block(&attribute_block_at(handle.fs, block, place)?, place)?.1);
-    handle.writer.allocator.free(handle, block..block + 1, true)?;
-    values.into_iter().try_for_each(|ino| release_ea_inode(handle, ino, owner))
+    let place = owner
+        .map_or(Place::new(Structure::Xattr), place_of)
+        .block(block);
+    let values =
+        values_of(&Attrs::in_block(&attribute_block_at(handle.fs, block, place)?, place)?.1);
+    handle
+        .writer
+        .allocator
+        .free(handle, block..block + 1, true)?;
+    values
+        .into_iter()
+        .try_for_each(|ino| release_ea_inode(handle, ino, owner))
 }
 
 /// Makes sure that no inode joins the attribute block of a deleted inode, as long as the returned
 /// buffer is held. Leaves the block if other inodes have it.
-pub(crate) fn have_block_alone(handle: &Handle<'_>, info: &mut InodeInfo) -> Result<Option<Buffer>> {
-    let Some((mut buffer, place)) = info.attribute_block(handle.fs)? else { return Ok(None) };
+pub(crate) fn have_block_alone(
+    handle: &Handle<'_>,
+    info: &mut InodeInfo,
+) -> Result<Option<Buffer>> {
+    let Some((mut buffer, place)) = info.attribute_block(handle.fs)? else {
+        return Ok(None);
+    };
     if leave_first(handle, &mut buffer, place)? == Put::Last {
         return Ok(Some(buffer));
     }
@@ -204,8 +254,13 @@ pub(crate) fn have_block_alone(handle: &Handle<'_>, info: &mut InodeInfo) -> Res
 /// more.
 fn leave_first(handle: &Handle<'_>, buffer: &mut Buffer, place: Place) -> Result<Put> {
     let (block, hash) = (buffer.number(), xattr::stored_hash(buffer));
-    let leave =
-        || Ok(if close(handle, buffer, place)? { Put::Last } else { leave_in_change(handle, buffer) });
+    let leave = || {
+        Ok(if close(handle, buffer, place)? {
+            Put::Last
+        } else {
+            leave_in_change(handle, buffer)
+        })
+    };
     handle.writer.sharing.blocks.leave(hash, block, leave)
 }
 
@@ -217,7 +272,13 @@ fn leave_again(handle: &Handle<'_>, block: u64) -> Option<Result<Put>> {
         }
         handle.note_begun();
         let hash = found.look(xattr::stored_hash);
-        Some(handle.writer.sharing.blocks.leave(hash, block, || Ok(found.sharers().put())))
+        Some(
+            handle
+                .writer
+                .sharing
+                .blocks
+                .leave(hash, block, || Ok(found.sharers().put())),
+        )
     });
     left.flatten()
 }
@@ -268,8 +329,9 @@ fn join_block(handle: &Handle<'_>, list: &[Attribute], hash: u32) -> Result<Opti
     let join = |block, is_there: &dyn Fn() -> bool| {
         let again = join_again(handle, block, &wanted);
         // A block that cannot be read is not shared.
-        let came =
-            again.unwrap_or_else(|| join_first(handle, block, is_there, &wanted).unwrap_or(JoinResult::Not));
+        let came = again.unwrap_or_else(|| {
+            join_first(handle, block, is_there, &wanted).unwrap_or(JoinResult::Not)
+        });
         if came == JoinResult::Last {
             last_of.push(block);
         }
@@ -277,7 +339,9 @@ fn join_block(handle: &Handle<'_>, list: &[Attribute], hash: u32) -> Result<Opti
     };
     let found = handle.writer.sharing.blocks.find(hash, join);
     // Freeing removes cache entries, so it waits for the end of the search.
-    last_of.into_iter().try_for_each(|block| free_unwanted(handle, block))?;
+    last_of
+        .into_iter()
+        .try_for_each(|block| free_unwanted(handle, block))?;
     Ok(found)
 }
 
@@ -310,7 +374,8 @@ fn join_first(
     if !is_there() {
         return Ok(JoinResult::Not);
     }
-    pin.sharers().set(seen, Attrs::in_block(&pin.buffer(), place)?.0.refcount);
+    pin.sharers()
+        .set(seen, Attrs::in_block(&pin.buffer(), place)?.0.refcount);
     let holds = || wanted.is_held_by(&pin.buffer(), block);
     let came = join_by(handle, pin.sharers(), buffer.flags(), block, wanted, holds);
     if came == Some(JoinResult::Joined) {
@@ -345,7 +410,11 @@ fn join_by(
     }
     let left = sharers.put();
     sharing.blocks.note_left(wanted.hash, block, left);
-    Some(if left == Put::Last { JoinResult::Last } else { JoinResult::Not })
+    Some(if left == Put::Last {
+        JoinResult::Last
+    } else {
+        JoinResult::Not
+    })
 }
 
 /// Frees a block that all others left while this thread compared its contents.
@@ -363,7 +432,12 @@ fn put_block(handle: &Handle<'_>, info: &mut InodeInfo, block: u64) -> Result<()
 }
 
 /// Writes the attributes of one inode to its own block.
-fn write_block(handle: &Handle<'_>, buffer: &mut Buffer, list: &[Attribute], hash: u32) -> Result<()> {
+fn write_block(
+    handle: &Handle<'_>,
+    buffer: &mut Buffer,
+    list: &[Attribute],
+    hash: u32,
+) -> Result<()> {
     let header = Header { refcount: 1, hash };
     let encode = |bytes: &mut [u8]| xattr::encode_in_block(&header, &borrowed(list), bytes);
     edit_block(handle, buffer, encode).map_err(|_| Errno::ENOSPC)?;

@@ -39,13 +39,21 @@ use crate::xattr::sharing::Count;
 /// Returns the EA inode that an entry at `place` refers to.
 pub(crate) fn ea_inode(fs: &Ext4, ino: u32, place: Place) -> Result<InodeInfo> {
     if ino == 0 || ino > fs.superblock().inodes_count() || fs.superblock().is_hidden(ino) {
-        let kind = CorruptKind::InodeOutOfRange { field: "e_value_inum", ino: u64::from(ino) };
+        let kind = CorruptKind::InodeOutOfRange {
+            field: "e_value_inum",
+            ino: u64::from(ino),
+        };
         return Err(place.corrupt(kind).into());
     }
-    let info = fs.load_inode(ino).map_err(|error| error.in_part("the value of an attribute"))?;
+    let info = fs
+        .load_inode(ino)
+        .map_err(|error| error.in_part("the value of an attribute"))?;
     if !info.fields().flags().contains(InodeFlags::EA_INODE) {
         let what = "the inode of a value is not marked as one";
-        return Err(Place::new(Structure::Xattr).ino(ino).corrupt(CorruptKind::Mismatch { what }).into());
+        return Err(Place::new(Structure::Xattr)
+            .ino(ino)
+            .corrupt(CorruptKind::Mismatch { what })
+            .into());
     }
     Ok(info)
 }
@@ -57,13 +65,20 @@ pub(crate) fn check_value(fs: &Ext4, ino: u32, owner: &InodeInfo, place: Place) 
     if value.fields().ea_refcount() == 0 && !is_old_ea_inode(fs, ino, owner) {
         return Err(no_reference(ino));
     }
-    if value.has_map(fs) { value.check_map(fs, 0) } else { Ok(()) }
+    if value.has_map(fs) {
+        value.check_map(fs, 0)
+    } else {
+        Ok(())
+    }
 }
 
 /// Returns the error for a value that an entry refers to, and that counts no reference.
 fn no_reference(ino: u32) -> Error {
     let what = "a value has a reference, but its count is 0";
-    Place::new(Structure::Xattr).ino(ino).corrupt(CorruptKind::Mismatch { what }).into()
+    Place::new(Structure::Xattr)
+        .ino(ino)
+        .corrupt(CorruptKind::Mismatch { what })
+        .into()
 }
 
 /// Whether inode `ino` holds a value of `owner` in the old form. Returns false for an inode that
@@ -72,7 +87,8 @@ pub(crate) fn is_old_ea_inode(fs: &Ext4, ino: u32, owner: &InodeInfo) -> bool {
     let Ok(value) = ea_inode(fs, ino, Place::new(Structure::Xattr).ino(owner.ino())) else {
         return false;
     };
-    let mut contents = vec![0; usize::try_from(value.size().min(VALUE_SIZE_MAX.into())).unwrap_or(0)];
+    let mut contents =
+        vec![0; usize::try_from(value.size().min(VALUE_SIZE_MAX.into())).unwrap_or(0)];
     value.fields().may_be_old_value_of(owner.fields())
         && value.read_ea_value(fs, &mut contents).is_ok()
         && !value.is_ea_hash_right(fs, &contents)
@@ -92,8 +108,9 @@ impl InodeInfo {
         let mut chunks = buf.chunks_mut(block_size).zip(0u32..).peekable();
         while let Some((_, logical)) = chunks.peek() {
             let run = self.map(fs, *logical)?;
-            for (chunk, logical) in
-                chunks.by_ref().take(usize::try_from(run.len_blocks).unwrap_or(usize::MAX))
+            for (chunk, logical) in chunks
+                .by_ref()
+                .take(usize::try_from(run.len_blocks).unwrap_or(usize::MAX))
             {
                 match run.kind.skip(u64::from(logical - run.logical)) {
                     RunKind::Mapped { physical } => {
@@ -130,7 +147,9 @@ pub(crate) fn take_ea_inode(handle: &Handle<'_>, owner: &InodeInfo, value: &[u8]
 /// Adds a reference to the inode that was found and returns it, if its value is equal.
 fn join_ea_inode(handle: &Handle<'_>, found: &Candidate<'_>, value: &[u8]) -> Result<Option<u32>> {
     let sharing = &handle.writer.sharing;
-    let Ok(ino) = u32::try_from(found.number()) else { return Ok(None) };
+    let Ok(ino) = u32::try_from(found.number()) else {
+        return Ok(None);
+    };
     let _count = sharing.count_of(ino);
     if !found.is_in() {
         return Ok(None);
@@ -141,7 +160,11 @@ fn join_ea_inode(handle: &Handle<'_>, found: &Candidate<'_>, value: &[u8]) -> Re
     let mut there = vec![0; value.len()];
     let count = info.fields().ea_refcount();
     let sizes_differ = info.size() != value.len() as u64;
-    if count == 0 || sizes_differ || info.read_ea_value(handle.fs, &mut there).is_err() || there != value {
+    if count == 0
+        || sizes_differ
+        || info.read_ea_value(handle.fs, &mut there).is_err()
+        || there != value
+    {
         sharing.note(Count::Differing);
         return Ok(None);
     }
@@ -154,13 +177,24 @@ fn join_ea_inode(handle: &Handle<'_>, found: &Candidate<'_>, value: &[u8]) -> Re
 
 fn make_ea_inode(handle: &Handle<'_>, owner: &InodeInfo, value: &[u8]) -> Result<u32> {
     let sb = handle.fs.superblock();
-    let (ino, _) = handle.writer.allocator.allocate_inode(handle, owner.ino(), false)?;
+    let (ino, _) = handle
+        .writer
+        .allocator
+        .allocate_inode(handle, owner.ino(), false)?;
     handle.writer.allocator.clear_record(handle, ino)?;
     let value_hash = hash::ea_value(value, sb.checksum_seed());
     let now = now_seconds();
     // With the owner's generation, and its number as time, the inode would have the old form.
-    let mut inode = Inode::new(ino, FileKind::Regular.mode_bits() | 0o600, now ^ value_hash, sb);
-    let time = Timestamp { seconds: now.into(), nanos: 0 };
+    let mut inode = Inode::new(
+        ino,
+        FileKind::Regular.mode_bits() | 0o600,
+        now ^ value_hash,
+        sb,
+    );
+    let time = Timestamp {
+        seconds: now.into(),
+        nanos: 0,
+    };
     inode.set_mtime(time);
     inode.set_crtime(time);
     inode.set_ea_refcount(1);
@@ -185,13 +219,19 @@ fn write_ea_value(handle: &Handle<'_>, info: &mut InodeInfo, value: &[u8]) -> Re
         // OK: at most 64 blocks.
         let want = rest.len().div_ceil(block_size) as u32;
         let run = allocate_for(handle, info, logical, want, false)?;
-        for block in run.mapped().filter(|blocks| !blocks.is_empty()).ok_or(Errno::EIO)? {
+        for block in run
+            .mapped()
+            .filter(|blocks| !blocks.is_empty())
+            .ok_or(Errno::EIO)?
+        {
             let (chunk, behind) = rest.split_at(rest.len().min(block_size));
             if chunk.is_empty() {
                 break;
             }
             let mut buffer = handle.fresh(block)?;
-            handle.edit(&mut buffer, |bytes| bytes[..chunk.len()].copy_from_slice(chunk));
+            handle.edit(&mut buffer, |bytes| {
+                bytes[..chunk.len()].copy_from_slice(chunk)
+            });
             (rest, logical) = (behind, logical + 1);
         }
     }
@@ -210,17 +250,29 @@ pub(crate) fn share_ea_inode(handle: &Handle<'_>, ino: u32, place: Place) -> Res
 /// Releases one reference to the value in inode `ino`, of an attribute of `owner` or of a block
 /// that it leaves. Frees the inode with the last reference. Without an owner the value is not of
 /// the old form.
-pub(crate) fn release_ea_inode(handle: &Handle<'_>, ino: u32, owner: Option<&InodeInfo>) -> Result<()> {
+pub(crate) fn release_ea_inode(
+    handle: &Handle<'_>,
+    ino: u32,
+    owner: Option<&InodeInfo>,
+) -> Result<()> {
     let _count = handle.writer.sharing.count_of(ino);
     let mut info = ea_inode(handle.fs, ino, Place::new(Structure::Xattr).ino(ino))?;
     let is_old = owner.is_some_and(|owner| is_old_ea_inode(handle.fs, ino, owner));
-    let count = if is_old { 1 } else { info.fields().ea_refcount() };
+    let count = if is_old {
+        1
+    } else {
+        info.fields().ea_refcount()
+    };
     let count = count.checked_sub(1).ok_or_else(|| no_reference(ino))?;
     info.fields_mut().set_ea_refcount(count);
     if count > 0 {
         return handle.store(&info);
     }
-    handle.writer.sharing.values.remove(info.fields().ea_hash(), ino.into());
+    handle
+        .writer
+        .sharing
+        .values
+        .remove(info.fields().ea_hash(), ino.into());
     let mut blocks = ea_blocks(handle.fs, info.size());
     // All in this transaction: the value has few blocks.
     while !blocks.is_empty() {

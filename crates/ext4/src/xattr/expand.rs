@@ -38,16 +38,24 @@ fn move_attributes(fs: &Ext4, inode: &Inode, rights: SpaceRights) -> Result<()> 
     let _map = info.is_inline().then(|| cached.change_map());
     let _attributes = cached.change_attributes();
     // The caller's change may not need damaged attributes.
-    let Ok(old) = info.attributes(fs) else { return Ok(()) };
+    let Ok(old) = info.attributes(fs) else {
+        return Ok(());
+    };
     // `i_blocks` has to count a new block.
-    if info.clone().add_blocks(1, fs.superblock().block_size()).is_err() {
+    if info
+        .clone()
+        .add_blocks(1, fs.superblock().block_size())
+        .is_err()
+    {
         return Ok(());
     }
     let plan = info.fields().expanded(fs.superblock()).find_map(|fields| {
         let plan = old.plan_to_move(fields.xattr_range().len(), fs)?;
         Some((fields, plan))
     });
-    let Some((fields, plan)) = plan else { return Ok(()) };
+    let Some((fields, plan)) = plan else {
+        return Ok(());
+    };
     *info.fields_mut() = fields;
     let need = plan.need(fs);
     let moved = fs.with_handle(need.credits, Demand::new(need.blocks, rights), |handle| {

@@ -21,7 +21,12 @@ use crate::volume::group::to_usize;
 use crate::xattr::ea_inode::ea_inode;
 
 /// The namespaces whose attributes users may see.
-const LISTED: [NameIndex; 4] = [NameIndex::USER, NameIndex::TRUSTED, NameIndex::SECURITY, NameIndex::HURD];
+const LISTED: [NameIndex; 4] = [
+    NameIndex::USER,
+    NameIndex::TRUSTED,
+    NameIndex::SECURITY,
+    NameIndex::HURD,
+];
 
 /// Whether users may see attributes of that namespace.
 pub(crate) fn lists(fs: &Ext4, index: NameIndex) -> bool {
@@ -30,7 +35,10 @@ pub(crate) fn lists(fs: &Ext4, index: NameIndex) -> bool {
 
 fn attribute_block_of(inode: &InodeInfo) -> Option<(u64, Place)> {
     let block = inode.fields().xattr_block()?;
-    Some((block, Place::new(Structure::Xattr).ino(inode.ino()).block(block)))
+    Some((
+        block,
+        Place::new(Structure::Xattr).ino(inode.ino()).block(block),
+    ))
 }
 
 /// Returns attribute block `block` with its checksum verified.
@@ -39,7 +47,12 @@ pub(crate) fn attribute_block_at(fs: &Ext4, block: u64, place: Place) -> Result<
     fs.verified(block, Verified::XattrBlock, verify)
 }
 
-fn verify_attribute_block(fs: &Ext4, bytes: &[u8], block: u64, place: Place) -> Result<(), Corrupt> {
+fn verify_attribute_block(
+    fs: &Ext4,
+    bytes: &[u8],
+    block: u64,
+    place: Place,
+) -> Result<(), Corrupt> {
     match fs.superblock().metadata_seed() {
         Some(seed) => xattr::verify_checksum(bytes, block, seed, place),
         None => Ok(()),
@@ -64,7 +77,10 @@ fn value_in_inode(
     let info = ea_inode(fs, ino, place)?;
     let at = Place::new(Structure::Xattr).ino(ino);
     if info.size() != u64::from(size) || size > xattr::VALUE_SIZE_MAX {
-        let kind = CorruptKind::Field { field: "e_value_size", value: u64::from(size) };
+        let kind = CorruptKind::Field {
+            field: "e_value_size",
+            value: u64::from(size),
+        };
         return Err(at.corrupt(kind).into());
     }
     let mut value = vec![0; to_usize(size)];
@@ -85,9 +101,9 @@ impl InodeInfo {
     /// Returns the value of the attribute with the full name `name`.
     pub(crate) fn xattr_value(&self, fs: &Ext4, name: &[u8]) -> Result<Vec<u8>> {
         match NameIndex::split(name) {
-            Some((index, rest)) if lists(fs, index) => {
-                self.attribute(fs, index, rest)?.ok_or_else(|| Errno::ENODATA.into())
-            }
+            Some((index, rest)) if lists(fs, index) => self
+                .attribute(fs, index, rest)?
+                .ok_or_else(|| Errno::ENODATA.into()),
             _ => Err(Errno::EOPNOTSUPP.into()),
         }
     }
@@ -106,7 +122,12 @@ impl InodeInfo {
     }
 
     /// Returns the value of the attribute of that namespace and name; `None` if there is none.
-    pub(crate) fn attribute(&self, fs: &Ext4, index: NameIndex, name: &[u8]) -> Result<Option<Vec<u8>>> {
+    pub(crate) fn attribute(
+        &self,
+        fs: &Ext4,
+        index: NameIndex,
+        name: &[u8],
+    ) -> Result<Option<Vec<u8>>> {
         self.with_attributes(fs, |attrs, place| match attrs.get(index, name) {
             None => Ok(None),
             Some(attr) => value(fs, &attr, self, place).map(Some),
@@ -128,13 +149,17 @@ impl InodeInfo {
         if found.is_some() {
             return Ok(found);
         }
-        let Some((buffer, place)) = self.attribute_block(fs)? else { return Ok(None) };
+        let Some((buffer, place)) = self.attribute_block(fs)? else {
+            return Ok(None);
+        };
         look(&Attrs::in_block(&buffer, place)?.1, place)
     }
 
     /// Returns the attribute block of an inode with its checksum verified.
     pub(crate) fn attribute_block(&self, fs: &Ext4) -> Result<Option<(Buffer, Place)>> {
-        let Some((block, place)) = attribute_block_of(self) else { return Ok(None) };
+        let Some((block, place)) = attribute_block_of(self) else {
+            return Ok(None);
+        };
         Ok(Some((attribute_block_at(fs, block, place)?, place)))
     }
 
@@ -145,8 +170,13 @@ impl InodeInfo {
         fs: &Ext4,
         look: impl FnOnce(&[u8], Place) -> R,
     ) -> Result<Option<R>> {
-        let Some((block, place)) = attribute_block_of(self) else { return Ok(None) };
+        let Some((block, place)) = attribute_block_of(self) else {
+            return Ok(None);
+        };
         let verify = |bytes: &[u8]| verify_attribute_block(fs, bytes, block, place);
-        fs.with_verified(block, Verified::XattrBlock, verify, |bytes| look(bytes, place)).map(Some)
+        fs.with_verified(block, Verified::XattrBlock, verify, |bytes| {
+            look(bytes, place)
+        })
+        .map(Some)
     }
 }

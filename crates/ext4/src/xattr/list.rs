@@ -48,34 +48,62 @@ impl Attribute {
             Value::Here(value) => StoredValue::Here(value.to_vec()),
             Value::EaInode { ino, size } => StoredValue::EaInode { ino, size },
         };
-        Self { index: attr.index, name: attr.name.to_vec(), value, hash: attr.hash }
+        Self {
+            index: attr.index,
+            name: attr.name.to_vec(),
+            value,
+            hash: attr.hash,
+        }
     }
 
     /// Returns an attribute for a record, with its value.
     pub(crate) fn in_inode(index: NameIndex, name: &[u8], value: &[u8]) -> Self {
-        Self { index, name: name.to_vec(), value: StoredValue::Here(value.to_vec()), hash: 0 }
+        Self {
+            index,
+            name: name.to_vec(),
+            value: StoredValue::Here(value.to_vec()),
+            hash: 0,
+        }
     }
 
     /// Returns an attribute for a block, with its value.
     fn in_block(index: NameIndex, name: &[u8], value: &[u8]) -> Self {
         let hash = hash::entry(name, hash::Contents::Value(value));
-        Self { hash, ..Self::in_inode(index, name, value) }
+        Self {
+            hash,
+            ..Self::in_inode(index, name, value)
+        }
     }
 
     /// Returns an attribute whose value will be in an EA inode. OK: values have at most 64 KiB.
     fn in_ea_inode(index: NameIndex, name: &[u8], value: &[u8], value_hash: u32) -> Self {
         let hash = hash::entry(name, hash::Contents::EaInode { hash: value_hash });
-        let value =
-            StoredValue::EaInode { ino: NOT_MADE, size: u32::try_from(value.len()).unwrap_or(u32::MAX) };
-        Self { index, name: name.to_vec(), value, hash }
+        let value = StoredValue::EaInode {
+            ino: NOT_MADE,
+            size: u32::try_from(value.len()).unwrap_or(u32::MAX),
+        };
+        Self {
+            index,
+            name: name.to_vec(),
+            value,
+            hash,
+        }
     }
 
     pub(crate) fn as_attr(&self) -> Attr<'_> {
         let value = match &self.value {
             StoredValue::Here(value) => Value::Here(value),
-            StoredValue::EaInode { ino, size } => Value::EaInode { ino: *ino, size: *size },
+            StoredValue::EaInode { ino, size } => Value::EaInode {
+                ino: *ino,
+                size: *size,
+            },
         };
-        Attr { index: self.index, name: &self.name, value, hash: self.hash }
+        Attr {
+            index: self.index,
+            name: &self.name,
+            value,
+            hash: self.hash,
+        }
     }
 
     /// Returns the inode of the value, and its size.
@@ -111,7 +139,10 @@ pub(crate) fn borrowed(list: &[Attribute]) -> Vec<Attr<'_>> {
 
 /// Puts `attribute` into the list of a record, in place of one with its name.
 pub(crate) fn put_in_inode(list: &mut Vec<Attribute>, attribute: Attribute) {
-    match list.iter().position(|old| old.is(attribute.index, &attribute.name)) {
+    match list
+        .iter()
+        .position(|old| old.is(attribute.index, &attribute.name))
+    {
         Some(at) => list[at] = attribute,
         None => list.push(attribute),
     }
@@ -172,18 +203,26 @@ pub(crate) fn value_slot_for(
     value: &[u8],
 ) -> Result<Option<(ValueSlot, bool)>> {
     let cached = inode.private::<CachedInode>();
-    let Some(at) = cached.position() else { return Ok(None) };
+    let Some(at) = cached.position() else {
+        return Ok(None);
+    };
     // OK: inode numbers of this file system have 32 bits.
-    let place = Place::new(Structure::Xattr).ino(inode.ino() as u32).block(at.block);
+    let place = Place::new(Structure::Xattr)
+        .ino(inode.ino() as u32)
+        .block(at.block);
     // The record has everything that is needed here, so the inode is not locked.
-    let slot = fs.cache.with_part(at.block, fs.record_range(at), |record| {
-        // The next change of a record whose fields will grow moves its attributes.
-        if has_xattr_block(record) || stored_xattr_range(record) != cached.xattr_range() {
-            return Ok(None);
-        }
-        let area = &record[cached.xattr_range()];
-        Ok::<_, Corrupt>(ValueSlot::find(area, place, name)?.map(|slot| (slot, slot.has(area, value))))
-    })??;
+    let slot = fs
+        .cache
+        .with_part(at.block, fs.record_range(at), |record| {
+            // The next change of a record whose fields will grow moves its attributes.
+            if has_xattr_block(record) || stored_xattr_range(record) != cached.xattr_range() {
+                return Ok(None);
+            }
+            let area = &record[cached.xattr_range()];
+            Ok::<_, Corrupt>(
+                ValueSlot::find(area, place, name)?.map(|slot| (slot, slot.has(area, value))),
+            )
+        })??;
     Ok(slot.filter(|(slot, _)| slot.fits(value.len())))
 }
 
@@ -198,13 +237,21 @@ impl InodeInfo {
         let place = self.xattr_area_place();
         let list = |attrs: &Attrs<'_>| attrs.iter().map(|attr| Attribute::read(&attr)).collect();
         let own = self.peek_xattr_area(fs, |area| {
-            Ok::<_, Corrupt>(Attrs::in_inode(area, place)?.as_ref().map_or(Vec::new(), list))
+            Ok::<_, Corrupt>(
+                Attrs::in_inode(area, place)?
+                    .as_ref()
+                    .map_or(Vec::new(), list),
+            )
         })??;
         let area = self.fields().xattr_range().len();
         let block = self.with_attribute_block(fs, |bytes, place| {
             Ok::<_, Corrupt>(list(&Attrs::in_block(bytes, place)?.1))
         })?;
-        Ok(Attributes { own, block: block.transpose()?.unwrap_or_default(), area })
+        Ok(Attributes {
+            own,
+            block: block.transpose()?.unwrap_or_default(),
+            area,
+        })
     }
 
     /// Plans how to set an attribute, or without a value how to remove it. The attribute goes into
@@ -220,30 +267,56 @@ impl InodeInfo {
         (index, name): (NameIndex, &[u8]),
         value: Option<&[u8]>,
     ) -> Result<Plan> {
-        let Some(value) = value else { return Ok(old.with(index, name, None)) };
+        let Some(value) = value else {
+            return Ok(old.with(index, name, None));
+        };
         let put = |put| old.with(index, name, Some(put));
         let in_ea_inode = |place: fn(Attribute) -> Destination| {
             let value_hash = hash::ea_value(value, fs.superblock().checksum_seed());
-            let plan = put(place(Attribute::in_ea_inode(index, name, value, value_hash)));
-            Plan { value: Some(value.to_vec()), ..plan }
+            let plan = put(place(Attribute::in_ea_inode(
+                index, name, value, value_hash,
+            )));
+            Plan {
+                value: Some(value.to_vec()),
+                ..plan
+            }
         };
         let allows_ea_inode = !value.is_empty() && self.can_have_ea_inode(fs);
         let block_size = to_usize(fs.superblock().block_size());
-        let for_names = if allows_ea_inode { names_reserve(block_size) } else { 0 };
+        let for_names = if allows_ea_inode {
+            names_reserve(block_size)
+        } else {
+            0
+        };
         let ways: [&dyn Fn() -> Plan; 4] = [
-            &|| put(Destination::InInode(Attribute::in_inode(index, name, value))),
-            &|| put(Destination::InBlock(Attribute::in_block(index, name, value))),
+            &|| {
+                put(Destination::InInode(Attribute::in_inode(
+                    index, name, value,
+                )))
+            },
+            &|| {
+                put(Destination::InBlock(Attribute::in_block(
+                    index, name, value,
+                )))
+            },
             &|| in_ea_inode(Destination::InInode),
             &|| in_ea_inode(Destination::InBlock),
         ];
         let fits = |plan: &Plan| match plan.value {
             Some(_) => allows_ea_inode && plan.fits(old.area, block_size),
-            None => plan.fits(old.area, block_size) && plan.values_in_block() <= block_size - for_names,
+            None => {
+                plan.fits(old.area, block_size) && plan.values_in_block() <= block_size - for_names
+            }
         };
-        let plan = ways.into_iter().map(|way| way()).find(fits).ok_or(Errno::ENOSPC)?;
+        let plan = ways
+            .into_iter()
+            .map(|way| way())
+            .find(fits)
+            .ok_or(Errno::ENOSPC)?;
         // Checks that `i_blocks` can count the blocks.
         let blocks = plan.value_blocks(fs.superblock().block_size()) + 1;
-        self.clone().add_blocks(blocks.into(), fs.superblock().block_size())?;
+        self.clone()
+            .add_blocks(blocks.into(), fs.superblock().block_size())?;
         Ok(plan)
     }
 
@@ -252,7 +325,11 @@ impl InodeInfo {
     /// the same.
     fn can_have_ea_inode(&self, fs: &Ext4) -> bool {
         let short_link = self.fields().kind() == FileKind::Symlink && self.size() < MAP_SIZE as u64;
-        fs.superblock().features().incompat.contains(Incompat::EA_INODE) && !short_link
+        fs.superblock()
+            .features()
+            .incompat
+            .contains(Incompat::EA_INODE)
+            && !short_link
     }
 }
 
@@ -272,13 +349,20 @@ enum Destination {
 impl Attributes {
     /// Whether there is an attribute of that name.
     pub(crate) fn has(&self, index: NameIndex, name: &[u8]) -> bool {
-        self.own.iter().chain(&self.block).any(|attribute| attribute.is(index, name))
+        self.own
+            .iter()
+            .chain(&self.block)
+            .any(|attribute| attribute.is(index, name))
     }
 
     /// Whether the attribute of that name has that value, stored with its name. Without a value,
     /// whether there is no such attribute.
     pub(crate) fn has_value(&self, index: NameIndex, name: &[u8], value: Option<&[u8]>) -> bool {
-        let found = self.own.iter().chain(&self.block).find(|attribute| attribute.is(index, name));
+        let found = self
+            .own
+            .iter()
+            .chain(&self.block)
+            .find(|attribute| attribute.is(index, name));
         match (found.map(|attribute| &attribute.value), value) {
             (Some(StoredValue::Here(is)), Some(value)) => is == value,
             (found, value) => found.is_none() && value.is_none(),
@@ -287,13 +371,21 @@ impl Attributes {
 
     /// Returns the name of an attribute whose value is in an EA inode.
     pub(crate) fn first_with_ea_inode(&self) -> Option<(NameIndex, Vec<u8>)> {
-        let found = self.own.iter().chain(&self.block).find(|attribute| attribute.ea_inode().is_some())?;
+        let found = self
+            .own
+            .iter()
+            .chain(&self.block)
+            .find(|attribute| attribute.ea_inode().is_some())?;
         Some((found.index, found.name.clone()))
     }
 
     /// Returns the empty attributes of a new inode. Its record has `area` bytes for attributes.
     pub(crate) fn none(area: usize) -> Self {
-        Self { own: Vec::new(), block: Vec::new(), area }
+        Self {
+            own: Vec::new(),
+            block: Vec::new(),
+            area,
+        }
     }
 
     /// Returns the attributes as they are after `plan`.
@@ -310,7 +402,9 @@ impl Attributes {
             let values = list.iter().filter_map(Attribute::ea_inode);
             values.map(|(ino, size)| (ino, size, block)).collect()
         };
-        of(&self.own, false).into_iter().chain(of(&self.block, true))
+        of(&self.own, false)
+            .into_iter()
+            .chain(of(&self.block, true))
     }
 
     /// Plans to move attributes to the block, as few as possible, so that the others fit into
@@ -323,7 +417,12 @@ impl Attributes {
         let (mut own, mut block) = (self.own.clone(), self.block.clone());
         loop {
             let changed = (block != self.block).then(|| block.clone());
-            let plan = Plan { own: Some(own), block: changed, value: None, released: Vec::new() };
+            let plan = Plan {
+                own: Some(own),
+                block: changed,
+                value: None,
+                released: Vec::new(),
+            };
             if plan.fits(area, block_size) {
                 return Some(plan);
             }
@@ -337,12 +436,16 @@ impl Attributes {
             let (index, name) = own
                 .iter()
                 .filter(movable)
-                .min_by_key(|attribute| match size(attribute) - xattr::size_in_inode(&[]) {
-                    enough if enough >= excess => (false, enough),
-                    less => (true, usize::MAX - less),
-                })
+                .min_by_key(
+                    |attribute| match size(attribute) - xattr::size_in_inode(&[]) {
+                        enough if enough >= excess => (false, enough),
+                        less => (true, usize::MAX - less),
+                    },
+                )
                 .map(|attribute| (attribute.index, attribute.name.clone()))?;
-            let StoredValue::Here(value) = take(&mut own, index, &name)?.value else { return None };
+            let StoredValue::Here(value) = take(&mut own, index, &name)?.value else {
+                return None;
+            };
             put_in_block(&mut block, Attribute::in_block(index, &name, &value));
         }
     }
@@ -353,13 +456,18 @@ impl Attributes {
         let mut released = Vec::new();
         if !matches!(put, Some(Destination::InInode(_))) {
             released.extend(
-                take(&mut own, index, name).and_then(|old| old.ea_inode()).map(|(i, s)| (i, s, false)),
+                take(&mut own, index, name)
+                    .and_then(|old| old.ea_inode())
+                    .map(|(i, s)| (i, s, false)),
             );
         } else if let Some(old) = own.iter().find(|old| old.is(index, name)) {
             released.extend(old.ea_inode().map(|(i, s)| (i, s, false)));
         }
-        released
-            .extend(take(&mut block, index, name).and_then(|old| old.ea_inode()).map(|(i, s)| (i, s, true)));
+        released.extend(
+            take(&mut block, index, name)
+                .and_then(|old| old.ea_inode())
+                .map(|(i, s)| (i, s, true)),
+        );
         match put {
             None => {}
             Some(Destination::InInode(new)) => put_in_inode(&mut own, new),
@@ -378,12 +486,19 @@ impl Plan {
     fn fits(&self, area: usize, block_size: usize) -> bool {
         let own = self.own.as_deref().filter(|list| !list.is_empty());
         own.is_none_or(|list| xattr::size_in_inode(&borrowed(list)) <= area)
-            && self.block.as_deref().is_none_or(|list| xattr::size_in_block(&borrowed(list)) <= block_size)
+            && self
+                .block
+                .as_deref()
+                .is_none_or(|list| xattr::size_in_block(&borrowed(list)) <= block_size)
     }
 
     /// Returns how many bytes of the changed block values need.
     fn values_in_block(&self) -> usize {
-        self.block.iter().flatten().map(Attribute::value_in_block).sum()
+        self.block
+            .iter()
+            .flatten()
+            .map(Attribute::value_in_block)
+            .sum()
     }
 
     /// Sets the number of the EA inode that has been made for the value.
@@ -405,13 +520,17 @@ impl Plan {
 
     /// Whether the value for an EA inode belongs to an entry of the block.
     pub(crate) fn is_value_of_block(&self) -> bool {
-        let is_not_made = |attribute: &Attribute| matches!(attribute.ea_inode(), Some((NOT_MADE, _)));
+        let is_not_made =
+            |attribute: &Attribute| matches!(attribute.ea_inode(), Some((NOT_MADE, _)));
         self.block.iter().flatten().any(is_not_made)
     }
 
     /// Returns the credits and blocks that the plan needs.
     pub(crate) fn need(&self, fs: &Ext4) -> Need {
-        Need { credits: self.credits(fs), blocks: self.blocks(fs.superblock().block_size()) }
+        Need {
+            credits: self.credits(fs),
+            blocks: self.blocks(fs.superblock().block_size()),
+        }
     }
 
     /// Returns the blocks and inodes that the plan adds to the owner's usage, without subtracting
@@ -419,7 +538,10 @@ impl Plan {
     pub(crate) fn counts(&self, fs: &Ext4, info: &InodeInfo) -> (u32, i64) {
         let value = self.value_blocks(fs.superblock().block_size());
         let new_block = self.needs_block() && info.fields().xattr_block().is_none();
-        (u32::from(new_block) + value, i64::from(self.value.is_some()))
+        (
+            u32::from(new_block) + value,
+            i64::from(self.value.is_some()),
+        )
     }
 
     /// Whether the plan puts attributes into a block. That may need a new block even if the inode
@@ -442,10 +564,20 @@ impl Plan {
         // The record and the superblock; the block, the one that it replaces, and bitmap and
         // descriptor for both.
         let block = if self.block.is_some() { 6 } else { 0 };
-        let value = self.value.as_ref().map_or(0, |value| ea_credits(value.len(), fs));
-        let released = self.released.iter().map(|(_, size, _)| ea_credits(to_usize(*size), fs));
+        let value = self
+            .value
+            .as_ref()
+            .map_or(0, |value| ea_credits(value.len(), fs));
+        let released = self
+            .released
+            .iter()
+            .map(|(_, size, _)| ea_credits(to_usize(*size), fs));
         // A new block adds a reference to each value of the other entries.
-        let copied = self.block.iter().flatten().filter(|attribute| attribute.ea_inode().is_some());
+        let copied = self
+            .block
+            .iter()
+            .flatten()
+            .filter(|attribute| attribute.ea_inode().is_some());
         // OK: a block has room for fewer than 2^12 entries.
         2 + block + value + released.sum::<u32>() + copied.count() as u32
     }
@@ -465,5 +597,7 @@ fn ea_credits(size: usize, fs: &Ext4) -> u32 {
     let geometry = fs.superblock().geometry();
     let blocks = u32::try_from(size.div_ceil(to_usize(geometry.block_size()))).unwrap_or(u32::MAX);
     let groups = blocks.saturating_add(1).min(geometry.group_count());
-    blocks.saturating_add(groups.saturating_mul(2)).saturating_add(8)
+    blocks
+        .saturating_add(groups.saturating_mul(2))
+        .saturating_add(8)
 }

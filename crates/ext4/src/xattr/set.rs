@@ -43,7 +43,11 @@ pub(crate) fn change_xattr(
         if flags.contains(XattrFlags::CREATE) {
             return Err(Errno::EEXIST.into());
         }
-        return if is_same { Ok(()) } else { overwrite_value(fs, inode, slot, value, now) };
+        return if is_same {
+            Ok(())
+        } else {
+            overwrite_value(fs, inode, slot, value, now)
+        };
     }
     let cached = inode.private::<CachedInode>();
     let mut info = cached.info();
@@ -73,7 +77,13 @@ pub(crate) fn change_xattr(
 
 /// Overwrites the value of an attribute in the record. The value changes in one step and nothing
 /// moves, so a reader sees one of the two values, and attributes need not be locked.
-fn overwrite_value(fs: &Ext4, inode: &Inode, slot: ValueSlot, value: &[u8], now: Timespec) -> Result<()> {
+fn overwrite_value(
+    fs: &Ext4,
+    inode: &Inode,
+    slot: ValueSlot,
+    value: &[u8],
+    now: Timespec,
+) -> Result<()> {
     // The record and the superblock.
     fs.with_handle(2, 0, |handle| {
         note_attributes(handle)?;
@@ -95,7 +105,10 @@ pub(crate) fn check_attributes(fs: &Ext4, info: &InodeInfo) -> Result<()> {
         Value::Here(_) => Ok(()),
     };
     let fault = info.with_attributes(fs, |attrs, place| {
-        attrs.iter().try_for_each(|attr| check(attr, place)).map(|()| None::<()>)
+        attrs
+            .iter()
+            .try_for_each(|attr| check(attr, place))
+            .map(|()| None::<()>)
     });
     fault.map(drop)
 }
@@ -129,7 +142,12 @@ pub(crate) fn set_attribute(
     name: &[u8],
     value: Option<&[u8]>,
 ) -> Result<()> {
-    let plan = info.plan(handle.fs, &info.attributes(handle.fs)?, (index, name), value)?;
+    let plan = info.plan(
+        handle.fs,
+        &info.attributes(handle.fs)?,
+        (index, name),
+        value,
+    )?;
     apply_plan(handle, info, plan)
 }
 
@@ -174,7 +192,11 @@ pub(crate) fn free_attributes(handle: &Handle<'_>, info: &mut InodeInfo) -> Resu
         }
     }
     leave_block(handle, info)?;
-    if old.own.iter().any(|attribute| attribute.ea_inode().is_some()) {
+    if old
+        .own
+        .iter()
+        .any(|attribute| attribute.ea_inode().is_some())
+    {
         handle.store_with(info, |area| area.fill(0))?;
     }
     Ok(())
@@ -188,8 +210,17 @@ pub(crate) fn charge_blocks(handle: &Handle<'_>, info: &mut InodeInfo, blocks: i
 
 /// Subtracts a value of `size` bytes in EA inode `ino` from the inode's blocks and its owner's
 /// usage.
-pub(crate) fn release_value(handle: &Handle<'_>, info: &mut InodeInfo, ino: u32, size: u32) -> Result<()> {
-    if is_old_ea_inode(handle.fs, ino, info) { Ok(()) } else { charge_value(handle, info, -i64::from(size)) }
+pub(crate) fn release_value(
+    handle: &Handle<'_>,
+    info: &mut InodeInfo,
+    ino: u32,
+    size: u32,
+) -> Result<()> {
+    if is_old_ea_inode(handle.fs, ino, info) {
+        Ok(())
+    } else {
+        charge_value(handle, info, -i64::from(size))
+    }
 }
 
 /// Adds a value of `size` bytes in an EA inode to the inode's blocks and its owner's usage;
@@ -197,15 +228,28 @@ pub(crate) fn release_value(handle: &Handle<'_>, info: &mut InodeInfo, ino: u32,
 fn charge_value(handle: &Handle<'_>, info: &mut InodeInfo, size: i64) -> Result<()> {
     let block_size = u64::from(handle.fs.superblock().block_size());
     // OK: at most 16 MiB.
-    charge_blocks(handle, info, size.unsigned_abs().div_ceil(block_size) as i64 * size.signum())?;
+    charge_blocks(
+        handle,
+        info,
+        size.unsigned_abs().div_ceil(block_size) as i64 * size.signum(),
+    )?;
     handle.count_for(Owners::of(info.fields()), handle.amount(0, size.signum()))
 }
 
 /// Sets the feature `ext_attr` in the superblock.
 fn note_attributes(handle: &Handle<'_>) -> Result<()> {
     // This is the superblock at the open. Setting the feature again has no effect.
-    if handle.fs.superblock().features().compat.contains(Compat::EXT_ATTR) {
+    if handle
+        .fs
+        .superblock()
+        .features()
+        .compat
+        .contains(Compat::EXT_ATTR)
+    {
         return Ok(());
     }
-    handle.edit_superblock(|raw| raw.s_feature_compat.set((raw.features().compat | Compat::EXT_ATTR).bits()))
+    handle.edit_superblock(|raw| {
+        raw.s_feature_compat
+            .set((raw.features().compat | Compat::EXT_ATTR).bits())
+    })
 }

@@ -99,7 +99,8 @@ impl Sharing {
     }
 
     pub(crate) fn set_search_start(&self, group: Option<u32>, tid: Tid, block: u64) {
-        self.cursor(group).store(low_bits(tid) << BLOCK_BITS | block, Relaxed);
+        self.cursor(group)
+            .store(low_bits(tid) << BLOCK_BITS | block, Relaxed);
     }
 
     fn cursor(&self, group: Option<u32>) -> &AtomicU64 {
@@ -116,7 +117,14 @@ impl Sharing {
     pub(crate) fn stats(&self) -> SharingStats {
         let [blocks_shared, blocks_made, values_shared, differing] = self.counts.sum();
         let (blocks, values) = (self.blocks.stats(), self.values.stats());
-        SharingStats { blocks, values, blocks_shared, blocks_made, values_shared, differing }
+        SharingStats {
+            blocks,
+            values,
+            blocks_shared,
+            blocks_made,
+            values_shared,
+            differing,
+        }
     }
 }
 

@@ -14,9 +14,27 @@ use crate::memory;
 use crate::model::session;
 use crate::walk;
 
-const LINEAR: &[&str] = &["-t", "ext4", "-b", "1024", "-O", "^dir_index", "-J", "size=4"];
+const LINEAR: &[&str] = &[
+    "-t",
+    "ext4",
+    "-b",
+    "1024",
+    "-O",
+    "^dir_index",
+    "-J",
+    "size=4",
+];
 const HASHED: &[&str] = &["-t", "ext4", "-b", "1024", "-J", "size=4"];
-const INLINE: &[&str] = &["-t", "ext4", "-b", "1024", "-O", "inline_data", "-J", "size=4"];
+const INLINE: &[&str] = &[
+    "-t",
+    "ext4",
+    "-b",
+    "1024",
+    "-O",
+    "inline_data",
+    "-J",
+    "size=4",
+];
 
 fn volume(mke2fs: &'static [&'static str]) -> Option<(Arc<Ext4>, Session)> {
     let spec = ImageSpec::new("ext4-absent", 32 << 20, mke2fs);
@@ -39,13 +57,17 @@ fn is_there(session: &Session, path: &str) -> bool {
 }
 
 fn make(session: &Session, path: &str) {
-    session.mknod(path, NewKind::Regular, 0o644).unwrap_or_else(|e| panic!("{path}: {e}"));
+    session
+        .mknod(path, NewKind::Regular, 0o644)
+        .unwrap_or_else(|e| panic!("{path}: {e}"));
 }
 
 #[test]
 fn absent_names_cost_no_lookup_and_no_dentry() {
     for (mke2fs, files) in [(LINEAR, 300), (HASHED, 300), (INLINE, 2)] {
-        let Some((fs, session)) = volume(mke2fs) else { return };
+        let Some((fs, session)) = volume(mke2fs) else {
+            return;
+        };
         session.mkdir("/d", 0o755).unwrap();
         (0..files).for_each(|at| make(&session, &format!("/d/a-name-of-some-length-{at}")));
         let sb = Arc::clone(session.root().superblock());
@@ -54,7 +76,10 @@ fn absent_names_cost_no_lookup_and_no_dentry() {
         for at in 0..1000 {
             assert!(!is_there(&session, &format!("/d/absent-{at}")));
         }
-        assert_eq!((sb.stats().lookups, sb.stats().dentries), (before.lookups, before.dentries));
+        assert_eq!(
+            (sb.stats().lookups, sb.stats().dentries),
+            (before.lookups, before.dentries)
+        );
         for at in 0..100 {
             let (old, new) = (format!("/d/old-{at}"), format!("/d/new-{at}"));
             make(&session, &old);
@@ -79,7 +104,9 @@ fn absent_names_cost_no_lookup_and_no_dentry() {
 #[test]
 fn no_name_is_absent_that_another_thread_has_left_there() {
     for mke2fs in [LINEAR, HASHED, INLINE] {
-        let Some((fs, session)) = volume(mke2fs) else { return };
+        let Some((fs, session)) = volume(mke2fs) else {
+            return;
+        };
         const CHANGES: u64 = 1500;
         session.mkdir("/d", 0o755).unwrap();
         (0..40).for_each(|at| make(&session, &format!("/d/stays-{at}")));
@@ -120,7 +147,11 @@ fn no_name_is_absent_that_another_thread_has_left_there() {
                         let state = made.load(Ordering::SeqCst);
                         let there = is_there(session, &format!("/d/made-{}", state / 2));
                         let is_still = made.load(Ordering::SeqCst) == state;
-                        assert!(there || state % 2 == 0 || !is_still, "made-{} was there", state / 2);
+                        assert!(
+                            there || state % 2 == 0 || !is_still,
+                            "made-{} was there",
+                            state / 2
+                        );
                         assert!(is_there(session, &format!("/d/stays-{}", turn % 40)));
                         if at == CHANGES {
                             return;
@@ -136,24 +167,45 @@ fn no_name_is_absent_that_another_thread_has_left_there() {
 
 #[test]
 fn a_damaged_directory_goes_on_to_fail_lookups() {
-    let spec = ImageSpec::new("ext4-absent", 16 << 20, &["-t", "ext2", "-b", "1024", "-O", "^dir_index"]);
+    let spec = ImageSpec::new(
+        "ext4-absent",
+        16 << 20,
+        &["-t", "ext2", "-b", "1024", "-O", "^dir_index"],
+    );
     if !spec.can_run() {
         return;
     }
     let image = spec.build();
-    let commands: String = (0..60).map(|at| format!("symlink /a-name-of-some-length-{at} to\n")).collect();
+    let commands: String = (0..60)
+        .map(|at| format!("symlink /a-name-of-some-length-{at} to\n"))
+        .collect();
     image.debugfs(&commands);
     let block = image.debugfs("bmap / 1\n");
-    let block: u64 = block.trim().rsplit('\n').next().unwrap_or("").parse().expect("a block");
-    let file = std::fs::File::options().write(true).open(&image.path).expect("the image");
+    let block: u64 = block
+        .trim()
+        .rsplit('\n')
+        .next()
+        .unwrap_or("")
+        .parse()
+        .expect("a block");
+    let file = std::fs::File::options()
+        .write(true)
+        .open(&image.path)
+        .expect("the image");
     // The length of the first record.
     file.write_all_at(&[1], block * 1024 + 4).expect("a write");
     let fs = walk::open(&image.path);
     let root = walk::inode(&fs, 2).expect("the root");
     for at in 0..50 {
-        let error = fs.lookup(&root, format!("absent-{at}").as_bytes()).expect_err("damage");
+        let error = fs
+            .lookup(&root, format!("absent-{at}").as_bytes())
+            .expect_err("damage");
         assert_eq!(error, Errno::EUCLEAN);
         assert!(!fs.is_absent(&root, b"absent"));
-        assert!(fs.lookup(&root, b"a-name-of-some-length-0").expect("a name before it").is_some());
+        assert!(
+            fs.lookup(&root, b"a-name-of-some-length-0")
+                .expect("a name before it")
+                .is_some()
+        );
     }
 }

@@ -20,9 +20,13 @@ fn a_target_that_no_block_holds_leaves_nothing() {
     let image = spec.build();
     let fs = open_for_writing(&image.path);
     let root = session(Arc::clone(&fs) as _);
-    root.symlink("t".repeat(1023), "/longest").expect("it fits into a block");
+    root.symlink("t".repeat(1023), "/longest")
+        .expect("it fits into a block");
     for len in [1024, 4095] {
-        let error = root.symlink("t".repeat(len), "/longer").map(drop).expect_err("no block holds it");
+        let error = root
+            .symlink("t".repeat(len), "/longer")
+            .map(drop)
+            .expect_err("no block holds it");
         assert_eq!(error.errno(), Errno::ENAMETOOLONG);
     }
     drop(root);
@@ -40,12 +44,21 @@ fn a_hole_may_reach_further_than_a_file_without_extents() {
     let image = spec.build();
     let fs = open_for_writing(&image.path);
     let root = session(Arc::clone(&fs) as _);
-    let file = root.open("/file", OpenFlags::READ | OpenFlags::WRITE | OpenFlags::CREATE).expect("a file");
+    let file = root
+        .open(
+            "/file",
+            OpenFlags::READ | OpenFlags::WRITE | OpenFlags::CREATE,
+        )
+        .expect("a file");
     file.write_at(&[1; 10_000], 0).expect("it is written");
     let punch = FallocateMode::PUNCH_HOLE | FallocateMode::KEEP_SIZE;
-    file.fallocate(punch, 5000, 1 << 40).expect("all behind goes");
-    file.fallocate(punch, 1 << 40, 4096).expect("there is nothing");
-    let error = file.fallocate(punch, 1 << 41, 4096).expect_err("no file of this volume gets as far");
+    file.fallocate(punch, 5000, 1 << 40)
+        .expect("all behind goes");
+    file.fallocate(punch, 1 << 40, 4096)
+        .expect("there is nothing");
+    let error = file
+        .fallocate(punch, 1 << 41, 4096)
+        .expect_err("no file of this volume gets as far");
     assert_eq!(error.errno(), Errno::EFBIG);
     let mut contents = vec![2; 10_000];
     assert_eq!(file.read_at(&mut contents, 0).expect("it is read"), 10_000);
@@ -71,31 +84,48 @@ fn files_grow_as_large_as_with_the_kernel() {
         return;
     }
     for kind in ["ext3", "ext4"] {
-        for (block, features) in
-            [("1024", "^huge_file"), ("2048", "^huge_file"), ("4096", "^huge_file"), ("4096", "huge_file")]
-        {
+        for (block, features) in [
+            ("1024", "^huge_file"),
+            ("2048", "^huge_file"),
+            ("4096", "^huge_file"),
+            ("4096", "huge_file"),
+        ] {
             let mke2fs = ["-q", "-F", "-t", kind, "-b", block, "-O", features];
             let folder = tools::temporary("extern4-largest-");
             let path = folder.path().join("image");
             tools::run(
                 "mke2fs",
-                mke2fs.iter().map(std::ffi::OsStr::new).chain([path.as_os_str(), "32M".as_ref()]),
+                mke2fs
+                    .iter()
+                    .map(std::ffi::OsStr::new)
+                    .chain([path.as_os_str(), "32M".as_ref()]),
             );
             let ours = {
                 let fs = open_for_writing(&path);
                 let root = session(Arc::clone(&fs) as _);
-                root.mknod("/file", NewKind::Regular, 0o644).expect("a file");
-                let ours = largest(|size| root.truncate("/file", size, LookupFlags::FOLLOW).is_ok());
-                root.truncate("/file", 0, LookupFlags::FOLLOW).expect("an empty file");
+                root.mknod("/file", NewKind::Regular, 0o644)
+                    .expect("a file");
+                let ours =
+                    largest(|size| root.truncate("/file", size, LookupFlags::FOLLOW).is_ok());
+                root.truncate("/file", 0, LookupFlags::FOLLOW)
+                    .expect("an empty file");
                 drop(root);
                 fs.close().expect("close");
                 ours
             };
             let mounted = tools::temporary("extern4-mnt-");
             let paths = [path.as_os_str(), mounted.path().as_os_str()];
-            tools::run("mount", ["-o", "loop"].map(std::ffi::OsStr::new).into_iter().chain(paths));
-            let file =
-                std::fs::File::options().write(true).open(mounted.path().join("file")).expect("the file");
+            tools::run(
+                "mount",
+                ["-o", "loop"]
+                    .map(std::ffi::OsStr::new)
+                    .into_iter()
+                    .chain(paths),
+            );
+            let file = std::fs::File::options()
+                .write(true)
+                .open(mounted.path().join("file"))
+                .expect("the file");
             let theirs = largest(|size| file.set_len(size).is_ok());
             drop(file);
             tools::unmount(mounted.path());

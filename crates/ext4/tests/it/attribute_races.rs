@@ -17,9 +17,21 @@ use crate::model::{Random, acl, open};
 /// Records with room for attributes and without, blocks of attributes that are shared and values in
 /// inodes of their own.
 const VOLUMES: [ImageSpec; 4] = [
-    ImageSpec::new("race-ext4", 32 << 20, &["-t", "ext4", "-b", "4096", "-J", "size=4"]),
-    ImageSpec::new("race-i128", 16 << 20, &["-t", "ext4", "-b", "1024", "-I", "128", "-J", "size=1"]),
-    ImageSpec::new("race-ea", 32 << 20, &["-t", "ext4", "-b", "1024", "-O", "ea_inode", "-J", "size=4"]),
+    ImageSpec::new(
+        "race-ext4",
+        32 << 20,
+        &["-t", "ext4", "-b", "4096", "-J", "size=4"],
+    ),
+    ImageSpec::new(
+        "race-i128",
+        16 << 20,
+        &["-t", "ext4", "-b", "1024", "-I", "128", "-J", "size=1"],
+    ),
+    ImageSpec::new(
+        "race-ea",
+        32 << 20,
+        &["-t", "ext4", "-b", "1024", "-O", "ea_inode", "-J", "size=4"],
+    ),
     ImageSpec::new("race-ext2", 16 << 20, &["-t", "ext2", "-b", "1024"]),
 ];
 
@@ -48,22 +60,32 @@ impl Changer for Rights {
     fn change(&mut self, session: &Session, random: &mut Random) {
         // Modes with set-id bits are not cleared by the writer: it is root, and root's writes keep
         // them.
-        let mode = 0o400 + random.below(0o300) as u16 + if random.below(8) == 0 { 0o4000 } else { 0 };
+        let mode =
+            0o400 + random.below(0o300) as u16 + if random.below(8) == 0 { 0o4000 } else { 0 };
         match random.below(6) {
             0 => {
                 let new = acl(random.below(8) as u8);
                 session
-                    .set_acl(FILE, AclKind::Access, Some(new.clone()), LookupFlags::FOLLOW)
+                    .set_acl(
+                        FILE,
+                        AclKind::Access,
+                        Some(new.clone()),
+                        LookupFlags::FOLLOW,
+                    )
                     .expect("an ACL");
                 self.mode = self.mode & 0o7000 | new.equiv_mode().0 as u16;
                 self.acl = Some(new);
             }
             1 => {
-                session.set_acl(FILE, AclKind::Access, None, LookupFlags::FOLLOW).expect("no ACL");
+                session
+                    .set_acl(FILE, AclKind::Access, None, LookupFlags::FOLLOW)
+                    .expect("no ACL");
                 self.acl = None;
             }
             _ => {
-                session.chmod(FILE, mode, LookupFlags::FOLLOW).expect("a mode");
+                session
+                    .chmod(FILE, mode, LookupFlags::FOLLOW)
+                    .expect("a mode");
                 self.mode = mode;
                 self.acl = self.acl.take().map(|acl| acl.with_mode(mode.into()));
             }
@@ -71,8 +93,13 @@ impl Changer for Rights {
     }
 
     fn check(&self, session: &Session) {
-        assert_eq!(format!("{:o}", stat(session).mode), format!("{:o}", self.mode));
-        let found = session.get_xattr(FILE, "system.posix_acl_access", LookupFlags::FOLLOW).ok();
+        assert_eq!(
+            format!("{:o}", stat(session).mode),
+            format!("{:o}", self.mode)
+        );
+        let found = session
+            .get_xattr(FILE, "system.posix_acl_access", LookupFlags::FOLLOW)
+            .ok();
         assert_eq!(found, self.acl.as_ref().map(Acl::to_xattr));
     }
 }
@@ -87,19 +114,32 @@ struct Attribute {
 impl Changer for Attribute {
     fn change(&mut self, session: &Session, random: &mut Random) {
         if self.value.is_some() && random.below(4) == 0 {
-            session.remove_xattr(FILE, self.name, LookupFlags::FOLLOW).expect("it goes");
+            session
+                .remove_xattr(FILE, self.name, LookupFlags::FOLLOW)
+                .expect("it goes");
             self.value = None;
             return;
         }
         let value = vec![random.below(256) as u8; random.below(self.most) as usize];
         session
-            .set_xattr(FILE, self.name, &value, XattrFlags::empty(), LookupFlags::FOLLOW)
+            .set_xattr(
+                FILE,
+                self.name,
+                &value,
+                XattrFlags::empty(),
+                LookupFlags::FOLLOW,
+            )
             .expect("a value");
         self.value = Some(value);
     }
 
     fn check(&self, session: &Session) {
-        assert_eq!(session.get_xattr(FILE, self.name, LookupFlags::FOLLOW).ok(), self.value, "{}", self.name);
+        assert_eq!(
+            session.get_xattr(FILE, self.name, LookupFlags::FOLLOW).ok(),
+            self.value,
+            "{}",
+            self.name
+        );
     }
 }
 
@@ -118,20 +158,31 @@ impl Changer for Links {
             }
             Some(at) => {
                 // Another file takes its place.
-                session.mknod("/links/new", NewKind::Regular, 0o644).expect("a file");
-                session.rename("/links/new", &name, RenameFlags::empty()).expect("it is replaced");
+                session
+                    .mknod("/links/new", NewKind::Regular, 0o644)
+                    .expect("a file");
+                session
+                    .rename("/links/new", &name, RenameFlags::empty())
+                    .expect("it is replaced");
                 session.unlink(&name).expect("that goes");
                 self.names.remove(at);
             }
             None => {
-                session.link(FILE, LookupFlags::FOLLOW, &name).expect("a link");
+                session
+                    .link(FILE, LookupFlags::FOLLOW, &name)
+                    .expect("a link");
                 self.names.push(name);
             }
         }
     }
 
     fn check(&self, session: &Session) {
-        assert_eq!(stat(session).nlink, LASTING + self.names.len() as u32, "{:?}", self.names);
+        assert_eq!(
+            stat(session).nlink,
+            LASTING + self.names.len() as u32,
+            "{:?}",
+            self.names
+        );
     }
 }
 
@@ -142,14 +193,23 @@ struct Mover {
 
 impl Changer for Mover {
     fn change(&mut self, session: &Session, random: &mut Random) {
-        let to = format!("/{}/moved{}", random.pick(&["links", "others"]), random.below(3));
-        session.rename(&self.at, &to, RenameFlags::empty()).expect("it moves");
+        let to = format!(
+            "/{}/moved{}",
+            random.pick(&["links", "others"]),
+            random.below(3)
+        );
+        session
+            .rename(&self.at, &to, RenameFlags::empty())
+            .expect("it moves");
         self.at = to;
     }
 
     fn check(&self, session: &Session) {
         assert_eq!(
-            session.stat(&self.at, LookupFlags::FOLLOW).map(|attr| attr.ino).ok(),
+            session
+                .stat(&self.at, LookupFlags::FOLLOW)
+                .map(|attr| attr.ino)
+                .ok(),
             Some(stat(session).ino)
         );
     }
@@ -166,13 +226,18 @@ fn write(session: &Session, writer: usize, stop: &AtomicBool) -> u8 {
         assert_eq!(file.write_at(&bytes, offset).expect("a write"), bytes.len());
         let left = &mut [0; 2 * BLOCK];
         file.read_at(left, offset).expect("a read");
-        assert!(left.iter().all(|byte| *byte == mark), "{writer}: the written bytes are not there");
+        assert!(
+            left.iter().all(|byte| *byte == mark),
+            "{writer}: the written bytes are not there"
+        );
     }
     mark
 }
 
 fn race(spec: &ImageSpec, turns: usize, seed: u64) {
-    let Some(volume) = Volume::new(spec) else { return };
+    let Some(volume) = Volume::new(spec) else {
+        return;
+    };
     let session = &volume.session;
     for dir in ["/links", "/others"] {
         session.mkdir(dir, 0o755).expect("a directory");
@@ -180,15 +245,32 @@ fn race(spec: &ImageSpec, turns: usize, seed: u64) {
     let how = OpenFlags::CREATE | OpenFlags::WRITE;
     let file = open(session, FILE, how, 0o644).expect("a file");
     file.write_at(&vec![0; 4 * BLOCK], 0).expect("contents");
-    session.chmod(FILE, 0o644, LookupFlags::FOLLOW).expect("its mode");
-    session.link(FILE, LookupFlags::FOLLOW, "/links/moved0").expect("a name that moves");
+    session
+        .chmod(FILE, 0o644, LookupFlags::FOLLOW)
+        .expect("its mode");
+    session
+        .link(FILE, LookupFlags::FOLLOW, "/links/moved0")
+        .expect("a name that moves");
     let most = if spec.name == "race-ea" { 3000 } else { 300 };
     let mut changers: Vec<Box<dyn Changer + Send>> = vec![
-        Box::new(Rights { mode: 0o644, acl: None }),
-        Box::new(Attribute { name: "user.a", most: 60, value: None }),
-        Box::new(Attribute { name: "user.b", most, value: None }),
+        Box::new(Rights {
+            mode: 0o644,
+            acl: None,
+        }),
+        Box::new(Attribute {
+            name: "user.a",
+            most: 60,
+            value: None,
+        }),
+        Box::new(Attribute {
+            name: "user.b",
+            most,
+            value: None,
+        }),
         Box::new(Links { names: Vec::new() }),
-        Box::new(Mover { at: "/links/moved0".to_owned() }),
+        Box::new(Mover {
+            at: "/links/moved0".to_owned(),
+        }),
     ];
     let stop = AtomicBool::new(false);
     let marks = thread::scope(|scope| {
@@ -212,10 +294,15 @@ fn race(spec: &ImageSpec, turns: usize, seed: u64) {
                 })
             })
             .collect();
-        let ended: Vec<_> = changers.into_iter().map(thread::ScopedJoinHandle::join).collect();
+        let ended: Vec<_> = changers
+            .into_iter()
+            .map(thread::ScopedJoinHandle::join)
+            .collect();
         stop.store(true, Ordering::Relaxed);
         let marks = writers.map(|writer| writer.join().expect("a writer"));
-        ended.into_iter().for_each(|ended| ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+        ended
+            .into_iter()
+            .for_each(|ended| ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
         marks
     });
     drop(file);
@@ -228,7 +315,8 @@ fn race(spec: &ImageSpec, turns: usize, seed: u64) {
     let file = open(&session, FILE, OpenFlags::READ, 0).expect("it opens");
     for (writer, mark) in marks.into_iter().enumerate() {
         let mut left = vec![0; 2 * BLOCK];
-        file.read_at(&mut left, (2 * writer * BLOCK) as u64).expect("a read");
+        file.read_at(&mut left, (2 * writer * BLOCK) as u64)
+            .expect("a read");
         assert!(left.iter().all(|byte| *byte == mark), "{what}: {writer}");
     }
 }
@@ -237,6 +325,8 @@ fn race(spec: &ImageSpec, turns: usize, seed: u64) {
 fn attribute_changes_during_writes_are_kept() {
     let turns = memory::number("EXTERN4_BESIDE", 2000) as usize;
     for spec in &VOLUMES {
-        in_time(spec.name, Duration::from_secs(300), move || race(spec, turns, 1));
+        in_time(spec.name, Duration::from_secs(300), move || {
+            race(spec, turns, 1)
+        });
     }
 }

@@ -34,18 +34,36 @@ const FULL: &[extern4_testkit::image::Plan] = &[
 ];
 
 const SPECS: [ImageSpec; 3] = [
-    ImageSpec::new("default", 32 << 20, &["-t", "ext4", "-b", "1024", "-O", "^metadata_csum_seed"])
-        .mounted(FULL),
+    ImageSpec::new(
+        "default",
+        32 << 20,
+        &["-t", "ext4", "-b", "1024", "-O", "^metadata_csum_seed"],
+    )
+    .mounted(FULL),
     ImageSpec::new(
         "orphan_file",
         32 << 20,
-        &["-t", "ext4", "-b", "1024", "-O", "^metadata_csum_seed,orphan_file,meta_bg,^resize_inode"],
+        &[
+            "-t",
+            "ext4",
+            "-b",
+            "1024",
+            "-O",
+            "^metadata_csum_seed,orphan_file,meta_bg,^resize_inode",
+        ],
     )
     .mounted(FULL),
     ImageSpec::new(
         "narrow",
         32 << 20,
-        &["-t", "ext4", "-b", "1024", "-O", "^metadata_csum_seed,^64bit,^has_journal,inline_data"],
+        &[
+            "-t",
+            "ext4",
+            "-b",
+            "1024",
+            "-O",
+            "^metadata_csum_seed,^64bit,^has_journal,inline_data",
+        ],
     )
     .mounted(FULL),
 ];
@@ -55,25 +73,41 @@ fn few(root: &Path) -> std::io::Result<()> {
     let map = std::fs::File::create(root.join("map"))?;
     (0..40).try_for_each(|at| map.write_all_at(&[3; 1024], at * 2048))?;
     std::os::unix::fs::symlink("target/".repeat(20), root.join("link"))?;
-    rustix::fs::setxattr(root.join("map"), "user.large", &[b'v'; 700], rustix::fs::XattrFlags::empty())?;
+    rustix::fs::setxattr(
+        root.join("map"),
+        "user.large",
+        &[b'v'; 700],
+        rustix::fs::XattrFlags::empty(),
+    )?;
     std::fs::create_dir(root.join("crowd"))?;
     (0..60).try_for_each(|at| std::fs::write(root.join(format!("crowd/{at:0>60}")), b""))
 }
 
 /// The image with another UUID, and the seed of the old one.
 fn renamed(image: &Image) -> Vec<u8> {
-    let device = Arc::new(MemoryDevice::new(std::fs::read(&image.path).expect("the image")));
-    let fs = Ext4::open_for_writing(Arc::clone(&device) as _, &OpenOptions::default()).expect("a volume");
-    fs.tune(&Tune { uuid: Some(UUID), ..Tune::default() }).expect("tuned");
+    let device = Arc::new(MemoryDevice::new(
+        std::fs::read(&image.path).expect("the image"),
+    ));
+    let fs = Ext4::open_for_writing(Arc::clone(&device) as _, &OpenOptions::default())
+        .expect("a volume");
+    fs.tune(&Tune {
+        uuid: Some(UUID),
+        ..Tune::default()
+    })
+    .expect("tuned");
     fs.close().expect("closed");
     drop(fs);
-    Arc::into_inner(device).expect("the only reference").into_bytes()
+    Arc::into_inner(device)
+        .expect("the only reference")
+        .into_bytes()
 }
 
 fn rewritten(bytes: Vec<u8>) -> extern4_ext4::Result<Vec<u8>> {
     let device = Arc::new(MemoryDevice::new(bytes));
     rewrite_checksums(&(Arc::clone(&device) as Arc<dyn BlockDevice>))?;
-    Ok(Arc::into_inner(device).expect("the only reference").into_bytes())
+    Ok(Arc::into_inner(device)
+        .expect("the only reference")
+        .into_bytes())
 }
 
 /// The volume has the new UUID and no seed, and neither e2fsck nor the check has anything to say of
@@ -83,7 +117,10 @@ fn assert_done(what: &str, image: &Image, before: Option<&Tree>) {
     let fs = walk::open(&image.path);
     let sb = fs.superblock();
     assert_eq!(sb.uuid(), UUID, "{what}");
-    assert!(!sb.features().incompat.contains(Incompat::CSUM_SEED) && !is_rewriting(sb.raw()), "{what}");
+    assert!(
+        !sb.features().incompat.contains(Incompat::CSUM_SEED) && !is_rewriting(sb.raw()),
+        "{what}"
+    );
     let complaints = e2fsck_complaints(&image.path);
     assert!(complaints.is_empty(), "{what}: {complaints:#?}");
     if let Some(before) = before {
@@ -102,7 +139,11 @@ fn every_checksum_is_computed_again() {
         let done = rewritten(start).expect("rewritten");
         std::fs::write(&image.path, &done).expect("written");
         assert_done(spec.name, &image, Some(&before));
-        assert!(rewritten(done.clone()).expect("nothing left to do") == done, "{}", spec.name);
+        assert!(
+            rewritten(done.clone()).expect("nothing left to do") == done,
+            "{}",
+            spec.name
+        );
         let mount = image.mount("rw,noatime");
         std::fs::write(mount.path.join("written"), b"by Linux").expect("a file");
         mount.unmount();
@@ -117,7 +158,16 @@ fn it_can_be_killed_at_every_write() {
     const SPEC: ImageSpec = ImageSpec::new(
         "killed",
         8 << 20,
-        &["-t", "ext4", "-b", "1024", "-g", "2048", "-O", "^metadata_csum_seed"],
+        &[
+            "-t",
+            "ext4",
+            "-b",
+            "1024",
+            "-g",
+            "2048",
+            "-O",
+            "^metadata_csum_seed",
+        ],
     )
     .mounted(&[few]);
     if !SPEC.can_run() {
@@ -136,15 +186,34 @@ fn it_can_be_killed_at_every_write() {
         std::fs::write(&image.path, &bytes).expect("written");
         if was_interrupted(&MemoryDevice::read_only(bytes.clone())) {
             interrupted += 1;
-            let opened = Ext4::open(Arc::new(MemoryDevice::new(bytes.clone())), &OpenOptions::default());
-            let refused = opened.map(drop).expect_err("nothing else uses it").to_string();
-            assert!(refused.contains("checksums were being rewritten"), "{what}: {refused}");
+            let opened = Ext4::open(
+                Arc::new(MemoryDevice::new(bytes.clone())),
+                &OpenOptions::default(),
+            );
+            let refused = opened
+                .map(drop)
+                .expect_err("nothing else uses it")
+                .to_string();
+            assert!(
+                refused.contains("checksums were being rewritten"),
+                "{what}: {refused}"
+            );
             if moment % 32 == 0 {
                 // e2fsck must not "mend" it.
                 let tool = find("e2fsck").expect("e2fsck");
-                let ran = Command::new(tool).arg("-fy").arg(&image.path).output().expect("it runs");
-                assert!(ran.status.code().is_some_and(|code| code >= 8), "{what}: {ran:?}");
-                assert!(std::fs::read(&image.path).expect("the image") == bytes, "{what}");
+                let ran = Command::new(tool)
+                    .arg("-fy")
+                    .arg(&image.path)
+                    .output()
+                    .expect("it runs");
+                assert!(
+                    ran.status.code().is_some_and(|code| code >= 8),
+                    "{what}: {ran:?}"
+                );
+                assert!(
+                    std::fs::read(&image.path).expect("the image") == bytes,
+                    "{what}"
+                );
             }
         } else {
             assert!(e2fsck_complaints(&image.path).is_empty(), "{what}");
@@ -159,8 +228,21 @@ fn it_can_be_killed_at_every_write() {
 #[test]
 fn unsupported_features_are_refused_by_name() {
     for (features, says) in [
-        (&["-t", "ext4", "-b", "1024", "-O", "ea_inode,metadata_csum_seed"], "ea_inode"),
-        (&["-t", "ext4", "-b", "1024", "-O", "mmp,metadata_csum_seed"], "mmp"),
+        (
+            &[
+                "-t",
+                "ext4",
+                "-b",
+                "1024",
+                "-O",
+                "ea_inode,metadata_csum_seed",
+            ],
+            "ea_inode",
+        ),
+        (
+            &["-t", "ext4", "-b", "1024", "-O", "mmp,metadata_csum_seed"],
+            "mmp",
+        ),
     ] {
         let spec = ImageSpec::new("refused", 16 << 20, features);
         if !spec.can_run() {
@@ -168,7 +250,13 @@ fn unsupported_features_are_refused_by_name() {
         }
         let bytes = std::fs::read(&spec.build().path).expect("the image");
         let error = rewritten(bytes).expect_err("refused");
-        assert!(matches!(error, extern4_ext4::Error::Unsupported(Unsupported::Rewriting(_))), "{error:?}");
+        assert!(
+            matches!(
+                error,
+                extern4_ext4::Error::Unsupported(Unsupported::Rewriting(_))
+            ),
+            "{error:?}"
+        );
         assert!(error.to_string().contains(says), "{error}");
     }
     // A wrong checksum ends it: an inode table's, whose inodes are read first.
@@ -178,7 +266,11 @@ fn unsupported_features_are_refused_by_name() {
     }
     let image = spec.build();
     let mut bytes = renamed(&image);
-    let table = walk::open(&image.path).group(0).expect("a group").inode_table() as usize * 1024;
+    let table = walk::open(&image.path)
+        .group(0)
+        .expect("a group")
+        .inode_table() as usize
+        * 1024;
     bytes[table + 256 + 4] ^= 1;
     let error = rewritten(bytes).expect_err("a wrong checksum");
     assert_eq!(error.errno(), Errno::EUCLEAN, "{error}");

@@ -13,7 +13,10 @@ use extern4_vfs::{Errno, FallocateMode, FileOps, FileSystem, Inode, Lent, SpaceR
 use crate::model::Random;
 use crate::walk;
 
-const NOW: Timespec = Timespec { sec: 1_700_000_000, nsec: 123_456_789 };
+const NOW: Timespec = Timespec {
+    sec: 1_700_000_000,
+    nsec: 123_456_789,
+};
 const FILES: usize = 3;
 
 /// An image with a few empty files.
@@ -25,7 +28,10 @@ fn image(name: &'static str, size: u64, mke2fs: &'static [&'static str]) -> Imag
 }
 
 fn open(image: &Image) -> Ext4 {
-    let options = FileOptions { write: true, ..FileOptions::default() };
+    let options = FileOptions {
+        write: true,
+        ..FileOptions::default()
+    };
     let device = FileDevice::open_with(&image.path, &options).expect("the image opens as a device");
     Ext4::open_for_writing(Arc::new(device), &OpenOptions::default()).unwrap()
 }
@@ -41,7 +47,13 @@ impl Pair {
         let mut done = 0;
         while done < data.len() {
             let part = fs
-                .write_at(&self.inode, &data[done..], (at + done) as u64, NOW, SpaceRights::ALL)
+                .write_at(
+                    &self.inode,
+                    &data[done..],
+                    (at + done) as u64,
+                    NOW,
+                    SpaceRights::ALL,
+                )
                 .map_err(|e| e.errno())?;
             assert!(part > 0);
             let end = at + done + part;
@@ -54,9 +66,22 @@ impl Pair {
         Ok(())
     }
 
-    fn fallocate(&mut self, fs: &Ext4, mode: FallocateMode, at: usize, len: usize) -> Result<(), Errno> {
-        fs.fallocate(&self.inode, mode, at as u64, len as u64, NOW, SpaceRights::ALL)
-            .map_err(|e| e.errno())?;
+    fn fallocate(
+        &mut self,
+        fs: &Ext4,
+        mode: FallocateMode,
+        at: usize,
+        len: usize,
+    ) -> Result<(), Errno> {
+        fs.fallocate(
+            &self.inode,
+            mode,
+            at as u64,
+            len as u64,
+            NOW,
+            SpaceRights::ALL,
+        )
+        .map_err(|e| e.errno())?;
         let end = at + len;
         let size = self.model.len();
         if mode.contains(FallocateMode::INSERT_RANGE) {
@@ -80,7 +105,10 @@ impl Pair {
         let read = fs.read_at(&self.inode, &mut bytes, 0).unwrap();
         assert_eq!(read, self.model.len());
         if let Some(at) = (0..read).find(|&at| bytes[at] != self.model[at]) {
-            panic!("{what}: byte {at} is {} and not {}", bytes[at], self.model[at]);
+            panic!(
+                "{what}: byte {at} is {} and not {}",
+                bytes[at], self.model[at]
+            );
         }
         if let Some(lent) = walk::lent(fs, &self.inode, 0, self.model.len() + 1).unwrap() {
             assert!(lent == self.model, "{what}: lent bytes");
@@ -97,7 +125,11 @@ fn change(fs: &Ext4, pair: &mut Pair, random: &mut Random, most: u64, bs: u64) {
         2 => 1 + random.below(most.min(64 << 10)),
         _ => 1 + random.below(most / 8),
     };
-    let at = if random.below(2) == 0 { at / bs * bs } else { at };
+    let at = if random.below(2) == 0 {
+        at / bs * bs
+    } else {
+        at
+    };
     let (start, span) = (at as usize, len as usize);
     let mode = match random.below(20) {
         0..=8 => {
@@ -107,7 +139,10 @@ fn change(fs: &Ext4, pair: &mut Pair, random: &mut Random, most: u64, bs: u64) {
         }
         9 => {
             let len = pair.model.len();
-            return allowed(pair.write(fs, &vec![0x5a; span.min(5000)], len), &[Errno::ENOSPC]);
+            return allowed(
+                pair.write(fs, &vec![0x5a; span.min(5000)], len),
+                &[Errno::ENOSPC],
+            );
         }
         10 | 11 => {
             fs.truncate(&pair.inode, at, NOW, SpaceRights::ALL).unwrap();
@@ -122,9 +157,10 @@ fn change(fs: &Ext4, pair: &mut Pair, random: &mut Random, most: u64, bs: u64) {
         _ => FallocateMode::INSERT_RANGE,
     };
     let (start, span) = match mode {
-        FallocateMode::COLLAPSE_RANGE | FallocateMode::INSERT_RANGE => {
-            (start / bs as usize * bs as usize, span.next_multiple_of(bs as usize))
-        }
+        FallocateMode::COLLAPSE_RANGE | FallocateMode::INSERT_RANGE => (
+            start / bs as usize * bs as usize,
+            span.next_multiple_of(bs as usize),
+        ),
         _ => (start, span),
     };
     let result = pair.fallocate(fs, mode, start, span);
@@ -149,14 +185,26 @@ fn judge(image: &Image, models: &[Vec<u8>], what: &str) {
         faults.push(fault.to_string())
     })
     .unwrap();
-    assert!(faults.is_empty(), "{what}: {:?}", &faults[..faults.len().min(9)]);
+    assert!(
+        faults.is_empty(),
+        "{what}: {:?}",
+        &faults[..faults.len().min(9)]
+    );
     if let Err(said) = tools::try_run("e2fsck", ["-fn".as_ref(), image.path.as_os_str()]) {
-        let out = std::process::Command::new("e2fsck").arg("-fn").arg(&image.path).output().unwrap();
+        let out = std::process::Command::new("e2fsck")
+            .arg("-fn")
+            .arg(&image.path)
+            .output()
+            .unwrap();
         panic!("{what}: {said} {}", String::from_utf8_lossy(&out.stdout));
     }
     for (at, model) in models.iter().enumerate() {
         let inode = walk::resolve(&fs, &format!("/f{at}")).unwrap();
-        Pair { inode, model: model.clone() }.compare(&fs, what);
+        Pair {
+            inode,
+            model: model.clone(),
+        }
+        .compare(&fs, what);
         let out = tools::debugfs_bytes(&image.path, false, &format!("cat /f{at}"));
         // debugfs repeats the command.
         assert!(out.ends_with(model), "{what}: debugfs reads another f{at}");
@@ -224,7 +272,16 @@ const CASES: [Case; 7] = [
     },
     Case {
         name: "ext4-nocsum",
-        mke2fs: &["-t", "ext4", "-b", "1024", "-g", "512", "-O", "^metadata_csum,uninit_bg"],
+        mke2fs: &[
+            "-t",
+            "ext4",
+            "-b",
+            "1024",
+            "-g",
+            "512",
+            "-O",
+            "^metadata_csum,uninit_bg",
+        ],
         block: 1024,
         size: 24 << 20,
         most: 3 << 20,
@@ -239,7 +296,10 @@ fn run(case: &Case, seed: u64, steps: u32) {
     let free = fs.statfs().unwrap().blocks_free;
     let mut random = Random::new(seed);
     let mut pairs: Vec<Pair> = (0..FILES)
-        .map(|at| Pair { inode: walk::resolve(&fs, &format!("/f{at}")).unwrap(), model: Vec::new() })
+        .map(|at| Pair {
+            inode: walk::resolve(&fs, &format!("/f{at}")).unwrap(),
+            model: Vec::new(),
+        })
         .collect();
     for step in 0..steps {
         let at = random.below(FILES as u64) as usize;
@@ -265,7 +325,11 @@ fn run(case: &Case, seed: u64, steps: u32) {
         assert_eq!((inode.attr().size, inode.attr().blocks), (0, 0), "{what}");
     }
     sync(&fs);
-    assert_eq!(fs.statfs().unwrap().blocks_free, free, "{what}: blocks are lost");
+    assert_eq!(
+        fs.statfs().unwrap().blocks_free,
+        free,
+        "{what}: blocks are lost"
+    );
     fs.close().unwrap();
     drop(fs);
     judge(&image, &[Vec::new(), Vec::new(), Vec::new()], &what);
@@ -273,10 +337,17 @@ fn run(case: &Case, seed: u64, steps: u32) {
 
 #[test]
 fn contents_change_as_an_array_of_bytes_does() {
-    let number =
-        |name: &str, default: u64| std::env::var(name).ok().and_then(|it| it.parse().ok()).unwrap_or(default);
-    let (first, seeds, steps) =
-        (number("EXTERN4_SEED", 1), number("EXTERN4_SEEDS", 2), number("EXTERN4_STEPS", 200));
+    let number = |name: &str, default: u64| {
+        std::env::var(name)
+            .ok()
+            .and_then(|it| it.parse().ok())
+            .unwrap_or(default)
+    };
+    let (first, seeds, steps) = (
+        number("EXTERN4_SEED", 1),
+        number("EXTERN4_SEEDS", 2),
+        number("EXTERN4_STEPS", 200),
+    );
     std::thread::scope(|scope| {
         for cases in CASES.chunks(CASES.len() / 2) {
             scope.spawn(move || {
@@ -297,7 +368,10 @@ fn fragment(name: &'static str, mke2fs: &'static [&'static str], seed: u64) {
     let free = fs.statfs().unwrap().blocks_free;
     let mut random = Random::new(seed);
     let mut pairs: Vec<Pair> = (0..FILES)
-        .map(|at| Pair { inode: walk::resolve(&fs, &format!("/f{at}")).unwrap(), model: Vec::new() })
+        .map(|at| Pair {
+            inode: walk::resolve(&fs, &format!("/f{at}")).unwrap(),
+            model: Vec::new(),
+        })
         .collect();
     let mut places: Vec<usize> = (0..3000).collect();
     for at in (1..places.len()).rev() {
@@ -305,7 +379,8 @@ fn fragment(name: &'static str, mke2fs: &'static [&'static str], seed: u64) {
     }
     for (nth, place) in places.iter().enumerate() {
         for pair in &mut pairs[..2] {
-            pair.write(&fs, &[nth as u8 | 1; 1024], place * 2048).unwrap();
+            pair.write(&fs, &[nth as u8 | 1; 1024], place * 2048)
+                .unwrap();
         }
     }
     let depth = |ino: u64| {
@@ -332,7 +407,8 @@ fn fragment(name: &'static str, mke2fs: &'static [&'static str], seed: u64) {
     let fs = open(&image);
     for (at, model) in models.iter().enumerate() {
         let inode = walk::resolve(&fs, &format!("/f{at}")).unwrap();
-        fs.truncate(&inode, model.len() as u64 / 2, NOW, SpaceRights::ALL).unwrap();
+        fs.truncate(&inode, model.len() as u64 / 2, NOW, SpaceRights::ALL)
+            .unwrap();
         fs.truncate(&inode, 0, NOW, SpaceRights::ALL).unwrap();
     }
     sync(&fs);
@@ -354,7 +430,10 @@ fn readers_see_unchanged_contents_while_the_map_changes() {
     let image = image("ext4-readers", 40 << 20, &["-t", "ext4", "-b", "1024"]);
     let fs = open(&image);
     let inode = walk::resolve(&fs, "/f0").unwrap();
-    let mut pair = Pair { inode, model: Vec::new() };
+    let mut pair = Pair {
+        inode,
+        model: Vec::new(),
+    };
     // Every fourth block is there from the beginning.
     for at in 0..1000 {
         pair.write(&fs, &[at as u8 | 1; 1024], at * 4096).unwrap();
@@ -366,7 +445,10 @@ fn readers_see_unchanged_contents_while_the_map_changes() {
             while !done.load(std::sync::atomic::Ordering::Relaxed) {
                 let at = random.below(1000);
                 let mut byte = [0];
-                assert_eq!(fs.read_at(&pair.inode, &mut byte, at * 4096 + 5).unwrap(), 1);
+                assert_eq!(
+                    fs.read_at(&pair.inode, &mut byte, at * 4096 + 5).unwrap(),
+                    1
+                );
                 assert_eq!(byte[0], at as u8 | 1, "block {at}");
             }
         });
@@ -383,7 +465,15 @@ fn readers_see_unchanged_contents_while_the_map_changes() {
             }
             let keep = FallocateMode::PUNCH_HOLE | FallocateMode::KEEP_SIZE;
             for at in (0..1000).step_by(2) {
-                fs.fallocate(&pair.inode, keep, at * 4096 + 1024, 3072, NOW, SpaceRights::ALL).unwrap();
+                fs.fallocate(
+                    &pair.inode,
+                    keep,
+                    at * 4096 + 1024,
+                    3072,
+                    NOW,
+                    SpaceRights::ALL,
+                )
+                .unwrap();
             }
         }
         done.store(true, std::sync::atomic::Ordering::Relaxed);
@@ -396,7 +486,10 @@ fn readers_see_unchanged_contents_while_the_map_changes() {
 #[test]
 #[ignore = "measures"]
 fn speed_of_writing() {
-    let size = std::env::var("EXTERN4_BENCH_MIB").ok().and_then(|it| it.parse().ok()).unwrap_or(2048u64);
+    let size = std::env::var("EXTERN4_BENCH_MIB")
+        .ok()
+        .and_then(|it| it.parse().ok())
+        .unwrap_or(2048u64);
     let image = image("bench", (size + 512) << 20, &["-t", "ext4", "-b", "4096"]);
     let raw = image.scratch().join("raw");
     let file = std::fs::File::create(&raw).unwrap();
@@ -405,7 +498,10 @@ fn speed_of_writing() {
         let start = std::time::Instant::now();
         run();
         let time = start.elapsed();
-        println!("{what}: {:.0} MiB/s", bytes as f64 / 1048576.0 / time.as_secs_f64());
+        println!(
+            "{what}: {:.0} MiB/s",
+            bytes as f64 / 1048576.0 / time.as_secs_f64()
+        );
         time
     };
     for _ in 0..2 {
@@ -423,27 +519,45 @@ fn speed_of_writing() {
     for what in ["write, 1 MiB, new device pages", "write, 1 MiB, again"] {
         timed(what, size << 20, &mut || {
             for at in 0..size {
-                assert_eq!(fs.write_at(&inode, &data, at << 20, NOW, SpaceRights::ALL).unwrap(), 1 << 20);
+                assert_eq!(
+                    fs.write_at(&inode, &data, at << 20, NOW, SpaceRights::ALL)
+                        .unwrap(),
+                    1 << 20
+                );
             }
         });
         timed("overwrite, 1 MiB", size << 20, &mut || {
             for at in 0..size {
-                assert_eq!(fs.write_at(&inode, &data, at << 20, NOW, SpaceRights::ALL).unwrap(), 1 << 20);
+                assert_eq!(
+                    fs.write_at(&inode, &data, at << 20, NOW, SpaceRights::ALL)
+                        .unwrap(),
+                    1 << 20
+                );
             }
         });
-        timed("truncate", size << 20, &mut || fs.truncate(&inode, 0, NOW, SpaceRights::ALL).unwrap());
+        timed("truncate", size << 20, &mut || {
+            fs.truncate(&inode, 0, NOW, SpaceRights::ALL).unwrap()
+        });
         fs.sync().unwrap();
     }
     let count = 100_000;
     let time = timed("append, 4 KiB", count * 4096, &mut || {
         for at in 0..count {
-            assert_eq!(fs.write_at(&inode, &data[..4096], at * 4096, NOW, SpaceRights::ALL).unwrap(), 4096);
+            assert_eq!(
+                fs.write_at(&inode, &data[..4096], at * 4096, NOW, SpaceRights::ALL)
+                    .unwrap(),
+                4096
+            );
         }
     });
     println!("{:.2} us each", time.as_secs_f64() * 1e6 / count as f64);
     let time = timed("overwrite, 4 KiB", count * 4096, &mut || {
         for at in 0..count {
-            assert_eq!(fs.write_at(&inode, &data[..4096], at * 4096, NOW, SpaceRights::ALL).unwrap(), 4096);
+            assert_eq!(
+                fs.write_at(&inode, &data[..4096], at * 4096, NOW, SpaceRights::ALL)
+                    .unwrap(),
+                4096
+            );
         }
     });
     println!("{:.2} us each", time.as_secs_f64() * 1e6 / count as f64);
@@ -456,21 +570,37 @@ fn speed_of_writing() {
 fn lent_contents_stay_until_they_are_taken() {
     let image = image("lent", 16 << 20, &["-t", "ext4", "-b", "4096"]);
     let fs = open(&image);
-    let mut pair = Pair { inode: walk::resolve(&fs, "/f0").unwrap(), model: Vec::new() };
+    let mut pair = Pair {
+        inode: walk::resolve(&fs, "/f0").unwrap(),
+        model: Vec::new(),
+    };
     pair.write(&fs, &[b'a'; 3 * 4096 + 5], 4096).unwrap();
     let want = pair.model[10..].to_vec();
-    assert_eq!(walk::lent(&fs, &pair.inode, 10, 1 << 20).unwrap(), Some(want));
-    assert_eq!(walk::lent(&fs, &pair.inode, 1 << 20, 1 << 20).unwrap(), Some(Vec::new()), "behind the end");
+    assert_eq!(
+        walk::lent(&fs, &pair.inode, 10, 1 << 20).unwrap(),
+        Some(want)
+    );
+    assert_eq!(
+        walk::lent(&fs, &pair.inode, 1 << 20, 1 << 20).unwrap(),
+        Some(Vec::new()),
+        "behind the end"
+    );
     let is_cut = std::sync::atomic::AtomicBool::new(false);
     std::thread::scope(|scope| {
         let taken = fs.lend(&pair.inode, 0, 1 << 20, &mut |pieces| {
-            assert!(matches!(pieces, [Lent::Zeroes(4096), Lent::Host { len: 12293, .. }]), "{pieces:?}");
+            assert!(
+                matches!(pieces, [Lent::Zeroes(4096), Lent::Host { len: 12293, .. }]),
+                "{pieces:?}"
+            );
             scope.spawn(|| {
                 fs.truncate(&pair.inode, 0, NOW, SpaceRights::ALL).unwrap();
                 is_cut.store(true, std::sync::atomic::Ordering::Relaxed);
             });
             std::thread::sleep(std::time::Duration::from_millis(100));
-            assert!(!is_cut.load(std::sync::atomic::Ordering::Relaxed), "blocks go while they are lent");
+            assert!(
+                !is_cut.load(std::sync::atomic::Ordering::Relaxed),
+                "blocks go while they are lent"
+            );
             false
         });
         assert!(!taken.unwrap());

@@ -27,7 +27,9 @@ fn crashed_images_agree_with_the_kernels_recovery() {
         let before = std::fs::read(&image.path).expect("the image is read");
         let theirs = spec.oracle_tree(&image);
         let fs = walk::open(&image.path);
-        let replayed = fs.replayed().unwrap_or_else(|| panic!("{}: nothing was replayed", spec.name));
+        let replayed = fs
+            .replayed()
+            .unwrap_or_else(|| panic!("{}: nothing was replayed", spec.name));
         let mut ours = walk::tree(&fs);
         if replayed.fast_commits > 0 {
             forget_changes_of_replay(&mut ours, &theirs);
@@ -45,9 +47,16 @@ fn crashed_images_agree_with_the_kernels_recovery() {
 /// directories to those of the replay. It leaves a directory that it makes again with a link count
 /// of 1 and no count of blocks.
 fn forget_changes_of_replay(ours: &mut Tree, theirs: &Tree) {
-    for (path, entry) in ours.entries.iter_mut().filter(|(_, entry)| entry.kind == Kind::Directory) {
+    for (path, entry) in ours
+        .entries
+        .iter_mut()
+        .filter(|(_, entry)| entry.kind == Kind::Directory)
+    {
         (entry.mtime, entry.ctime, entry.blocks) = (None, None, None);
-        entry.nlink = theirs.entries.get(path).map_or(entry.nlink, |their| their.nlink);
+        entry.nlink = theirs
+            .entries
+            .get(path)
+            .map_or(entry.nlink, |their| their.nlink);
     }
 }
 
@@ -63,11 +72,17 @@ fn fast_commits_are_replayed_unless_the_journal_is_ignored() {
     assert!(replayed.fast_commits > 0, "{replayed:?}");
     assert!(walk::resolve(&fs, "/fast/renamed").is_ok());
 
-    let options = OpenOptions { ignore_journal: true, ..OpenOptions::default() };
+    let options = OpenOptions {
+        ignore_journal: true,
+        ..OpenOptions::default()
+    };
     let stale = walk::open_with(&image.path, &options).expect("the volume opens");
     assert!(stale.replayed().is_none());
     assert_eq!(
-        walk::resolve(&stale, "/fast/renamed").map(|inode| inode.ino()).unwrap_err().errno(),
+        walk::resolve(&stale, "/fast/renamed")
+            .map(|inode| inode.ino())
+            .unwrap_err()
+            .errno(),
         Errno::ENOENT
     );
 }

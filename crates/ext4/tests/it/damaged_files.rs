@@ -45,7 +45,14 @@ fn build(kind: Kind) -> Option<Vec<u8>> {
     let mke2fs: &[&str] = match kind {
         Kind::Plain => &["-t", "ext4", "-b", "1024", "-O", "^metadata_csum"],
         Kind::Summed => &["-t", "ext4", "-b", "1024", "-O", "metadata_csum"],
-        Kind::Indirect => &["-t", "ext4", "-b", "1024", "-O", "^metadata_csum,^extents,^64bit"],
+        Kind::Indirect => &[
+            "-t",
+            "ext4",
+            "-b",
+            "1024",
+            "-O",
+            "^metadata_csum,^extents,^64bit",
+        ],
         Kind::EaInode => &["-t", "ext4", "-b", "1024", "-O", "^metadata_csum,ea_inode"],
     };
     let spec = ImageSpec::new("damaged file", 16 << 20, mke2fs).from_directory(&[fill]);
@@ -55,8 +62,11 @@ fn build(kind: Kind) -> Option<Vec<u8>> {
     let image = spec.build();
     let (long, large) = ("v".repeat(300), "w".repeat(2000));
     for name in ["f", "d"] {
-        let large =
-            if kind == Kind::EaInode { format!("ea_set {name} user.large {large}\n") } else { String::new() };
+        let large = if kind == Kind::EaInode {
+            format!("ea_set {name} user.large {large}\n")
+        } else {
+            String::new()
+        };
         image.debugfs(&format!(
             "ea_set {name} user.a aaaa\nea_set {name} user.b bbbb\nea_set {name} user.long {long}\n{large}"
         ));
@@ -75,10 +85,16 @@ struct Volume {
 
 impl Volume {
     fn new(bytes: &[u8], path: &str) -> Self {
-        let fs = Ext4::open(Arc::new(MemoryDevice::read_only(bytes.to_vec())), &OpenOptions::default());
+        let fs = Ext4::open(
+            Arc::new(MemoryDevice::read_only(bytes.to_vec())),
+            &OpenOptions::default(),
+        );
         let fs = fs.expect("it is sound");
         let ino = walk::resolve(&fs, path).expect("it is there").ino() as u32;
-        Self { record: record_of(&fs, ino), bytes: bytes.to_vec() }
+        Self {
+            record: record_of(&fs, ino),
+            bytes: bytes.to_vec(),
+        }
     }
 
     fn number(&self, at: usize) -> usize {
@@ -86,7 +102,11 @@ impl Volume {
     }
 
     fn put(&mut self, at: usize, bytes: &[u8]) {
-        assert_ne!(self.bytes[at..at + bytes.len()], *bytes, "it is another value");
+        assert_ne!(
+            self.bytes[at..at + bytes.len()],
+            *bytes,
+            "it is another value"
+        );
         self.bytes[at..at + bytes.len()].copy_from_slice(bytes);
     }
 
@@ -107,7 +127,10 @@ impl Volume {
     /// The attributes in the inode: magic, and the first entry behind it.
     fn own(&self) -> usize {
         let fixed = 128
-            + usize::from(u16::from_le_bytes([self.bytes[self.record + 128], self.bytes[self.record + 129]]));
+            + usize::from(u16::from_le_bytes([
+                self.bytes[self.record + 128],
+                self.bytes[self.record + 129],
+            ]));
         assert_eq!(self.number(self.record + fixed), 0xea02_0000);
         self.record + fixed
     }
@@ -121,7 +144,10 @@ impl Volume {
 
     /// The record of the inode that holds the large value.
     fn value(&self) -> usize {
-        let fs = Ext4::open(Arc::new(MemoryDevice::read_only(self.bytes.clone())), &OpenOptions::default());
+        let fs = Ext4::open(
+            Arc::new(MemoryDevice::read_only(self.bytes.clone())),
+            &OpenOptions::default(),
+        );
         let entries = [self.own() + 4, self.block() + 32];
         let ino = entries.into_iter().find_map(|mut at| {
             while self.number(at) != 0 {
@@ -133,13 +159,19 @@ impl Volume {
             }
             None
         });
-        record_of(&fs.expect("it opens"), ino.expect("a value in an inode") as u32)
+        record_of(
+            &fs.expect("it opens"),
+            ino.expect("a value in an inode") as u32,
+        )
     }
 }
 
 fn record_of(fs: &Ext4, ino: u32) -> usize {
     let sb = fs.superblock();
-    let slot = sb.geometry().inode_slot(ino).expect("an inode of the volume");
+    let slot = sb
+        .geometry()
+        .inode_slot(ino)
+        .expect("an inode of the volume");
     let table = fs.group(slot.group).expect("a descriptor").inode_table() as usize;
     let in_group = (ino as usize - 1) % sb.geometry().inodes_per_group() as usize;
     table * BLOCK + in_group * 256
@@ -159,65 +191,180 @@ enum To {
 type Damage = (&'static str, Kind, To, fn(&mut Volume));
 
 const DAMAGE: &[Damage] = &[
-    ("in-inode magic", Kind::Plain, To::Nothing, |v| v.put(v.own(), &[1])),
-    ("in-inode name length", Kind::Plain, To::Attributes, |v| v.put(v.own() + 4, &[0xff])),
-    ("in-inode value offset", Kind::Plain, To::Attributes, |v| v.put(v.own() + 6, &[0xf0, 0xff])),
-    ("in-inode value size", Kind::Plain, To::Attributes, |v| v.put(v.own() + 12, &[0xff, 0xff])),
-    ("in-inode values overlap", Kind::Plain, To::Attributes, |v| {
-        let first: [u8; 2] = v.bytes[v.own() + 6..v.own() + 8].try_into().expect("an offset");
-        // The second entry is behind a name of one byte.
-        v.put(v.own() + 4 + 20 + 2, &first);
+    ("in-inode magic", Kind::Plain, To::Nothing, |v| {
+        v.put(v.own(), &[1])
     }),
-    ("attribute block's magic", Kind::Plain, To::Attributes, |v| v.put(v.block(), &[1])),
-    ("attribute block's references", Kind::Plain, To::Attributes, |v| v.put(v.block() + 4, &[0])),
-    ("attribute block's count", Kind::Plain, To::Attributes, |v| v.put(v.block() + 8, &[9])),
-    ("attribute block's hash", Kind::Plain, To::Nothing, |v| v.put(v.block() + 12, &[1, 2, 3, 4])),
-    ("attribute block's entry", Kind::Plain, To::Attributes, |v| v.put(v.block() + 32, &[0xff])),
-    ("attribute block beyond the volume", Kind::Plain, To::Attributes, |v| {
-        v.put(v.record + 104, &FAR.to_le_bytes());
+    ("in-inode name length", Kind::Plain, To::Attributes, |v| {
+        v.put(v.own() + 4, &[0xff])
     }),
-    ("attribute block's checksum", Kind::Summed, To::Attributes, |v| v.put(v.block() + 16, &[1, 2, 3])),
-    ("extent root's magic", Kind::Plain, To::Map, |v| v.put(v.map(), &[1])),
-    ("extent root's entries", Kind::Plain, To::Map, |v| v.put(v.map() + 2, &[200])),
-    ("extent root's depth", Kind::Plain, To::Map, |v| v.put(v.map() + 6, &[99])),
-    ("extent index beyond the volume", Kind::Plain, To::Map, |v| v.put(v.map() + 16, &FAR.to_le_bytes())),
-    ("extent index to the volume's own", Kind::Plain, To::Map, |v| v.put(v.map() + 16, &[40, 0, 0, 0])),
-    ("leaf's magic", Kind::Plain, To::Map, |v| v.put(v.leaf(), &[1])),
-    ("leaf's order", Kind::Plain, To::Map, |v| v.put(v.leaf() + 12 + 24, &[0xff])),
-    ("leaf's extents overlap", Kind::Plain, To::Map, |v| v.put(v.leaf() + 12 + 4, &[9])),
-    ("leaf's extent beyond the volume", Kind::Plain, To::Map, |v| {
-        v.put(v.leaf() + 12 + 8, &FAR.to_le_bytes())
+    ("in-inode value offset", Kind::Plain, To::Attributes, |v| {
+        v.put(v.own() + 6, &[0xf0, 0xff])
     }),
-    ("leaf's extent in the volume's own", Kind::Plain, To::Map, |v| v.put(v.leaf() + 12 + 8, &[40, 0, 0, 0])),
-    ("leaf's checksum", Kind::Summed, To::Map, |v| v.put(v.leaf() + 1020, &[1, 2, 3, 4])),
-    ("direct number", Kind::Indirect, To::Map, |v| v.put(v.map() + 8, &FAR.to_le_bytes())),
-    ("indirect number", Kind::Indirect, To::Map, |v| v.put(v.map() + 48, &FAR.to_le_bytes())),
-    ("number in the indirect block", Kind::Indirect, To::Map, |v| {
-        v.put(v.indirect(12) + 4, &FAR.to_le_bytes())
+    ("in-inode value size", Kind::Plain, To::Attributes, |v| {
+        v.put(v.own() + 12, &[0xff, 0xff])
     }),
-    ("double indirect number", Kind::Indirect, To::Map, |v| v.put(v.map() + 52, &FAR.to_le_bytes())),
-    ("number in the double indirect block", Kind::Indirect, To::Map, |v| {
-        v.put(v.indirect(13), &FAR.to_le_bytes());
+    (
+        "in-inode values overlap",
+        Kind::Plain,
+        To::Attributes,
+        |v| {
+            let first: [u8; 2] = v.bytes[v.own() + 6..v.own() + 8]
+                .try_into()
+                .expect("an offset");
+            // The second entry is behind a name of one byte.
+            v.put(v.own() + 4 + 20 + 2, &first);
+        },
+    ),
+    (
+        "attribute block's magic",
+        Kind::Plain,
+        To::Attributes,
+        |v| v.put(v.block(), &[1]),
+    ),
+    (
+        "attribute block's references",
+        Kind::Plain,
+        To::Attributes,
+        |v| v.put(v.block() + 4, &[0]),
+    ),
+    (
+        "attribute block's count",
+        Kind::Plain,
+        To::Attributes,
+        |v| v.put(v.block() + 8, &[9]),
+    ),
+    ("attribute block's hash", Kind::Plain, To::Nothing, |v| {
+        v.put(v.block() + 12, &[1, 2, 3, 4])
     }),
-    ("triple indirect number", Kind::Indirect, To::Map, |v| v.put(v.map() + 56, &FAR.to_le_bytes())),
-    ("value's inode never used", Kind::EaInode, To::Attributes, |v| {
-        let value = v.value();
-        v.bytes[value..value + 256].fill(0);
+    (
+        "attribute block's entry",
+        Kind::Plain,
+        To::Attributes,
+        |v| v.put(v.block() + 32, &[0xff]),
+    ),
+    (
+        "attribute block beyond the volume",
+        Kind::Plain,
+        To::Attributes,
+        |v| {
+            v.put(v.record + 104, &FAR.to_le_bytes());
+        },
+    ),
+    (
+        "attribute block's checksum",
+        Kind::Summed,
+        To::Attributes,
+        |v| v.put(v.block() + 16, &[1, 2, 3]),
+    ),
+    ("extent root's magic", Kind::Plain, To::Map, |v| {
+        v.put(v.map(), &[1])
     }),
-    ("value's inode without its mark", Kind::EaInode, To::Attributes, |v| v.put(v.value() + 34, &[0x08, 0])),
-    ("value's inode without references", Kind::EaInode, To::Attributes, |v| {
-        // The reference count is the version and the time of change.
-        let value = v.value();
-        v.bytes[value + 12..value + 16].fill(0);
-        v.bytes[value + 36..value + 40].fill(0);
+    ("extent root's entries", Kind::Plain, To::Map, |v| {
+        v.put(v.map() + 2, &[200])
     }),
-    ("value's inode's map", Kind::EaInode, To::Attributes, |v| v.put(v.value() + 40, &[1])),
+    ("extent root's depth", Kind::Plain, To::Map, |v| {
+        v.put(v.map() + 6, &[99])
+    }),
+    (
+        "extent index beyond the volume",
+        Kind::Plain,
+        To::Map,
+        |v| v.put(v.map() + 16, &FAR.to_le_bytes()),
+    ),
+    (
+        "extent index to the volume's own",
+        Kind::Plain,
+        To::Map,
+        |v| v.put(v.map() + 16, &[40, 0, 0, 0]),
+    ),
+    ("leaf's magic", Kind::Plain, To::Map, |v| {
+        v.put(v.leaf(), &[1])
+    }),
+    ("leaf's order", Kind::Plain, To::Map, |v| {
+        v.put(v.leaf() + 12 + 24, &[0xff])
+    }),
+    ("leaf's extents overlap", Kind::Plain, To::Map, |v| {
+        v.put(v.leaf() + 12 + 4, &[9])
+    }),
+    (
+        "leaf's extent beyond the volume",
+        Kind::Plain,
+        To::Map,
+        |v| v.put(v.leaf() + 12 + 8, &FAR.to_le_bytes()),
+    ),
+    (
+        "leaf's extent in the volume's own",
+        Kind::Plain,
+        To::Map,
+        |v| v.put(v.leaf() + 12 + 8, &[40, 0, 0, 0]),
+    ),
+    ("leaf's checksum", Kind::Summed, To::Map, |v| {
+        v.put(v.leaf() + 1020, &[1, 2, 3, 4])
+    }),
+    ("direct number", Kind::Indirect, To::Map, |v| {
+        v.put(v.map() + 8, &FAR.to_le_bytes())
+    }),
+    ("indirect number", Kind::Indirect, To::Map, |v| {
+        v.put(v.map() + 48, &FAR.to_le_bytes())
+    }),
+    (
+        "number in the indirect block",
+        Kind::Indirect,
+        To::Map,
+        |v| v.put(v.indirect(12) + 4, &FAR.to_le_bytes()),
+    ),
+    ("double indirect number", Kind::Indirect, To::Map, |v| {
+        v.put(v.map() + 52, &FAR.to_le_bytes())
+    }),
+    (
+        "number in the double indirect block",
+        Kind::Indirect,
+        To::Map,
+        |v| {
+            v.put(v.indirect(13), &FAR.to_le_bytes());
+        },
+    ),
+    ("triple indirect number", Kind::Indirect, To::Map, |v| {
+        v.put(v.map() + 56, &FAR.to_le_bytes())
+    }),
+    (
+        "value's inode never used",
+        Kind::EaInode,
+        To::Attributes,
+        |v| {
+            let value = v.value();
+            v.bytes[value..value + 256].fill(0);
+        },
+    ),
+    (
+        "value's inode without its mark",
+        Kind::EaInode,
+        To::Attributes,
+        |v| v.put(v.value() + 34, &[0x08, 0]),
+    ),
+    (
+        "value's inode without references",
+        Kind::EaInode,
+        To::Attributes,
+        |v| {
+            // The reference count is the version and the time of change.
+            let value = v.value();
+            v.bytes[value + 12..value + 16].fill(0);
+            v.bytes[value + 36..value + 40].fill(0);
+        },
+    ),
+    ("value's inode's map", Kind::EaInode, To::Attributes, |v| {
+        v.put(v.value() + 40, &[1])
+    }),
 ];
 
 /// Volumes of each kind, made once.
 fn volumes() -> Option<Vec<(Kind, Vec<u8>)>> {
     let kinds = [Kind::Plain, Kind::Summed, Kind::Indirect, Kind::EaInode];
-    kinds.into_iter().map(|kind| Some((kind, build(kind)?))).collect()
+    kinds
+        .into_iter()
+        .map(|kind| Some((kind, build(kind)?)))
+        .collect()
 }
 
 /// An operation on the damaged inode.
@@ -225,14 +372,22 @@ type Operation = fn(&Session) -> Result<()>;
 
 const ON_FILES: &[(&str, Operation)] = &[
     ("unlink", |session| session.unlink("/f")),
-    ("rename over", |session| session.rename("/g", "/f", RenameFlags::empty())),
+    ("rename over", |session| {
+        session.rename("/g", "/f", RenameFlags::empty())
+    }),
     ("open, unlink, close", |session| {
         let _file = open(session, "/f", OpenFlags::READ, 0)?;
         session.unlink("/f")
     }),
-    ("truncate", |session| session.truncate("/f", 0, LookupFlags::FOLLOW)),
-    ("truncate to the middle of a block", |session| session.truncate("/f", 100, LookupFlags::FOLLOW)),
-    ("open and truncate", |session| open(session, "/f", OpenFlags::WRITE | OpenFlags::TRUNC, 0).map(drop)),
+    ("truncate", |session| {
+        session.truncate("/f", 0, LookupFlags::FOLLOW)
+    }),
+    ("truncate to the middle of a block", |session| {
+        session.truncate("/f", 100, LookupFlags::FOLLOW)
+    }),
+    ("open and truncate", |session| {
+        open(session, "/f", OpenFlags::WRITE | OpenFlags::TRUNC, 0).map(drop)
+    }),
     ("write over", |session| {
         let file = open(session, "/f", OpenFlags::WRITE, 0)?;
         (0..20).try_for_each(|at| file.write_at(&[8; BLOCK], at * BLOCK as u64).map(drop))
@@ -241,13 +396,16 @@ const ON_FILES: &[(&str, Operation)] = &[
 
 const ON_DIRECTORIES: &[(&str, Operation)] = &[
     ("rmdir", |session| session.rmdir("/d")),
-    ("rename over a directory", |session| session.rename("/e", "/d", RenameFlags::empty())),
+    ("rename over a directory", |session| {
+        session.rename("/e", "/d", RenameFlags::empty())
+    }),
 ];
 
 /// The inode that a name in the root directory has.
 fn named(fs: &Ext4, path: &str) -> Option<u64> {
     let root = walk::inode(fs, fs.root_ino()).expect("the root");
-    fs.lookup(&root, path.trim_start_matches('/').as_bytes()).expect("the root is sound")
+    fs.lookup(&root, path.trim_start_matches('/').as_bytes())
+        .expect("the root is sound")
 }
 
 /// Makes and removes other files.
@@ -255,7 +413,12 @@ fn use_further(what: &str, fs: &Arc<Ext4>, name: &str) {
     let session = session(Arc::clone(fs) as _);
     let write = || {
         session.mkdir(name, 0o755)?;
-        let file = open(&session, &format!("{name}/file"), OpenFlags::WRITE | OpenFlags::CREATE, 0o644)?;
+        let file = open(
+            &session,
+            &format!("{name}/file"),
+            OpenFlags::WRITE | OpenFlags::CREATE,
+            0o644,
+        )?;
         file.write_at(&[9; 5000], 0)?;
         session.unlink(format!("{name}/file"))
     };
@@ -277,7 +440,11 @@ fn mend(what: &str, device: &MemoryDevice) {
 fn try_each(path: &str, operations: &[(&str, Operation)], of: impl Fn(&Damage) -> bool) {
     let Some(volumes) = volumes() else { return };
     for damage @ (name, kind, to, with) in DAMAGE.iter().filter(|damage| of(damage)) {
-        let bytes = &volumes.iter().find(|(of, _)| of == kind).expect("a volume of each kind").1;
+        let bytes = &volumes
+            .iter()
+            .find(|(of, _)| of == kind)
+            .expect("a volume of each kind")
+            .1;
         let mut volume = Volume::new(bytes, path);
         with(&mut volume);
         for (operation, run) in operations {
@@ -300,14 +467,20 @@ fn try_each(path: &str, operations: &[(&str, Operation)], of: impl Fn(&Damage) -
                 // A change of a file asks for its capabilities, which are an attribute.
                 (To::Attributes, false) => {}
                 (To::Attributes, true) => assert!(done.is_err(), "{what}: it is done"),
-                (To::Map, _) => assert!(done.is_err() || *operation == "write over", "{what}: it is done"),
+                (To::Map, _) => assert!(
+                    done.is_err() || *operation == "write over",
+                    "{what}: it is done"
+                ),
             }
             use_further(&what, &fs, "/other");
-            fs.close().unwrap_or_else(|e| panic!("{what}: closing: {e}"));
+            fs.close()
+                .unwrap_or_else(|e| panic!("{what}: closing: {e}"));
             drop(fs);
             let again = memory::open(&what, &device);
             use_further(&what, &again, "/again");
-            again.close().unwrap_or_else(|e| panic!("{what}: closing again: {e}"));
+            again
+                .close()
+                .unwrap_or_else(|e| panic!("{what}: closing again: {e}"));
             drop(again);
             mend(&format!("{what}, {damage:?}"), &device);
         }
@@ -330,13 +503,19 @@ fn a_damaged_directory_stays_where_it_is() {
 #[test]
 fn a_removed_file_that_cannot_be_freed_is_set_aside_at_its_last_close() {
     for listens in [true, false] {
-        let Some(bytes) = build(Kind::Plain) else { return };
+        let Some(bytes) = build(Kind::Plain) else {
+            return;
+        };
         let volume = Volume::new(&bytes, "/f");
         let device = Arc::new(MemoryDevice::new(bytes));
         let told: Arc<Mutex<Vec<String>>> = Arc::default();
         let listener = {
             let told = Arc::clone(&told);
-            Listener::new(move |text| told.lock().expect("no thread has failed").push(text.to_owned()))
+            Listener::new(move |text| {
+                told.lock()
+                    .expect("no thread has failed")
+                    .push(text.to_owned())
+            })
         };
         // So few blocks stay in memory that the leaf is read again.
         let options = OpenOptions {
@@ -349,7 +528,11 @@ fn a_removed_file_that_cannot_be_freed_is_set_aside_at_its_last_close() {
         let root = session(Arc::clone(&fs) as _);
         let file = open(&root, "/f", OpenFlags::READ, 0).expect("it is there");
         root.unlink("/f").expect("it is sound");
-        (0..200).for_each(|at| root.mkdir(format!("/e/{at}"), 0o755).map(drop).expect("there is room"));
+        (0..200).for_each(|at| {
+            root.mkdir(format!("/e/{at}"), 0o755)
+                .map(drop)
+                .expect("there is room")
+        });
         fs.sync().expect("durable");
         device.write_at(&[1], volume.leaf() as u64).expect("memory");
         assert_eq!(fs.warnings(), [""; 0]);
@@ -358,7 +541,9 @@ fn a_removed_file_that_cannot_be_freed_is_set_aside_at_its_last_close() {
         assert_eq!(*told.lock().expect("no thread has failed"), warnings);
         assert_eq!(warnings.len(), usize::from(listens), "{warnings:?}");
         assert!(
-            warnings.iter().all(|it| it.contains("extent node") && it.contains("cannot be freed")),
+            warnings
+                .iter()
+                .all(|it| it.contains("extent node") && it.contains("cannot be freed")),
             "{warnings:?}"
         );
         drop(root);
@@ -367,7 +552,14 @@ fn a_removed_file_that_cannot_be_freed_is_set_aside_at_its_last_close() {
         assert_eq!(closed.is_ok(), listens, "{closed:?}");
         drop(fs);
         let again = memory::open("the last close", &device);
-        assert!(!again.warnings().iter().any(|it| it.contains("cannot be freed")), "{:?}", again.warnings());
+        assert!(
+            !again
+                .warnings()
+                .iter()
+                .any(|it| it.contains("cannot be freed")),
+            "{:?}",
+            again.warnings()
+        );
         use_further("the last close", &again, "/again");
         again.close().expect("it is sound");
         drop(again);
@@ -395,7 +587,11 @@ fn with_damaged_quota(script: &str) -> Option<Arc<MemoryDevice>> {
     let mut at = 1;
     for (index, is_last) in [(0, false), (0, false), (3, false), (0xe8, true)] {
         let found = tools::debugfs(&image.path, false, &format!("bmap <3> {at}"));
-        let block: usize = found.lines().last().and_then(|line| line.trim().parse().ok()).expect("a block");
+        let block: usize = found
+            .lines()
+            .last()
+            .and_then(|line| line.trim().parse().ok())
+            .expect("a block");
         let entry = &mut bytes[block * BLOCK + 4 * index..][..4];
         at = u32::from_le_bytes(entry.try_into().expect("four bytes"));
         assert_ne!(at, 0, "the account is there");
@@ -408,7 +604,9 @@ fn with_damaged_quota(script: &str) -> Option<Arc<MemoryDevice>> {
 
 #[test]
 fn a_file_stays_if_its_owners_quota_is_damaged() {
-    let Some(device) = with_damaged_quota("") else { return };
+    let Some(device) = with_damaged_quota("") else {
+        return;
+    };
     let fs = memory::open("quota", &device);
     let root = session(Arc::clone(&fs) as _);
     let before = named(&fs, "/f");
@@ -428,9 +626,15 @@ fn a_file_stays_if_its_owners_quota_is_damaged() {
 #[test]
 fn an_orphan_whose_owners_quota_is_damaged_is_set_aside() {
     for has_name in [false, true] {
-        let remove = if has_name { "sif f size 0\n" } else { "sif f links_count 0\nunlink f\n" };
+        let remove = if has_name {
+            "sif f size 0\n"
+        } else {
+            "sif f links_count 0\nunlink f\n"
+        };
         // Its number is that of the first file that mke2fs has copied, or a later one.
-        let Some(device) = with_damaged_quota(&format!("{remove}ssv last_orphan 14\n")) else { return };
+        let Some(device) = with_damaged_quota(&format!("{remove}ssv last_orphan 14\n")) else {
+            return;
+        };
         let fs = memory::open("quota", &device);
         let warnings = fs.warnings();
         assert!(
@@ -441,7 +645,11 @@ fn an_orphan_whose_owners_quota_is_damaged_is_set_aside() {
         fs.close().expect("nothing is half done");
         drop(fs);
         let again = memory::open("quota", &device);
-        assert!(!again.warnings().iter().any(|it| it.contains("inode 14")), "{:?}", again.warnings());
+        assert!(
+            !again.warnings().iter().any(|it| it.contains("inode 14")),
+            "{:?}",
+            again.warnings()
+        );
         again.close().expect("nothing is half done");
         drop(again);
         mend("quota", &device);

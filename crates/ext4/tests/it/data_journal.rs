@@ -17,12 +17,21 @@ use crate::{memory, power, walk};
 
 const JOURNAL_DATA: FileFlags = FileFlags::from_bits_retain(0x4000);
 
-const SMALL_BLOCKS: ImageSpec =
-    ImageSpec::new("data-1k", 8 << 20, &["-t", "ext4", "-b", "1024", "-J", "size=1"]);
-const LARGE_BLOCKS: ImageSpec =
-    ImageSpec::new("data-4k", 16 << 20, &["-t", "ext4", "-b", "4096", "-J", "size=4"]);
-const INDIRECT: ImageSpec =
-    ImageSpec::new("data-ext3", 8 << 20, &["-t", "ext3", "-b", "1024", "-J", "size=1"]);
+const SMALL_BLOCKS: ImageSpec = ImageSpec::new(
+    "data-1k",
+    8 << 20,
+    &["-t", "ext4", "-b", "1024", "-J", "size=1"],
+);
+const LARGE_BLOCKS: ImageSpec = ImageSpec::new(
+    "data-4k",
+    16 << 20,
+    &["-t", "ext4", "-b", "4096", "-J", "size=4"],
+);
+const INDIRECT: ImageSpec = ImageSpec::new(
+    "data-ext3",
+    8 << 20,
+    &["-t", "ext3", "-b", "1024", "-J", "size=1"],
+);
 
 /// How contents come to go through the journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,24 +59,39 @@ struct Volume {
 fn options(journaled_by: JournaledBy) -> OpenOptions {
     let data = (journaled_by == JournaledBy::Option).then_some(DataMode::Journal);
     // Every block can be used again.
-    OpenOptions { data, reserved_clusters: Some(0), ..OpenOptions::default() }
+    OpenOptions {
+        data,
+        reserved_clusters: Some(0),
+        ..OpenOptions::default()
+    }
 }
 
 impl Volume {
     /// A new one; `None` if it cannot be made here.
     fn new(spec: &ImageSpec, journaled_by: JournaledBy) -> Option<Self> {
-        let spec = if journaled_by == JournaledBy::Default { spec.then(LOG_CONTENTS) } else { *spec };
+        let spec = if journaled_by == JournaledBy::Default {
+            spec.then(LOG_CONTENTS)
+        } else {
+            *spec
+        };
         if !spec.can_run() {
             return None;
         }
         let device = Arc::new(CrashDevice::new(memory::bytes_of(&spec)));
-        let fs = Ext4::open_for_writing(Arc::clone(&device) as _, &options(journaled_by)).expect("it opens");
+        let fs = Ext4::open_for_writing(Arc::clone(&device) as _, &options(journaled_by))
+            .expect("it opens");
         let fs = Arc::new(fs);
         let session = session(Arc::clone(&fs) as _);
         if journaled_by == JournaledBy::Flag {
-            session.set_flags("/", JOURNAL_DATA, LookupFlags::FOLLOW).expect("a flag");
+            session
+                .set_flags("/", JOURNAL_DATA, LookupFlags::FOLLOW)
+                .expect("a flag");
         }
-        Some(Self { device, fs, session })
+        Some(Self {
+            device,
+            fs,
+            session,
+        })
     }
 
     fn create(&self, path: &str) -> OpenFile {
@@ -76,23 +100,41 @@ impl Volume {
     }
 
     fn switch(&self, path: &str) {
-        let flags = self.session.stat(path, LookupFlags::FOLLOW).expect("attributes").flags ^ JOURNAL_DATA;
-        self.session.set_flags(path, flags, LookupFlags::FOLLOW).expect("the flag can be changed");
+        let flags = self
+            .session
+            .stat(path, LookupFlags::FOLLOW)
+            .expect("attributes")
+            .flags
+            ^ JOURNAL_DATA;
+        self.session
+            .set_flags(path, flags, LookupFlags::FOLLOW)
+            .expect("the flag can be changed");
     }
 
     fn sync(&self) {
-        self.session.namespace().root().superblock().sync().expect("sync");
+        self.session
+            .namespace()
+            .root()
+            .superblock()
+            .sync()
+            .expect("sync");
     }
 
     /// The bytes that a crash leaves now: only those that have been flushed.
     fn crash(&self) -> Vec<u8> {
-        self.device.crash(self.device.moment(), |_| false).into_bytes()
+        self.device
+            .crash(self.device.moment(), |_| false)
+            .into_bytes()
     }
 
     fn close(self, what: &str) {
         drop(self.session);
         self.fs.close().unwrap_or_else(|e| panic!("{what}: {e}"));
-        let device = MemoryDevice::new(self.device.crash(self.device.moment(), |_| false).into_bytes());
+        let device = MemoryDevice::new(
+            self.device
+                .crash(self.device.moment(), |_| false)
+                .into_bytes(),
+        );
         memory::fsck(what, &device);
     }
 }
@@ -100,7 +142,9 @@ impl Volume {
 fn write_all(file: &OpenFile, data: &[u8], offset: u64) {
     let mut done = 0;
     while done < data.len() {
-        done += file.write_at(&data[done..], offset + done as u64).expect("a write");
+        done += file
+            .write_at(&data[done..], offset + done as u64)
+            .expect("a write");
     }
 }
 
@@ -112,7 +156,8 @@ fn read_all(file: &OpenFile) -> Vec<u8> {
 
 /// The contents of a file of a volume that no thread writes to; empty if there is no such file.
 fn contents_in(bytes: Vec<u8>, path: &str) -> Vec<u8> {
-    let fs = Ext4::open(Arc::new(MemoryDevice::new(bytes)), &OpenOptions::default()).expect("it opens");
+    let fs =
+        Ext4::open(Arc::new(MemoryDevice::new(bytes)), &OpenOptions::default()).expect("it opens");
     let session = session(Arc::new(fs));
     open(&session, path, OpenFlags::READ, 0).map_or(Vec::new(), |file| read_all(&file))
 }
@@ -128,7 +173,12 @@ enum Recovery {
     Kernel,
 }
 
-const ALL: [Recovery; 4] = [Recovery::Reading, Recovery::Writing, Recovery::E2fsck, Recovery::Kernel];
+const ALL: [Recovery; 4] = [
+    Recovery::Reading,
+    Recovery::Writing,
+    Recovery::E2fsck,
+    Recovery::Kernel,
+];
 
 /// A crashed volume after its journal has been replayed, which `e2fsck` finds no fault with.
 fn recovered(what: &str, bytes: &[u8], by: Recovery) -> Vec<u8> {
@@ -139,7 +189,8 @@ fn recovered(what: &str, bytes: &[u8], by: Recovery) -> Vec<u8> {
     match by {
         Recovery::Reading => return bytes.to_vec(),
         Recovery::Writing => {
-            std::fs::write(&file, power::ours(&what, bytes.to_vec())).expect("the image is written");
+            std::fs::write(&file, power::ours(&what, bytes.to_vec()))
+                .expect("the image is written");
         }
         // `e2fsck` returns an error code where it has repaired something.
         Recovery::E2fsck => drop(tools::try_run("e2fsck", ["-p".as_ref(), file.as_os_str()])),
@@ -154,7 +205,12 @@ fn assert_left(what: &str, left: &[u8], path: &str, want: &[u8]) {
     for by in ALL {
         let found = contents_in(recovered(what, left, by), path);
         let at = found.iter().zip(want).position(|(is, should)| is != should);
-        assert!(found == want, "{what}, {by:?}: {} bytes of {}, {at:?}", found.len(), want.len());
+        assert!(
+            found == want,
+            "{what}, {by:?}: {} bytes of {}, {at:?}",
+            found.len(),
+            want.len()
+        );
     }
 }
 
@@ -177,9 +233,16 @@ struct Sequence {
     alternates: bool,
 }
 
-fn write_versions(volume: &Volume, journaled_by: JournaledBy, path: &str, block_size: usize) -> Sequence {
-    let mut sequence =
-        Sequence { alternates: journaled_by == JournaledBy::Alternately, ..Sequence::default() };
+fn write_versions(
+    volume: &Volume,
+    journaled_by: JournaledBy,
+    path: &str,
+    block_size: usize,
+) -> Sequence {
+    let mut sequence = Sequence {
+        alternates: journaled_by == JournaledBy::Alternately,
+        ..Sequence::default()
+    };
     let file = volume.create(path);
     for number in 1..=VERSIONS {
         sequence.begun.push(volume.device.moment());
@@ -204,17 +267,28 @@ fn write_versions(volume: &Volume, journaled_by: JournaledBy, path: &str, block_
 impl Sequence {
     /// Why this cannot be what the file holds after a crash at `moment`.
     fn fault(&self, moment: usize, found: &[u8], block_size: usize) -> Option<String> {
-        let least = self.synced.iter().filter(|(at, _)| *at <= moment).map(|(_, number)| *number).max();
+        let least = self
+            .synced
+            .iter()
+            .filter(|(at, _)| *at <= moment)
+            .map(|(_, number)| *number)
+            .max();
         let most = self.begun.iter().filter(|at| **at <= moment).count() as u64;
         let allowed = least.unwrap_or(1)..=most;
         if self.alternates {
-            let mut words = found.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().expect("8")));
+            let mut words = found
+                .chunks_exact(8)
+                .map(|word| u64::from_le_bytes(word.try_into().expect("8")));
             let is_whole = found.len() == version(0, block_size).len();
             if !is_whole && least == Some(most) {
-                return Some(format!("{} bytes of version {most}, which was durable", found.len()));
+                return Some(format!(
+                    "{} bytes of version {most}, which was durable",
+                    found.len()
+                ));
             }
             let wrong = words.find(|number| !allowed.contains(number));
-            return wrong.map(|number| format!("some of version {number}, not of one of {allowed:?}"));
+            return wrong
+                .map(|number| format!("some of version {number}, not of one of {allowed:?}"));
         }
         let Some(first) = found.first_chunk() else {
             return least.map(|least| format!("nothing, and version {least} was durable"));
@@ -245,16 +319,25 @@ fn faults_after_crashes(
     let path = |file: usize| format!("/file{file}");
     let sequences: Vec<_> = std::thread::scope(|scope| {
         let volume = &volume;
-        let write = |file| scope.spawn(move || write_versions(volume, journaled_by, &path(file), block_size));
+        let write = |file| {
+            scope.spawn(move || write_versions(volume, journaled_by, &path(file), block_size))
+        };
         let threads: Vec<_> = (0..FILES).map(write).collect();
-        threads.into_iter().map(|thread| thread.join().expect("it has written")).collect()
+        threads
+            .into_iter()
+            .map(|thread| thread.join().expect("it has written"))
+            .collect()
     });
     let (mut random, mut faults) = (Random::new(block_size as u64 + 3), Vec::new());
     for at in 0..states() {
         let moment = start + random.below((volume.device.moment() - start) as u64 + 1) as usize;
         let (kind, bytes) = power::crash(&volume.device, moment, &mut random);
         let what = format!("{}, {journaled_by:?}, moment {moment}, {kind}", spec.name);
-        let by = if at % 12 == 0 { ALL[(at / 12 % 4) as usize] } else { Recovery::Writing };
+        let by = if at % 12 == 0 {
+            ALL[(at / 12 % 4) as usize]
+        } else {
+            Recovery::Writing
+        };
         let bytes = recovered(&what, &bytes, by);
         for (file, sequence) in sequences.iter().enumerate() {
             let found = contents_in(bytes.clone(), &path(file));
@@ -271,7 +354,9 @@ fn faults_after_crashes(
 #[test]
 fn contents_after_a_crash_are_no_older_than_the_last_sync() {
     for (spec, block_size) in [(SMALL_BLOCKS, 1024), (LARGE_BLOCKS, 4096), (INDIRECT, 1024)] {
-        let Some(faults) = faults_after_crashes(&spec, JournaledBy::Alternately, block_size) else { return };
+        let Some(faults) = faults_after_crashes(&spec, JournaledBy::Alternately, block_size) else {
+            return;
+        };
         assert!(faults.is_empty(), "{}", faults.join("\n"));
     }
 }
@@ -279,18 +364,27 @@ fn contents_after_a_crash_are_no_older_than_the_last_sync() {
 #[test]
 fn a_write_is_there_after_a_crash_whole_or_not_at_all() {
     for (spec, block_size, modes) in [
-        (SMALL_BLOCKS, 1024, &[JournaledBy::Default, JournaledBy::Option, JournaledBy::Flag][..]),
+        (
+            SMALL_BLOCKS,
+            1024,
+            &[JournaledBy::Default, JournaledBy::Option, JournaledBy::Flag][..],
+        ),
         (LARGE_BLOCKS, 4096, &[JournaledBy::Flag]),
         (INDIRECT, 1024, &[JournaledBy::Option]),
     ] {
         for journaled_by in modes {
-            let Some(faults) = faults_after_crashes(&spec, *journaled_by, block_size) else { return };
+            let Some(faults) = faults_after_crashes(&spec, *journaled_by, block_size) else {
+                return;
+            };
             assert!(faults.is_empty(), "{}", faults.join("\n"));
         }
     }
     // The contents left without the journal's help show that the test would have found halves.
     let faults = faults_after_crashes(&SMALL_BLOCKS, JournaledBy::Not, 1024).unwrap_or_default();
-    assert!(faults.iter().any(|fault| fault.contains("a part of")), "{faults:?}");
+    assert!(
+        faults.iter().any(|fault| fault.contains("a part of")),
+        "{faults:?}"
+    );
 }
 
 /// Also where the file's map continues in another block: after the blocks in the inode itself, and
@@ -298,14 +392,23 @@ fn a_write_is_there_after_a_crash_whole_or_not_at_all() {
 #[test]
 fn new_contents_are_written_in_one_step() {
     for (spec, block_size) in [(SMALL_BLOCKS, 1024), (LARGE_BLOCKS, 4096), (INDIRECT, 1024)] {
-        let Some(volume) = Volume::new(&spec, JournaledBy::Option) else { return };
+        let Some(volume) = Volume::new(&spec, JournaledBy::Option) else {
+            return;
+        };
         let handles = || volume.fs.journal_stats().expect("it is written").handles;
         for block in [0, 12 + 256 - 10] {
             let file = volume.create(&format!("/{block}"));
             let before = handles();
             let len = BLOCKS * block_size;
-            let done = file.write_at(&vec![0xaa; len], block * block_size as u64).expect("a write");
-            assert_eq!((done, handles() - before), (len, 1), "{}, block {block}", spec.name);
+            let done = file
+                .write_at(&vec![0xaa; len], block * block_size as u64)
+                .expect("a write");
+            assert_eq!(
+                (done, handles() - before),
+                (len, 1),
+                "{}, block {block}",
+                spec.name
+            );
         }
         volume.close(spec.name);
     }
@@ -328,14 +431,18 @@ fn the_successors_of_logged_blocks_are_not_written_over() {
         ("cut", true, |_, file| file.set_len(0).expect("it is cut")),
         ("cut from outside", true, |volume, file| {
             drop(file);
-            volume.session.truncate("/logged", 100, LookupFlags::FOLLOW).expect("it is cut");
+            volume
+                .session
+                .truncate("/logged", 100, LookupFlags::FOLLOW)
+                .expect("it is cut");
         }),
         ("punched", true, |_, file| {
             let punch = FallocateMode::PUNCH_HOLE | FallocateMode::KEEP_SIZE;
             file.fallocate(punch, 1024, 1 << 20).expect("a hole");
         }),
         ("collapsed", false, |_, file| {
-            file.fallocate(FallocateMode::COLLAPSE_RANGE, 1024, 30 << 10).expect("it is shorter");
+            file.fallocate(FallocateMode::COLLAPSE_RANGE, 1024, 30 << 10)
+                .expect("it is shorter");
         }),
     ];
     for spec in [SMALL_BLOCKS, INDIRECT] {
@@ -344,7 +451,9 @@ fn the_successors_of_logged_blocks_are_not_written_over() {
                 continue;
             }
             let what = format!("{}, {what}", spec.name);
-            let Some(volume) = Volume::new(&spec, JournaledBy::Not) else { return };
+            let Some(volume) = Volume::new(&spec, JournaledBy::Not) else {
+                return;
+            };
             let file = volume.create("/logged");
             volume.switch("/logged");
             write_all(&file, &vec![0xaa; blocks << 10], 0);
@@ -360,7 +469,10 @@ fn the_successors_of_logged_blocks_are_not_written_over() {
             }
             plain.sync(false).expect("a sync");
             let new = spans(&plain);
-            assert!(old.iter().any(|byte| new.contains(byte)), "{what}: its blocks have been taken");
+            assert!(
+                old.iter().any(|byte| new.contains(byte)),
+                "{what}: its blocks have been taken"
+            );
             let stats = volume.fs.journal_stats().expect("it is written");
             assert_eq!(stats.checkpoints, 0, "{what}: the log has everything");
             assert_left(&what, &volume.crash(), "/plain", &want);
@@ -385,11 +497,17 @@ fn spans(file: &OpenFile) -> std::collections::BTreeSet<u64> {
 #[test]
 fn contents_that_look_like_journal_blocks_survive() {
     for (spec, block_size) in [(SMALL_BLOCKS, 1024), (LARGE_BLOCKS, 4096), (INDIRECT, 1024)] {
-        let Some(volume) = Volume::new(&spec, JournaledBy::Flag) else { return };
+        let Some(volume) = Volume::new(&spec, JournaledBy::Flag) else {
+            return;
+        };
         let file = volume.create("/file");
         let mut want = vec![0x5a; 20 * block_size];
         // As a commit block of the next transaction, and as descriptors and revocations.
-        for (at, block) in want.chunks_mut(block_size).enumerate().filter(|(at, _)| at % 3 != 1) {
+        for (at, block) in want
+            .chunks_mut(block_size)
+            .enumerate()
+            .filter(|(at, _)| at % 3 != 1)
+        {
             block[..4].copy_from_slice(&MAGIC.to_be_bytes());
             block[4..8].copy_from_slice(&(at as u32 % 5 + 1).to_be_bytes());
             block[8..12].copy_from_slice(&(at as u32 % 7).to_be_bytes());
@@ -407,14 +525,17 @@ fn contents_that_look_like_journal_blocks_survive() {
 #[test]
 fn readers_find_contents_that_are_only_in_the_journal() {
     for journaled_by in [JournaledBy::Default, JournaledBy::Option, JournaledBy::Flag] {
-        let Some(volume) = Volume::new(&SMALL_BLOCKS, journaled_by) else { return };
+        let Some(volume) = Volume::new(&SMALL_BLOCKS, journaled_by) else {
+            return;
+        };
         let file = volume.create("/file");
         let want: Vec<u8> = (0..100_000_u32).map(|at| (at / 3) as u8 | 1).collect();
         write_all(&file, &want, 0);
         file.sync(true).expect("a sync");
         let left = volume.crash();
-        let home =
-            spans(&file).into_iter().all(|at| left[at as usize..at as usize + 600].iter().all(|b| *b == 0));
+        let home = spans(&file)
+            .into_iter()
+            .all(|at| left[at as usize..at as usize + 600].iter().all(|b| *b == 0));
         assert!(home && !volume.fs.is_raw_current(), "{journaled_by:?}");
         assert_left(&format!("{journaled_by:?}"), &left, "/file", &want);
         drop(file);
@@ -425,9 +546,15 @@ fn readers_find_contents_that_are_only_in_the_journal() {
 /// Once the flag is gone, nothing that the journal has of the file is written over it.
 #[test]
 fn a_file_that_leaves_the_journal_is_not_written_over() {
-    for (spec, synced) in [(SMALL_BLOCKS, true), (SMALL_BLOCKS, false), (INDIRECT, true)] {
+    for (spec, synced) in [
+        (SMALL_BLOCKS, true),
+        (SMALL_BLOCKS, false),
+        (INDIRECT, true),
+    ] {
         let what = format!("{}, {synced}", spec.name);
-        let Some(volume) = Volume::new(&spec, JournaledBy::Flag) else { return };
+        let Some(volume) = Volume::new(&spec, JournaledBy::Flag) else {
+            return;
+        };
         let file = volume.create("/file");
         let logged = vec![1; 50_000];
         write_all(&file, &logged, 0);
@@ -451,7 +578,9 @@ fn a_file_that_leaves_the_journal_is_not_written_over() {
 
 #[test]
 fn a_file_that_starts_journaling_keeps_its_contents() {
-    let Some(volume) = Volume::new(&SMALL_BLOCKS, JournaledBy::Flag) else { return };
+    let Some(volume) = Volume::new(&SMALL_BLOCKS, JournaledBy::Flag) else {
+        return;
+    };
     let file = volume.create("/file");
     write_all(&file, &[1; 50_000], 0);
     // The blocks are in memory now, and the device gets others.
@@ -459,7 +588,8 @@ fn a_file_that_starts_journaling_keeps_its_contents() {
     let mut want = vec![2; 50_000];
     write_all(&file, &want, 0);
     // Some blocks are after the end, too.
-    file.fallocate(FallocateMode::KEEP_SIZE, 50_000, 20_000).expect("room");
+    file.fallocate(FallocateMode::KEEP_SIZE, 50_000, 20_000)
+        .expect("room");
     volume.switch("/file");
     assert!(read_all(&file) == want);
     for at in [0, 700, 5_000, 49_990] {
@@ -478,7 +608,9 @@ fn a_file_that_starts_journaling_keeps_its_contents() {
 /// log theirs. A reader finds nothing that is older than the last write that had returned before.
 #[test]
 fn a_file_that_is_switched_is_never_old() {
-    let Some(volume) = Volume::new(&SMALL_BLOCKS, JournaledBy::Not) else { return };
+    let Some(volume) = Volume::new(&SMALL_BLOCKS, JournaledBy::Not) else {
+        return;
+    };
     memory::in_time("switching", Duration::from_secs(120), move || {
         let (written, ends) = (AtomicU64::new(0), AtomicBool::new(false));
         let (file, other) = (volume.create("/file"), volume.create("/other"));
@@ -509,8 +641,9 @@ fn a_file_that_is_switched_is_never_old() {
                 while !ends.load(Relaxed) {
                     let least = written.load(Relaxed);
                     let found = read_all(&file);
-                    let words =
-                        found.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().expect("8")));
+                    let words = found
+                        .chunks_exact(8)
+                        .map(|word| u64::from_le_bytes(word.try_into().expect("8")));
                     let oldest = words.min().unwrap_or(u64::MAX);
                     assert!(oldest >= least, "version {oldest} after {least}");
                 }
@@ -536,17 +669,30 @@ fn fill_for_claims(root: &std::path::Path) -> std::io::Result<()> {
 /// Uses what is in the volume; returns what answers say of damage.
 fn use_all(session: &Session) -> Vec<Errno> {
     let map = || open(session, "/map", OpenFlags::READ, 0)?.read_at(&mut [0; 9000], 3000);
-    let mut all =
-        vec![session.get_xattr("/dir", "user.large", LookupFlags::FOLLOW).map(drop), map().map(drop)];
+    let mut all = vec![
+        session
+            .get_xattr("/dir", "user.large", LookupFlags::FOLLOW)
+            .map(drop),
+        map().map(drop),
+    ];
     for dir in ["/dir", "/crowd"] {
         let names = (0..20).map(|at| format!("{dir}/{at:0>60}"));
         all.extend(names.map(|name| session.stat(name, LookupFlags::FOLLOW).map(drop)));
-        all.push(session.mkdir(format!("{dir}/{}", "n".repeat(200)), 0o755).map(drop));
+        all.push(
+            session
+                .mkdir(format!("{dir}/{}", "n".repeat(200)), 0o755)
+                .map(drop),
+        );
         all.push(session.rmdir(format!("{dir}/{}", "n".repeat(200))));
     }
     session.namespace().root().superblock().drop_caches();
-    let errors = all.into_iter().filter_map(Result::err).map(|error| error.errno());
-    errors.filter(|errno| ![Errno::ENOENT, Errno::EEXIST].contains(errno)).collect()
+    let errors = all
+        .into_iter()
+        .filter_map(Result::err)
+        .map(|error| error.errno());
+    errors
+        .filter(|errno| ![Errno::ENOENT, Errno::EEXIST].contains(errno))
+        .collect()
 }
 
 /// On a damaged volume, a file has blocks that are others' metadata. A later reader of that
@@ -554,11 +700,30 @@ fn use_all(session: &Session) -> Vec<Errno> {
 #[test]
 fn metadata_that_a_file_writes_over_is_not_believed() {
     const ARGS: [&[&str]; 2] = [
-        &["-t", "ext4", "-b", "1024", "-J", "size=1", "-O", "^metadata_csum"],
-        &["-t", "ext4", "-b", "1024", "-J", "size=1", "-O", "metadata_csum"],
+        &[
+            "-t",
+            "ext4",
+            "-b",
+            "1024",
+            "-J",
+            "size=1",
+            "-O",
+            "^metadata_csum",
+        ],
+        &[
+            "-t",
+            "ext4",
+            "-b",
+            "1024",
+            "-J",
+            "size=1",
+            "-O",
+            "metadata_csum",
+        ],
     ];
     for (mke2fs, has_checksums) in ARGS.into_iter().zip([false, true]) {
-        let spec = ImageSpec::new("data-claims", 8 << 20, mke2fs).from_directory(&[fill_for_claims]);
+        let spec =
+            ImageSpec::new("data-claims", 8 << 20, mke2fs).from_directory(&[fill_for_claims]);
         if !spec.can_run() {
             return;
         }
@@ -568,36 +733,51 @@ fn metadata_that_a_file_writes_over_is_not_believed() {
         let fs = walk::open(&image.path);
         let raw = |path| {
             let ino = walk::resolve(&fs, path).expect("a file").ino();
-            fs.raw_inode(ino.try_into().expect("an inode number")).expect("an inode")
+            fs.raw_inode(ino.try_into().expect("an inode number"))
+                .expect("an inode")
         };
         // The first block that the root of a map names: of a file's extents, or of what leads
         // there.
         let first = |path| {
             let inode = raw(path);
             let at = if inode.map()[6] == 0 { 20 } else { 16 };
-            u64::from(u32::from_le_bytes(inode.map()[at..at + 4].try_into().expect("4 bytes")))
+            u64::from(u32::from_le_bytes(
+                inode.map()[at..at + 4].try_into().expect("4 bytes"),
+            ))
         };
         let attributes = raw("/dir").xattr_block().expect("an attribute block");
         // A hash tree that is none is done without.
-        let claims =
-            [(first("/dir"), true), (first("/crowd"), false), (first("/map"), true), (attributes, true)];
+        let claims = [
+            (first("/dir"), true),
+            (first("/crowd"), false),
+            (first("/map"), true),
+            (attributes, true),
+        ];
         for (claimed, is_needed) in claims {
             let claiming = image.copy();
             claiming.debugfs(&format!("set_inode_field /file block[5] {claimed}\n"));
             let bytes = std::fs::read(&claiming.path).expect("the image is read");
             for byte in [0xff, 0, 1, 0x80] {
                 let device = Arc::new(MemoryDevice::new(bytes.clone()));
-                let fs =
-                    Ext4::open_for_writing(device as _, &options(JournaledBy::Option)).expect("it opens");
+                let fs = Ext4::open_for_writing(device as _, &options(JournaledBy::Option))
+                    .expect("it opens");
                 let session = session(Arc::new(fs));
                 assert_eq!(use_all(&session), [], "{mke2fs:?}, block {claimed}");
-                let file = open(&session, "/file", OpenFlags::READ | OpenFlags::WRITE, 0).expect("it opens");
+                let file = open(&session, "/file", OpenFlags::READ | OpenFlags::WRITE, 0)
+                    .expect("it opens");
                 // Only a checksum shows that a name or the start of a run of blocks has changed.
-                let data = if has_checksums { &[byte; 3][..] } else { &[byte; 1024] };
+                let data = if has_checksums {
+                    &[byte; 3][..]
+                } else {
+                    &[byte; 1024]
+                };
                 file.write_at(data, 40).expect("it is the file's");
                 let found = use_all(&session);
                 let must_be_found = is_needed && (has_checksums || byte == 0xff);
-                assert!(!found.is_empty() || !must_be_found, "{mke2fs:?}, block {claimed}, {byte}");
+                assert!(
+                    !found.is_empty() || !must_be_found,
+                    "{mke2fs:?}, block {claimed}, {byte}"
+                );
             }
         }
     }
@@ -607,39 +787,73 @@ fn metadata_that_a_file_writes_over_is_not_believed() {
 fn the_journal_flag_needs_privilege_and_takes_effect() {
     let without = |caps: Caps| Cred::root().with_caps(Caps::all() - caps);
     let flag = |session: &Session, path: &str| {
-        session.stat(path, LookupFlags::FOLLOW).expect("attributes").flags.contains(JOURNAL_DATA)
+        session
+            .stat(path, LookupFlags::FOLLOW)
+            .expect("attributes")
+            .flags
+            .contains(JOURNAL_DATA)
     };
-    let Some(volume) = Volume::new(&SMALL_BLOCKS, JournaledBy::Not) else { return };
+    let Some(volume) = Volume::new(&SMALL_BLOCKS, JournaledBy::Not) else {
+        return;
+    };
     let file = volume.create("/file");
     let refused = volume.session.with_cred(without(Caps::SYS_RESOURCE));
-    let answer = refused.set_flags("/file", JOURNAL_DATA, LookupFlags::FOLLOW).map_err(|e| e.errno());
-    assert_eq!((answer, flag(&volume.session, "/file")), (Err(Errno::EPERM), false));
+    let answer = refused
+        .set_flags("/file", JOURNAL_DATA, LookupFlags::FOLLOW)
+        .map_err(|e| e.errno());
+    assert_eq!(
+        (answer, flag(&volume.session, "/file")),
+        (Err(Errno::EPERM), false)
+    );
     volume.switch("/file");
     assert!(flag(&volume.session, "/file"));
-    let answer = refused.set_flags("/file", FileFlags::empty(), LookupFlags::FOLLOW).map_err(|e| e.errno());
+    let answer = refused
+        .set_flags("/file", FileFlags::empty(), LookupFlags::FOLLOW)
+        .map_err(|e| e.errno());
     assert_eq!(answer, Err(Errno::EPERM));
-    refused.set_flags("/file", JOURNAL_DATA | FileFlags::NOATIME, LookupFlags::FOLLOW).expect("it stays");
+    refused
+        .set_flags(
+            "/file",
+            JOURNAL_DATA | FileFlags::NOATIME,
+            LookupFlags::FOLLOW,
+        )
+        .expect("it stays");
     let dax = FileFlags::from_bits_retain(0x200_0000);
-    let answer =
-        volume.session.set_flags("/file", JOURNAL_DATA | dax, LookupFlags::FOLLOW).map_err(|e| e.errno());
+    let answer = volume
+        .session
+        .set_flags("/file", JOURNAL_DATA | dax, LookupFlags::FOLLOW)
+        .map_err(|e| e.errno());
     assert_eq!(answer, Err(Errno::EOPNOTSUPP));
     volume.session.mkdir("/dir", 0o755).expect("a directory");
     volume.switch("/dir");
     drop(volume.create("/dir/file"));
-    volume.session.mkdir("/dir/sub", 0o755).expect("a directory");
+    volume
+        .session
+        .mkdir("/dir/sub", 0o755)
+        .expect("a directory");
     assert!(flag(&volume.session, "/dir/file") && flag(&volume.session, "/dir/sub"));
     drop((file, refused));
     volume.close("flags");
 
-    let spec = ImageSpec::new("data-nojournal", 8 << 20, &["-t", "ext4", "-b", "1024", "-O", "^has_journal"]);
-    let Some(volume) = Volume::new(&spec.then(LOG_CONTENTS), JournaledBy::Not) else { return };
+    let spec = ImageSpec::new(
+        "data-nojournal",
+        8 << 20,
+        &["-t", "ext4", "-b", "1024", "-O", "^has_journal"],
+    );
+    let Some(volume) = Volume::new(&spec.then(LOG_CONTENTS), JournaledBy::Not) else {
+        return;
+    };
     drop(volume.create("/file"));
-    volume.session.set_flags("/file", JOURNAL_DATA, LookupFlags::FOLLOW).expect("it is ignored");
+    volume
+        .session
+        .set_flags("/file", JOURNAL_DATA, LookupFlags::FOLLOW)
+        .expect("it is ignored");
     assert!(!flag(&volume.session, "/file") && volume.fs.is_raw_current());
     volume.close("no journal");
     let device = Arc::new(MemoryDevice::new(memory::bytes_of(&spec)));
-    let error =
-        Ext4::open_for_writing(device, &options(JournaledBy::Option)).err().expect("there is no journal");
+    let error = Ext4::open_for_writing(device, &options(JournaledBy::Option))
+        .err()
+        .expect("there is no journal");
     assert!(error.to_string().contains("no journal"), "{error}");
 }
 
@@ -652,10 +866,19 @@ fn open_options_override_the_volumes_data_mode() {
     }
     let logged = |spec: &ImageSpec, data| {
         let device = Arc::new(MemoryDevice::new(memory::bytes_of(spec)));
-        let options = OpenOptions { data, ..OpenOptions::default() };
+        let options = OpenOptions {
+            data,
+            ..OpenOptions::default()
+        };
         let fs = Arc::new(Ext4::open_for_writing(device as _, &options).expect("it opens"));
         let session = session(Arc::clone(&fs) as _);
-        let file = open(&session, "/file", OpenFlags::WRITE | OpenFlags::CREATE, 0o644).expect("a file");
+        let file = open(
+            &session,
+            "/file",
+            OpenFlags::WRITE | OpenFlags::CREATE,
+            0o644,
+        )
+        .expect("a file");
         write_all(&file, &[1; 60 << 10], 0);
         file.sync(false).expect("a sync");
         fs.journal_stats().expect("it is written").blocks_logged >= 60
@@ -666,7 +889,11 @@ fn open_options_override_the_volumes_data_mode() {
         (Some(DataMode::Writeback), [false, false]),
         (Some(DataMode::Journal), [true, true]),
     ] {
-        assert_eq!([SMALL_BLOCKS, spec].map(|spec| logged(&spec, data)), want, "{data:?}");
+        assert_eq!(
+            [SMALL_BLOCKS, spec].map(|spec| logged(&spec, data)),
+            want,
+            "{data:?}"
+        );
     }
 }
 
@@ -674,15 +901,23 @@ fn open_options_override_the_volumes_data_mode() {
 #[test]
 fn contents_may_be_larger_than_the_journal() {
     for spec in [SMALL_BLOCKS, LARGE_BLOCKS, INDIRECT] {
-        let Some(volume) = Volume::new(&spec, JournaledBy::Option) else { return };
+        let Some(volume) = Volume::new(&spec, JournaledBy::Option) else {
+            return;
+        };
         let free = || volume.fs.statfs().expect("statistics").blocks_free;
         volume.sync();
         let before = free();
         let file = volume.create("/file");
         let most = volume.fs.statfs().expect("statistics");
-        let data: Vec<u8> = (0..16_u32 << 20).map(|at| (at.wrapping_mul(0x9e37_79b9) >> 21) as u8).collect();
+        let data: Vec<u8> = (0..16_u32 << 20)
+            .map(|at| (at.wrapping_mul(0x9e37_79b9) >> 21) as u8)
+            .collect();
         let len = file.write_at(&data, 0).expect("there is room for some");
-        assert!(len > (4 << 20) && len < data.len(), "{}: {len} of {most:?}", spec.name);
+        assert!(
+            len > (4 << 20) && len < data.len(),
+            "{}: {len} of {most:?}",
+            spec.name
+        );
         let refused = file.write_at(&data, len as u64).map_err(|e| e.errno());
         assert_eq!(refused, Err(Errno::ENOSPC), "{}", spec.name);
         // Over what is there.
@@ -694,7 +929,12 @@ fn contents_may_be_larger_than_the_journal() {
         drop(file);
         volume.session.unlink("/file").expect("it goes");
         volume.sync();
-        assert!(before - free() < 8, "{}: {} of {before} blocks are free", spec.name, free());
+        assert!(
+            before - free() < 8,
+            "{}: {} of {before} blocks are free",
+            spec.name,
+            free()
+        );
         volume.close(spec.name);
     }
 }
@@ -702,7 +942,9 @@ fn contents_may_be_larger_than_the_journal() {
 /// Of what is written over, only those blocks are read that are not written over whole.
 #[test]
 fn blocks_that_are_written_over_whole_are_not_read() {
-    let Some(volume) = Volume::new(&SMALL_BLOCKS, JournaledBy::Flag) else { return };
+    let Some(volume) = Volume::new(&SMALL_BLOCKS, JournaledBy::Flag) else {
+        return;
+    };
     let file = volume.create("/file");
     let mut want = vec![1; 40 << 10];
     write_all(&file, &want, 0);
@@ -713,11 +955,20 @@ fn blocks_that_are_written_over_whole_are_not_read() {
     let fs = Arc::new(fs);
     let session = session(Arc::clone(&fs) as _);
     let file = open(&session, "/file", OpenFlags::READ | OpenFlags::WRITE, 0).expect("it opens");
-    for (offset, len, reads) in [(1024, 10 << 10, 0), (0, 1024, 0), (20_500, 8 << 10, 2), (39_000, 500, 1)] {
+    for (offset, len, reads) in [
+        (1024, 10 << 10, 0),
+        (0, 1024, 0),
+        (20_500, 8 << 10, 2),
+        (39_000, 500, 1),
+    ] {
         let before = fs.cache().stats().device_reads;
         write_all(&file, &vec![2; len], offset);
         want[offset as usize..offset as usize + len].fill(2);
-        assert_eq!(fs.cache().stats().device_reads - before, reads, "{len} bytes at {offset}");
+        assert_eq!(
+            fs.cache().stats().device_reads - before,
+            reads,
+            "{len} bytes at {offset}"
+        );
         assert!(read_all(&file) == want);
     }
     drop((file, session));
@@ -741,9 +992,13 @@ fn contents_that_the_kernel_logged_are_recovered() {
     mount.unmount();
     assert_left("the kernel's", &left, "/file", &data);
     let device = Arc::new(MemoryDevice::new(left));
-    let fs =
-        Ext4::open_for_writing(Arc::clone(&device) as _, &options(JournaledBy::Option)).expect("it opens");
-    assert!(fs.replayed().is_some_and(|replayed| replayed.blocks > 190), "{:?}", fs.replayed());
+    let fs = Ext4::open_for_writing(Arc::clone(&device) as _, &options(JournaledBy::Option))
+        .expect("it opens");
+    assert!(
+        fs.replayed().is_some_and(|replayed| replayed.blocks > 190),
+        "{:?}",
+        fs.replayed()
+    );
     let fs = Arc::new(fs);
     let again = session(Arc::clone(&fs) as _);
     let file = open(&again, "/file", OpenFlags::READ | OpenFlags::WRITE, 0).expect("it opens");

@@ -58,11 +58,26 @@ fn step(random: &mut Random) -> (&'static str, Step) {
         22..=35 => change("unlink", Op::Unlink(path(random))),
         36..=47 => change("rmdir", Op::Rmdir(path(random))),
         48..=55 => change("link", Op::Link(path(random), path(random))),
-        56..=67 => change("rename", Op::Rename(path(random), path(random), RenameFlags::empty())),
-        68..=69 => change("noreplace", Op::Rename(path(random), path(random), RenameFlags::NOREPLACE)),
-        70..=77 => change("exchange", Op::Rename(path(random), path(random), RenameFlags::EXCHANGE)),
-        78 => change("whiteout", Op::Rename(path(random), path(random), RenameFlags::WHITEOUT)),
-        79..=80 => change("chmod", Op::Chmod(path(random), *random.pick(&[0o700, 0o755]))),
+        56..=67 => change(
+            "rename",
+            Op::Rename(path(random), path(random), RenameFlags::empty()),
+        ),
+        68..=69 => change(
+            "noreplace",
+            Op::Rename(path(random), path(random), RenameFlags::NOREPLACE),
+        ),
+        70..=77 => change(
+            "exchange",
+            Op::Rename(path(random), path(random), RenameFlags::EXCHANGE),
+        ),
+        78 => change(
+            "whiteout",
+            Op::Rename(path(random), path(random), RenameFlags::WHITEOUT),
+        ),
+        79..=80 => change(
+            "chmod",
+            Op::Chmod(path(random), *random.pick(&[0o700, 0o755])),
+        ),
         81..=90 => ("stat", Step::Stat(path(random))),
         91..=96 => ("list", Step::List(path(random))),
         97 => ("enter", Step::Enter(path(random))),
@@ -96,12 +111,18 @@ impl Member {
         }
         self.progress.end_all();
         let mut all = all_done.lock().expect("no thread panics with it");
-        self.done.iter().for_each(|(name, times)| *all.entry(name).or_default() += times);
+        self.done
+            .iter()
+            .for_each(|(name, times)| *all.entry(name).or_default() += times);
     }
 
     fn take(&mut self, step: Step) -> Result<()> {
         // From the root, or from a directory that others have moved since.
-        let session = if self.random.one_in(4) { &self.here } else { &self.root };
+        let session = if self.random.one_in(4) {
+            &self.here
+        } else {
+            &self.root
+        };
         match step {
             Step::Change(Op::Rename(from, to, flags)) if self.random.one_in(4) => {
                 self.here.rename_to(from, &self.root, to, flags)
@@ -130,7 +151,14 @@ fn clear(session: &Session, path: &str) -> Result<()> {
     for (name, attr) in list(session, path)? {
         let child = format!("{path}/{}", name.escape_ascii());
         let is_dir = attr.is_some_and(|attr| attr.kind == FileType::Directory);
-        check(&child, if is_dir { clear(session, &child) } else { session.unlink(&child) });
+        check(
+            &child,
+            if is_dir {
+                clear(session, &child)
+            } else {
+                session.unlink(&child)
+            },
+        );
     }
     session.rmdir(path)
 }
@@ -141,9 +169,13 @@ fn list(session: &Session, path: &str) -> Result<Vec<(Vec<u8>, Option<Attr>)>> {
     let (mut batch, mut cookie, mut names) = (DirBatch::new(), 0, Vec::new());
     loop {
         dir.read_dir_plus(cookie, 2, &mut batch)?;
-        let Some(next) = batch.next_cookie() else { return Ok(names) };
+        let Some(next) = batch.next_cookie() else {
+            return Ok(names);
+        };
         cookie = next;
-        let real = batch.iter().filter(|entry| entry.name != b"." && entry.name != b"..");
+        let real = batch
+            .iter()
+            .filter(|entry| entry.name != b"." && entry.name != b"..");
         names.extend(real.map(|entry| (entry.name.to_vec(), entry.attr.copied())));
     }
 }
@@ -156,18 +188,33 @@ fn shown(what: &str, session: &Session) -> Shown {
     let (mut shown, mut todo) = (Shown::new(), vec![b"/".to_vec()]);
     while let Some(path) = todo.pop() {
         let text = path.escape_ascii().to_string();
-        let attr =
-            session.stat(&path, LookupFlags::NOFOLLOW).unwrap_or_else(|e| panic!("{what}: {text}: {e}"));
+        let attr = session
+            .stat(&path, LookupFlags::NOFOLLOW)
+            .unwrap_or_else(|e| panic!("{what}: {text}: {e}"));
         if attr.kind == FileType::Directory {
             let as_text = String::from_utf8(path.clone()).expect("names are ASCII");
-            for (name, listed) in list(session, &as_text).unwrap_or_else(|e| panic!("{what}: {text}: {e}")) {
+            for (name, listed) in
+                list(session, &as_text).unwrap_or_else(|e| panic!("{what}: {text}: {e}"))
+            {
                 let child = join(&path, &name);
                 let found = session.stat(&child, LookupFlags::NOFOLLOW).ok();
                 let ino = |attr: Option<Attr>| attr.map(|attr| attr.ino);
-                assert_eq!(ino(found), ino(listed), "{what}: {text}: {}", name.escape_ascii());
+                assert_eq!(
+                    ino(found),
+                    ino(listed),
+                    "{what}: {text}: {}",
+                    name.escape_ascii()
+                );
                 if found.is_some_and(|attr| attr.kind == FileType::Directory) {
-                    let up = session.stat(join(&child, b".."), LookupFlags::FOLLOW).expect("the way up");
-                    assert_eq!(up.ino, attr.ino, "{what}: {text}: {}/..", name.escape_ascii());
+                    let up = session
+                        .stat(join(&child, b".."), LookupFlags::FOLLOW)
+                        .expect("the way up");
+                    assert_eq!(
+                        up.ino,
+                        attr.ino,
+                        "{what}: {text}: {}/..",
+                        name.escape_ascii()
+                    );
                 }
                 todo.push(child);
             }
@@ -183,7 +230,10 @@ fn assert_links(what: &str, shown: &Shown) {
     for (path, (ino, kind, _)) in shown {
         *names.entry(*ino).or_default() += if *kind == FileType::Directory { 2 } else { 1 };
         if *kind == FileType::Directory && path != b"/" {
-            let end = path.iter().rposition(|byte| *byte == b'/').expect("an absolute path");
+            let end = path
+                .iter()
+                .rposition(|byte| *byte == b'/')
+                .expect("an absolute path");
             let parent = &shown[&path[..end.max(1)]];
             *names.entry(parent.0).or_default() += 1;
         }
@@ -194,8 +244,15 @@ fn assert_links(what: &str, shown: &Shown) {
 }
 
 /// Runs the threads; afterwards all views agree about what is left. Returns what was done.
-fn hunt(what: &str, fs: &Arc<impl FileSystem>, options: SuperOptions, seed: u64, steps: u64) -> Done {
-    let sb = SuperBlock::new(Arc::clone(fs) as Arc<dyn FileSystem>, options).expect("the root can be read");
+fn hunt(
+    what: &str,
+    fs: &Arc<impl FileSystem>,
+    options: SuperOptions,
+    seed: u64,
+    steps: u64,
+) -> Done {
+    let sb = SuperBlock::new(Arc::clone(fs) as Arc<dyn FileSystem>, options)
+        .expect("the root can be read");
     let root = Session::new(&Namespace::new(sb), Cred::root());
     let all_done = Arc::new(Mutex::new(Done::new()));
     let crowd = (0..THREADS).map(|number| {
@@ -207,20 +264,34 @@ fn hunt(what: &str, fs: &Arc<impl FileSystem>, options: SuperOptions, seed: u64,
             progress: Arc::clone(&progress),
             done: Done::new(),
         };
-        (progress, std::thread::spawn(move || member.work(steps, &all_done)))
+        (
+            progress,
+            std::thread::spawn(move || member.work(steps, &all_done)),
+        )
     });
     watch(what, crowd.collect());
     let warm = shown(what, &root);
     assert_links(what, &warm);
     root.root().superblock().drop_caches();
-    assert!(warm == shown(what, &root), "{what}: the cached tree differs from the real one");
+    assert!(
+        warm == shown(what, &root),
+        "{what}: the cached tree differs from the real one"
+    );
     drop(root);
     let there: Shown = walk::tree(&**fs)
         .entries
         .into_iter()
-        .map(|(path, entry)| (path, (entry.ino, kind(entry.kind), entry.nlink.unwrap_or(0))))
+        .map(|(path, entry)| {
+            (
+                path,
+                (entry.ino, kind(entry.kind), entry.nlink.unwrap_or(0)),
+            )
+        })
         .collect();
-    assert!(warm == there, "{what}: the shown tree differs from the real one");
+    assert!(
+        warm == there,
+        "{what}: the shown tree differs from the real one"
+    );
     let done = all_done.lock().expect("no thread panics with it");
     done.clone()
 }
@@ -239,16 +310,22 @@ fn kind(kind: Kind) -> FileType {
 /// all the time.
 fn caches(seed: u64) -> SuperOptions {
     let most = if seed.is_multiple_of(2) { 1024 } else { 32 };
-    SuperOptions { budget: CacheBudget::new(most << 10), ..SuperOptions::default() }
+    SuperOptions {
+        budget: CacheBudget::new(most << 10),
+        ..SuperOptions::default()
+    }
 }
 
 /// A hunt in which nothing was done finds nothing.
 fn assert_done(what: &str, done: &Done) {
     for name in [
-        "mkdir", "create", "unlink", "rmdir", "link", "rename", "exchange", "whiteout", "stat", "list",
-        "enter", "clear",
+        "mkdir", "create", "unlink", "rmdir", "link", "rename", "exchange", "whiteout", "stat",
+        "list", "enter", "clear",
     ] {
-        assert!(done.contains_key(name), "{what}: {name} was never done: {done:?}");
+        assert!(
+            done.contains_key(name),
+            "{what}: {name} was never done: {done:?}"
+        );
     }
 }
 
@@ -256,21 +333,33 @@ fn assert_done(what: &str, done: &Done) {
 fn no_deadlock_in_memory() {
     for seed in 0..memory::number("EXTERN4_HUNTS", 4) {
         let what = format!("memfs, seed {seed}");
-        let done = hunt(&what, &MemFs::new(MemLimits::default()), caches(seed), seed, 40_000);
+        let done = hunt(
+            &what,
+            &MemFs::new(MemLimits::default()),
+            caches(seed),
+            seed,
+            40_000,
+        );
         assert_done(&what, &done);
     }
 }
 
 #[test]
 fn no_deadlock_on_ext4() {
-    let spec = ImageSpec::new("ext4", 32 << 20, &["-t", "ext4", "-b", "1024", "-N", "16384", "-J", "size=4"]);
+    let spec = ImageSpec::new(
+        "ext4",
+        32 << 20,
+        &["-t", "ext4", "-b", "1024", "-N", "16384", "-J", "size=4"],
+    );
     if !spec.can_run() {
         return;
     }
     for seed in 0..memory::number("EXTERN4_HUNTS", 4) {
         let what = format!("ext4, seed {seed}");
         let image = spec.build();
-        let device = Arc::new(MemoryDevice::new(std::fs::read(&image.path).expect("the image is read")));
+        let device = Arc::new(MemoryDevice::new(
+            std::fs::read(&image.path).expect("the image is read"),
+        ));
         let fs = memory::open(&what, &device);
         let done = hunt(&what, &fs, caches(seed), seed, 20_000);
         assert_done(&what, &done);
@@ -321,15 +410,19 @@ impl Drop for EndsAll {
 /// directory.
 #[test]
 fn an_exchange_during_a_move_between_other_directories() {
-    let sb = SuperBlock::new(MemFs::new(MemLimits::default()), SuperOptions::default()).expect("a root");
+    let sb =
+        SuperBlock::new(MemFs::new(MemLimits::default()), SuperOptions::default()).expect("a root");
     let root = Session::new(&Namespace::new(sb), Cred::root());
     // Where neither lies above the other, the order is that of their numbers.
     for dir in ["/low", "/first", "/second"] {
         root.mkdir(dir, 0o755).expect("a directory");
     }
-    root.rename("/low", "/second/low", RenameFlags::empty()).expect("it moves");
+    root.rename("/low", "/second/low", RenameFlags::empty())
+        .expect("it moves");
     for path in ["/first/file", "/second/low/stays"] {
-        open(&root, path, OpenFlags::WRITE | OpenFlags::CREATE, 0o644).map(drop).expect("a file");
+        open(&root, path, OpenFlags::WRITE | OpenFlags::CREATE, 0o644)
+            .map(drop)
+            .expect("a file");
     }
     // Wherever the exchange has put them.
     let names = [("/first", "/second"), ("/second", "/first")];
@@ -339,12 +432,18 @@ fn an_exchange_during_a_move_between_other_directories() {
         40_000,
         vec![
             Box::new(move |_| {
-                exchanges.rename("/first", "/second", RenameFlags::EXCHANGE).expect("both are there")
+                exchanges
+                    .rename("/first", "/second", RenameFlags::EXCHANGE)
+                    .expect("both are there")
             }),
             Box::new(move |at| {
                 let (one, other) = names[at as usize / 2 % 2];
                 let (here, there) = (format!("{one}/file"), format!("{other}/low/file"));
-                let (from, to) = if at % 2 == 0 { (here, there) } else { (there, here) };
+                let (from, to) = if at % 2 == 0 {
+                    (here, there)
+                } else {
+                    (there, here)
+                };
                 check("move", moves.rename(from, to, RenameFlags::empty()));
             }),
             Box::new(move |at| {
@@ -360,17 +459,25 @@ fn an_exchange_during_a_move_between_other_directories() {
 /// forgotten it.
 #[test]
 fn a_whiteout_is_not_the_file_that_had_its_number() {
-    let spec = ImageSpec::new("ext4", 32 << 20, &["-t", "ext4", "-b", "1024", "-N", "16384", "-J", "size=4"]);
+    let spec = ImageSpec::new(
+        "ext4",
+        32 << 20,
+        &["-t", "ext4", "-b", "1024", "-N", "16384", "-J", "size=4"],
+    );
     if !spec.can_run() {
         return;
     }
     let what = "whiteouts";
     let image = spec.build();
-    let device = Arc::new(MemoryDevice::new(std::fs::read(&image.path).expect("the image is read")));
+    let device = Arc::new(MemoryDevice::new(
+        std::fs::read(&image.path).expect("the image is read"),
+    ));
     let fs = memory::open(what, &device);
     let root = session(fs.clone());
     let create = |session: &Session, path: &str| {
-        open(session, path, OpenFlags::WRITE | OpenFlags::CREATE, 0o644).map(drop).expect("a file");
+        open(session, path, OpenFlags::WRITE | OpenFlags::CREATE, 0o644)
+            .map(drop)
+            .expect("a file");
     };
     let (files, whiteouts, more) = (root.clone(), root.clone(), root.clone());
     loose(
@@ -379,8 +486,12 @@ fn a_whiteout_is_not_the_file_that_had_its_number() {
         vec![
             Box::new(move |_| {
                 create(&whiteouts, "/from");
-                whiteouts.rename("/from", "/to", RenameFlags::WHITEOUT).expect("it moves");
-                let left = whiteouts.stat("/from", LookupFlags::NOFOLLOW).expect("something is left");
+                whiteouts
+                    .rename("/from", "/to", RenameFlags::WHITEOUT)
+                    .expect("it moves");
+                let left = whiteouts
+                    .stat("/from", LookupFlags::NOFOLLOW)
+                    .expect("something is left");
                 assert_eq!((left.kind, left.nlink), (FileType::CharDevice, 1));
                 whiteouts.unlink("/from").expect("it goes");
             }),

@@ -12,7 +12,10 @@ use extern4_vfs::*;
 use crate::model::{open, open_for_writing, session};
 use crate::walk;
 
-const NOW: Timespec = Timespec { sec: 1_700_000_000, nsec: 0 };
+const NOW: Timespec = Timespec {
+    sec: 1_700_000_000,
+    nsec: 0,
+};
 
 /// An access to a file's contents, or to change them.
 type Access = fn(&Session, &Ext4, &str) -> Result<Vec<u8>>;
@@ -25,24 +28,33 @@ const ACCESSES: &[(&str, Access)] = &[
         Ok(bytes)
     }),
     ("map an open file", |session, _, path| {
-        open(session, path, OpenFlags::READ, 0)?.span_at(0).map(|_| Vec::new())
+        open(session, path, OpenFlags::READ, 0)?
+            .span_at(0)
+            .map(|_| Vec::new())
     }),
     ("lend from an open file", |session, _, path| {
         let take = &mut |_: &[Lent<'_>]| true;
-        open(session, path, OpenFlags::READ, 0)?.lend_at(0, 8192, take).map(|_| Vec::new())
+        open(session, path, OpenFlags::READ, 0)?
+            .lend_at(0, 8192, take)
+            .map(|_| Vec::new())
     }),
     ("seek data", |session, _, path| {
-        open(session, path, OpenFlags::READ, 0)?.seek_data(0).map(|_| Vec::new())
+        open(session, path, OpenFlags::READ, 0)?
+            .seek_data(0)
+            .map(|_| Vec::new())
     }),
     ("write", |session, _, path| {
-        open(session, path, OpenFlags::WRITE, 0)?.write_at(b"x", 0).map(|_| Vec::new())
+        open(session, path, OpenFlags::WRITE, 0)?
+            .write_at(b"x", 0)
+            .map(|_| Vec::new())
     }),
     ("cut when opened", |session, _, path| {
         open(session, path, OpenFlags::WRITE | OpenFlags::TRUNC, 0).map(|_| Vec::new())
     }),
     ("allocate", |session, _, path| {
         let file = open(session, path, OpenFlags::WRITE, 0)?;
-        file.fallocate(FallocateMode::empty(), 0, 8192).map(|()| Vec::new())
+        file.fallocate(FallocateMode::empty(), 0, 8192)
+            .map(|()| Vec::new())
     }),
     // Below the VFS, where no file is opened: so a mount comes here, and a file of no size is as
     // empty as it looks.
@@ -52,24 +64,31 @@ const ACCESSES: &[(&str, Access)] = &[
         bytes.truncate(len);
         Ok(bytes)
     }),
-    ("map the inode", |session, fs, path| fs.span_at(&inode(session, fs, path)?, 0).map(|_| Vec::new())),
+    ("map the inode", |session, fs, path| {
+        fs.span_at(&inode(session, fs, path)?, 0)
+            .map(|_| Vec::new())
+    }),
     ("lend from the inode", |session, fs, path| {
         walk::lent(fs, &inode(session, fs, path)?, 0, 8192).map(Option::unwrap_or_default)
     }),
     ("write to the inode", |session, fs, path| {
-        fs.write_at(&inode(session, fs, path)?, b"x", 0, NOW, SpaceRights::ALL).map(|_| Vec::new())
+        fs.write_at(&inode(session, fs, path)?, b"x", 0, NOW, SpaceRights::ALL)
+            .map(|_| Vec::new())
     }),
     ("write over the inode", |session, fs, path| {
         let inode = inode(session, fs, path)?;
         match fs.overwrite(&inode, b"x", 0, &mut || ())? {
             true => Ok(Vec::new()),
-            false => fs.write_at(&inode, b"x", 0, NOW, SpaceRights::ALL).map(|_| Vec::new()),
+            false => fs
+                .write_at(&inode, b"x", 0, NOW, SpaceRights::ALL)
+                .map(|_| Vec::new()),
         }
     }),
 ];
 
 fn inode(session: &Session, fs: &Ext4, path: &str) -> Result<Inode> {
-    fs.read_inode(session.stat(path, LookupFlags::NOFOLLOW)?.ino).map(Inode::detached)
+    fs.read_inode(session.stat(path, LookupFlags::NOFOLLOW)?.ino)
+        .map(Inode::detached)
 }
 
 /// The kernel's answer to an `open`.
@@ -106,7 +125,11 @@ fn contents_are_out_of_reach_without_their_key() {
             let below = what.ends_with("inode");
             if below
                 && (file == clear
-                    || session.stat(&path, LookupFlags::NOFOLLOW).expect("attributes").size == 0)
+                    || session
+                        .stat(&path, LookupFlags::NOFOLLOW)
+                        .expect("attributes")
+                        .size
+                        == 0)
             {
                 continue;
             }
@@ -132,11 +155,20 @@ fn names_and_targets_are_out_of_reach_without_their_key() {
     let fs = open_for_writing(&image.path);
     let session = session(fs.clone());
     for link in LINKS {
-        let error = session.read_link(format!("/{link}"), LookupFlags::NOFOLLOW).expect_err(link);
-        let expected = if link.starts_with("bad") { Errno::EINVAL } else { Errno::ENODATA };
+        let error = session
+            .read_link(format!("/{link}"), LookupFlags::NOFOLLOW)
+            .expect_err(link);
+        let expected = if link.starts_with("bad") {
+            Errno::EINVAL
+        } else {
+            Errno::ENODATA
+        };
         assert_eq!(error.errno(), expected, "{link}");
         assert_eq!(
-            session.stat(format!("/{link}/x"), LookupFlags::FOLLOW).unwrap_err().errno(),
+            session
+                .stat(format!("/{link}/x"), LookupFlags::FOLLOW)
+                .unwrap_err()
+                .errno(),
             expected,
             "{link}"
         );
@@ -145,11 +177,22 @@ fn names_and_targets_are_out_of_reach_without_their_key() {
         let listed = open(&session, &format!("/{dir}"), OpenFlags::READ, 0).expect(dir);
         for list in [OpenFile::read_dir, OpenFile::read_dir_plus] {
             let mut batch = DirBatch::default();
-            assert_eq!(list(&listed, 0, 100, &mut batch).unwrap_err().errno(), Errno::ENODATA, "{dir}");
+            assert_eq!(
+                list(&listed, 0, 100, &mut batch).unwrap_err().errno(),
+                Errno::ENODATA,
+                "{dir}"
+            );
             assert_eq!(batch.iter().count(), 0, "{dir}");
         }
         let path = format!("/{dir}/{} 0", String::from_utf8_lossy(MARK));
-        assert_eq!(session.stat(&path, LookupFlags::NOFOLLOW).unwrap_err().errno(), Errno::ENODATA, "{dir}");
+        assert_eq!(
+            session
+                .stat(&path, LookupFlags::NOFOLLOW)
+                .unwrap_err()
+                .errno(),
+            Errno::ENODATA,
+            "{dir}"
+        );
     }
     fs.close().expect("it closes");
 }

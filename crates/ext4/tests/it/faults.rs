@@ -39,12 +39,17 @@ fn simple(random: &mut Random, habits: &Habits) -> Op {
 
 /// Whether a write or the like, which may have been done in part.
 fn changes_contents(op: &Op) -> bool {
-    matches!(op, Op::Write(..) | Op::Append(..) | Op::Truncate(..) | Op::Fallocate(..))
+    matches!(
+        op,
+        Op::Write(..) | Op::Append(..) | Op::Truncate(..) | Op::Fallocate(..)
+    )
 }
 
 /// Whether it failed because the device did, now or before.
 fn is_fault(result: &Result<()>) -> bool {
-    result.as_ref().is_err_and(|e| e.cause().is_some() || [Errno::EIO, Errno::EROFS].contains(&e.errno()))
+    result
+        .as_ref()
+        .is_err_and(|e| e.cause().is_some() || [Errno::EIO, Errno::EROFS].contains(&e.errno()))
 }
 
 fn shape(fs: &impl extern4_vfs::FileSystem) -> Tree {
@@ -57,7 +62,11 @@ fn shape(fs: &impl extern4_vfs::FileSystem) -> Tree {
 
 /// Returns the tree without the fields that a failed write may have changed.
 fn without_sizes(mut tree: Tree) -> Tree {
-    for entry in tree.entries.values_mut().filter(|entry| entry.kind == Kind::File) {
+    for entry in tree
+        .entries
+        .values_mut()
+        .filter(|entry| entry.kind == Kind::File)
+    {
         entry.size = 0;
         entry.mode &= 0o777;
     }
@@ -80,9 +89,17 @@ struct Done {
 /// that.
 fn work(fs: &Arc<Ext4>, habits: &Habits, seed: u64, goes_on: bool) -> Done {
     let model_fs = MemFs::new(MemLimits::default());
-    let (ours, model) = (session(Arc::clone(fs) as _), session(Arc::clone(&model_fs) as _));
+    let (ours, model) = (
+        session(Arc::clone(fs) as _),
+        session(Arc::clone(&model_fs) as _),
+    );
     let mut random = Random::new(seed);
-    let mut done = Done { trees: vec![shape(&*model_fs)], synced: 0, loose: false, failed: false };
+    let mut done = Done {
+        trees: vec![shape(&*model_fs)],
+        synced: 0,
+        loose: false,
+        failed: false,
+    };
     for at in 0..OPERATIONS {
         let op = simple(&mut random, habits);
         let got = run(&ours, &op);
@@ -96,7 +113,11 @@ fn work(fs: &Arc<Ext4>, habits: &Habits, seed: u64, goes_on: bool) -> Done {
             (done.failed, done.loose) = (true, changes_contents(&op));
         } else {
             let want = run_model(&model, &op, &got, habits.block_size);
-            assert_eq!(got.is_ok(), want.is_ok(), "operation {at}: {op:?}: {got:?} {want:?}");
+            assert_eq!(
+                got.is_ok(),
+                want.is_ok(),
+                "operation {at}: {op:?}: {got:?} {want:?}"
+            );
         }
         done.trees.push(shape(&*model_fs));
         if !done.failed && at % SYNC_EVERY == SYNC_EVERY - 1 {
@@ -139,8 +160,16 @@ fn attempt(
 ) {
     let device = Arc::new(MemoryDevice::new(bytes));
     let faulty = Arc::new(FaultDevice::new(Arc::clone(&device) as _));
-    let InjectedFault { op, n, times, effect } = failure;
-    faulty.inject(Fault { times, ..Fault::nth(op, n, effect) });
+    let InjectedFault {
+        op,
+        n,
+        times,
+        effect,
+    } = failure;
+    faulty.inject(Fault {
+        times,
+        ..Fault::nth(op, n, effect)
+    });
     let fs = Ext4::open_for_writing(Arc::clone(&faulty) as _, &OpenOptions::default());
     let mut done = None;
     if let Ok(fs) = fs {
@@ -160,12 +189,26 @@ fn attempt(
     if judged {
         memory::fsck(what, &device);
     }
-    let Some(Done { trees, synced, loose, failed }) = done else { return };
+    let Some(Done {
+        trees,
+        synced,
+        loose,
+        failed,
+    }) = done
+    else {
+        return;
+    };
     if failed && goes_on {
         return;
     }
     let allowed: Vec<_> = trees[synced..].to_vec();
-    let like = |tree: &Tree| if loose { without_sizes(tree.clone()) } else { tree.clone() };
+    let like = |tree: &Tree| {
+        if loose {
+            without_sizes(tree.clone())
+        } else {
+            tree.clone()
+        }
+    };
     if !allowed.iter().any(|tree| like(tree) == like(&found)) {
         let text: Vec<_> = allowed
             .iter()
@@ -174,7 +217,10 @@ fn attempt(
                 diff(&like(&found), &like(tree), 5).map(|d| format!("{}: {d}", synced + at))
             })
             .collect();
-        panic!("{what}: no operation since {synced} left this:\n{}", text.join("\n"));
+        panic!(
+            "{what}: no operation since {synced} left this:\n{}",
+            text.join("\n")
+        );
     }
 }
 
@@ -182,7 +228,8 @@ fn attempt(
 fn requests(bytes: Vec<u8>, habits: &Habits, seed: u64) -> [u64; 3] {
     let device = Arc::new(RecordDevice::new(Arc::new(MemoryDevice::new(bytes))));
     let fs = Arc::new(
-        Ext4::open_for_writing(Arc::clone(&device) as _, &OpenOptions::default()).expect("it opens"),
+        Ext4::open_for_writing(Arc::clone(&device) as _, &OpenOptions::default())
+            .expect("it opens"),
     );
     assert!(!work(&fs, habits, seed, false).failed);
     fs.close().expect("close");
@@ -212,7 +259,12 @@ fn explore(spec: ImageSpec, habits: Habits, seed: u64) {
     for (op, count, times, effect) in kinds {
         let step = count.div_ceil(most).max(1);
         for (at, n) in (seed % step..count).step_by(step as usize).enumerate() {
-            let failure = InjectedFault { op, n, times, effect };
+            let failure = InjectedFault {
+                op,
+                n,
+                times,
+                effect,
+            };
             let goes_on = at % 2 == 1;
             let what = format!("{} seed {seed}, goes on {goes_on}, {failure:?}", spec.name);
             let (bytes, shown) = (bytes.clone(), what.clone());
@@ -224,11 +276,21 @@ fn explore(spec: ImageSpec, habits: Habits, seed: u64) {
             }
         }
     }
-    assert!(failed.is_empty(), "{} failed:\n{}", failed.len(), failed.join("\n"));
+    assert!(
+        failed.is_empty(),
+        "{} failed:\n{}",
+        failed.len(),
+        failed.join("\n")
+    );
 }
 
-const HABITS: Habits =
-    Habits { file_size: 1 << 16, value_size: 500, block_size: 1024, fallocate: true, few_values: 0 };
+const HABITS: Habits = Habits {
+    file_size: 1 << 16,
+    value_size: 500,
+    block_size: 1024,
+    fallocate: true,
+    few_values: 0,
+};
 
 fn seeds() -> impl Iterator<Item = u64> {
     1..=memory::number("EXTERN4_FAULT_SEEDS", 1)
@@ -236,8 +298,25 @@ fn seeds() -> impl Iterator<Item = u64> {
 
 #[test]
 fn ext4_with_quotas_on_a_device_that_fails() {
-    let mke2fs = &["-t", "ext4", "-b", "1024", "-J", "size=1", "-O", "quota,project", "-E", ALL_QUOTAS];
-    seeds().for_each(|seed| explore(ImageSpec::new("faults-quota", 8 << 20, mke2fs), HABITS, seed + 40));
+    let mke2fs = &[
+        "-t",
+        "ext4",
+        "-b",
+        "1024",
+        "-J",
+        "size=1",
+        "-O",
+        "quota,project",
+        "-E",
+        ALL_QUOTAS,
+    ];
+    seeds().for_each(|seed| {
+        explore(
+            ImageSpec::new("faults-quota", 8 << 20, mke2fs),
+            HABITS,
+            seed + 40,
+        )
+    });
 }
 
 /// `data_err=abort`: a write of contents that fails halts the volume. Otherwise only the writer
@@ -252,11 +331,19 @@ fn contents_that_cannot_be_written_end_all_changes_where_that_is_asked_for() {
     for abort_on_data_error in [false, true] {
         let device = Arc::new(MemoryDevice::new(bytes.clone()));
         let faulty = Arc::new(FaultDevice::new(Arc::clone(&device) as _));
-        let options = OpenOptions { abort_on_data_error, ..OpenOptions::default() };
-        let fs = Arc::new(Ext4::open_for_writing(Arc::clone(&faulty) as _, &options).expect("it opens"));
+        let options = OpenOptions {
+            abort_on_data_error,
+            ..OpenOptions::default()
+        };
+        let fs =
+            Arc::new(Ext4::open_for_writing(Arc::clone(&faulty) as _, &options).expect("it opens"));
         let session = session(Arc::clone(&fs) as _);
         let flags = OpenFlags::WRITE | OpenFlags::CREATE;
-        let how = OpenHow { flags, mode: 0o644, resolve: LookupFlags::empty() };
+        let how = OpenHow {
+            flags,
+            mode: 0o644,
+            resolve: LookupFlags::empty(),
+        };
         let write = |name: &str| session.open(name, how)?.write_at(&[7; 5000], 0);
         write("before").expect("a file");
         faulty.inject(Fault::nth(Request::Write, 0, Effect::Error(EIO)));
@@ -279,13 +366,26 @@ fn ext4_survives_a_device_that_fails() {
 
 #[test]
 fn ext4_with_contents_in_the_journal_survives_a_device_that_fails() {
-    let spec = ImageSpec::new("faults-data", 8 << 20, &["-t", "ext4", "-b", "1024", "-J", "size=1"]);
+    let spec = ImageSpec::new(
+        "faults-data",
+        8 << 20,
+        &["-t", "ext4", "-b", "1024", "-J", "size=1"],
+    );
     seeds().for_each(|seed| explore(spec.then(LOG_CONTENTS), HABITS, seed + 60));
 }
 
 #[test]
 fn ext3_survives_a_device_that_fails() {
-    let habits = Habits { fallocate: false, ..HABITS };
+    let habits = Habits {
+        fallocate: false,
+        ..HABITS
+    };
     let mke2fs = &["-t", "ext3", "-b", "1024", "-J", "size=1"];
-    seeds().for_each(|seed| explore(ImageSpec::new("faults-ext3", 8 << 20, mke2fs), habits, seed + 20));
+    seeds().for_each(|seed| {
+        explore(
+            ImageSpec::new("faults-ext3", 8 << 20, mke2fs),
+            habits,
+            seed + 20,
+        )
+    });
 }

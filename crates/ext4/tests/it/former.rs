@@ -16,14 +16,20 @@ use crate::recovery::{Pair, can_run, format, names, utf8};
 
 /// Makes files, each durable at once, and calls `each` with the number of those that are there.
 fn fill(pair: &Pair, prefix: &str, data: Option<DataMode>, count: u64, each: &mut dyn FnMut(u64)) {
-    let options = OpenOptions { data, ..pair.options() };
-    let fs = Ext4::open_for_writing(Arc::clone(&pair.volume) as _, &options).expect("the volume opens");
+    let options = OpenOptions {
+        data,
+        ..pair.options()
+    };
+    let fs =
+        Ext4::open_for_writing(Arc::clone(&pair.volume) as _, &options).expect("the volume opens");
     let fs = Arc::new(fs);
     let root = session(Arc::clone(&fs) as _);
     for at in 1..=count {
         let path = format!("/{prefix}{at}");
-        let file = open(&root, &path, OpenFlags::WRITE | OpenFlags::CREATE, 0o644).expect("there is room");
-        file.write_at(path.repeat(40).as_bytes(), 0).expect("there is room");
+        let file =
+            open(&root, &path, OpenFlags::WRITE | OpenFlags::CREATE, 0o644).expect("there is room");
+        file.write_at(path.repeat(40).as_bytes(), 0)
+            .expect("there is room");
         drop(file);
         fs.sync().expect("durable");
         each(at);
@@ -36,7 +42,12 @@ fn over(former: &Pair, features: &str, same_uuid: bool) -> Pair {
     let (volume, journal) = former.save(dir.path());
     let uuid = Ext4::open(Arc::clone(&former.volume) as _, &former.options()).expect("it opens");
     let [a, b, c, d, rest @ ..] = uuid.superblock().uuid();
-    let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    let hex = |bytes: &[u8]| {
+        bytes
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect::<String>()
+    };
     let uuid = format!(
         "{}-{}-{}-{}-{}",
         hex(&[a, b, c, d]),
@@ -65,7 +76,9 @@ fn replace(features: &str, external: bool, data: Option<DataMode>, seed: u64) {
     let mut random = Random::new(seed);
     let former = Pair::new(features, external);
     let mut last = former.copy();
-    fill(&former, "old", data, 10 + random.below(25), &mut |_| last = former.copy());
+    fill(&former, "old", data, 10 + random.below(25), &mut |_| {
+        last = former.copy()
+    });
     // Half of them end as a crash does.
     let former = if random.below(2) == 0 { last } else { former };
     let new = over(&former, features, random.below(2) == 0);
@@ -74,7 +87,11 @@ fn replace(features: &str, external: bool, data: Option<DataMode>, seed: u64) {
         let mut want: Vec<_> = (1..=count).map(|at| format!("new{at}")).collect();
         want.extend([".", "..", "lost+found"].map(str::to_owned));
         want.sort_unstable();
-        assert_eq!(names(&fs), want, "{features}, external: {external}, {data:?}, seed {seed}");
+        assert_eq!(
+            names(&fs),
+            want,
+            "{features}, external: {external}, {data:?}, seed {seed}"
+        );
     });
 }
 
@@ -123,8 +140,9 @@ fn journals_of_volumes_with_checksums_have_them_too() {
     if !can_run() {
         return;
     }
-    for ((features, before, after), external) in
-        CASES.into_iter().flat_map(|case| [(case, false), (case, true)])
+    for ((features, before, after), external) in CASES
+        .into_iter()
+        .flat_map(|case| [(case, false), (case, true)])
     {
         let pair = Pair::new(features, external);
         pair.edit_journal(|journal| {
@@ -152,7 +170,10 @@ fn journals_of_volumes_with_checksums_have_them_too() {
 fn checksums(pair: &Pair) -> (Compat, Incompat) {
     let mut found = None;
     pair.edit_journal(|journal: &mut JournalSuperblock| {
-        found = Some((journal.compat, journal.incompat & (Incompat::CSUM_V2 | Incompat::CSUM_V3)));
+        found = Some((
+            journal.compat,
+            journal.incompat & (Incompat::CSUM_V2 | Incompat::CSUM_V3),
+        ));
     });
     found.expect("a journal")
 }
@@ -191,15 +212,24 @@ fn opening_for_writing_does_not_read_the_log() {
     let path = dir.path().join("large");
     let file = std::fs::File::create_new(&path).expect("a file");
     file.set_len(4 << 30).expect("a sparse file");
-    tools::run("mke2fs", ["-q", "-F", "-t", "ext4", "-J", "size=1024", utf8(&path)]);
+    tools::run(
+        "mke2fs",
+        ["-q", "-F", "-t", "ext4", "-J", "size=1024", utf8(&path)],
+    );
     let opened = |name: &str, close: bool| {
-        let options = FileOptions { write: true, ..FileOptions::default() };
+        let options = FileOptions {
+            write: true,
+            ..FileOptions::default()
+        };
         let device = FileDevice::open_with(&path, &options).expect("a device");
         let device = Arc::new(RecordDevice::new(Arc::new(device)));
-        let fs = Ext4::open_for_writing(Arc::clone(&device) as _, &OpenOptions::default()).expect("it opens");
+        let fs = Ext4::open_for_writing(Arc::clone(&device) as _, &OpenOptions::default())
+            .expect("it opens");
         let read = device.counts();
         let fs = Arc::new(fs);
-        session(Arc::clone(&fs) as _).mkdir(name, 0o755).expect("there is room");
+        session(Arc::clone(&fs) as _)
+            .mkdir(name, 0o755)
+            .expect("there is room");
         fs.sync().expect("durable");
         let after = device.counts();
         if close {
@@ -210,6 +240,9 @@ fn opening_for_writing_does_not_read_the_log() {
     };
     for (name, close) in [("/new", true), ("/clean", false), ("/dirty", true)] {
         let (opening, changing) = opened(name, close);
-        assert!(opening < 2 << 20 && changing < 1 << 20, "{opening}, {changing} bytes");
+        assert!(
+            opening < 2 << 20 && changing < 1 << 20,
+            "{opening}, {changing} bytes"
+        );
     }
 }

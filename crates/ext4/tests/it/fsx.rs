@@ -69,7 +69,11 @@ impl Fsx {
     /// A range below `end`: some begin and end with blocks.
     fn range(&mut self, end: u64) -> (u64, u64) {
         let offset = self.random.below(end);
-        let most = if self.random.one_in(2) { 16 << 10 } else { 64 << 10 };
+        let most = if self.random.one_in(2) {
+            16 << 10
+        } else {
+            64 << 10
+        };
         let len = 1 + self.random.below(most.min(end - offset));
         if self.random.one_in(3) {
             let block = self.block;
@@ -99,7 +103,9 @@ impl Fsx {
 
     fn write(&mut self, offset: u64, len: u64) {
         let fill = self.random.next();
-        let data: Vec<u8> = (0..len).map(|at| (fill.wrapping_add(at) ^ (at >> 9)) as u8).collect();
+        let data: Vec<u8> = (0..len)
+            .map(|at| (fill.wrapping_add(at) ^ (at >> 9)) as u8)
+            .collect();
         let mut done = 0;
         while done < data.len() {
             match self.file().write_at(&data[done..], offset + done as u64) {
@@ -117,7 +123,10 @@ impl Fsx {
 
     fn fallocate(&mut self, mode: FallocateMode, offset: u64, len: u64) {
         let size = self.model.len() as u64;
-        let (moves, block) = (FallocateMode::COLLAPSE_RANGE | FallocateMode::INSERT_RANGE, self.block);
+        let (moves, block) = (
+            FallocateMode::COLLAPSE_RANGE | FallocateMode::INSERT_RANGE,
+            self.block,
+        );
         let (mut offset, mut len) = (offset, len);
         if mode.intersects(moves) {
             (offset, len) = (offset / block * block, len.next_multiple_of(block));
@@ -155,7 +164,9 @@ impl Fsx {
         let flags = self.file().stat().flags ^ JOURNAL_DATA;
         self.log.push(format!("flags {flags:?}"));
         let session = self.session.as_ref().expect("the volume is open");
-        session.set_flags("/file", flags, LookupFlags::FOLLOW).expect("the flag can be changed");
+        session
+            .set_flags("/file", flags, LookupFlags::FOLLOW)
+            .expect("the flag can be changed");
         assert_eq!(self.file().stat().flags, flags);
     }
 
@@ -224,7 +235,11 @@ impl Fsx {
             }
         }
         if self.file().size() != self.model.len() as u64 {
-            self.fail(&format!("the size is {} and should be {}", self.file().size(), self.model.len()));
+            self.fail(&format!(
+                "the size is {} and should be {}",
+                self.file().size(),
+                self.model.len()
+            ));
         }
         if self.log.len() > 4 * SHOWN {
             self.log.drain(..2 * SHOWN);
@@ -254,30 +269,55 @@ fn run(spec: ImageSpec, block: u64, fallocate: bool, switches: bool) {
         fsx.fs.close().expect("close");
         let image = spec.build();
         memory::judge_in(&format!("{} part {at}", spec.name), &fsx.device, &image);
-        let read = std::fs::read(image.mount("ro,noload").path.join("file")).expect("the kernel reads it");
-        assert!(read == fsx.model, "{} part {at}: the kernel reads something else", spec.name);
+        let read =
+            std::fs::read(image.mount("ro,noload").path.join("file")).expect("the kernel reads it");
+        assert!(
+            read == fsx.model,
+            "{} part {at}: the kernel reads something else",
+            spec.name
+        );
     }
 }
 
 #[test]
 fn ext2_with_small_blocks() {
-    check(ImageSpec::new("fsx-ext2-1k", 4 << 20, &["-t", "ext2", "-b", "1024"]), 1024, false);
+    check(
+        ImageSpec::new("fsx-ext2-1k", 4 << 20, &["-t", "ext2", "-b", "1024"]),
+        1024,
+        false,
+    );
 }
 
 #[test]
 fn ext2_with_large_blocks() {
-    check(ImageSpec::new("fsx-ext2-4k", 8 << 20, &["-t", "ext2", "-b", "4096"]), 4096, false);
+    check(
+        ImageSpec::new("fsx-ext2-4k", 8 << 20, &["-t", "ext2", "-b", "4096"]),
+        4096,
+        false,
+    );
 }
 
 #[test]
 fn ext3_with_small_blocks() {
-    check(ImageSpec::new("fsx-ext3-1k", 8 << 20, &["-t", "ext3", "-b", "1024", "-J", "size=1"]), 1024, false);
+    check(
+        ImageSpec::new(
+            "fsx-ext3-1k",
+            8 << 20,
+            &["-t", "ext3", "-b", "1024", "-J", "size=1"],
+        ),
+        1024,
+        false,
+    );
 }
 
 #[test]
 fn ext3_with_large_blocks() {
     check(
-        ImageSpec::new("fsx-ext3-4k", 16 << 20, &["-t", "ext3", "-b", "4096", "-J", "size=4"]),
+        ImageSpec::new(
+            "fsx-ext3-4k",
+            16 << 20,
+            &["-t", "ext3", "-b", "4096", "-J", "size=4"],
+        ),
         4096,
         false,
     );
@@ -285,30 +325,73 @@ fn ext3_with_large_blocks() {
 
 #[test]
 fn ext4_with_small_blocks() {
-    check(ImageSpec::new("fsx-ext4-1k", 8 << 20, &["-t", "ext4", "-b", "1024", "-J", "size=1"]), 1024, true);
+    check(
+        ImageSpec::new(
+            "fsx-ext4-1k",
+            8 << 20,
+            &["-t", "ext4", "-b", "1024", "-J", "size=1"],
+        ),
+        1024,
+        true,
+    );
 }
 
 #[test]
 fn ext4_with_large_blocks() {
-    check(ImageSpec::new("fsx-ext4-4k", 16 << 20, &["-t", "ext4", "-b", "4096", "-J", "size=4"]), 4096, true);
+    check(
+        ImageSpec::new(
+            "fsx-ext4-4k",
+            16 << 20,
+            &["-t", "ext4", "-b", "4096", "-J", "size=4"],
+        ),
+        4096,
+        true,
+    );
 }
 
 #[test]
 fn ext3_with_contents_in_the_journal() {
-    let spec = ImageSpec::new("fsx-ext3-data", 8 << 20, &["-t", "ext3", "-b", "1024", "-J", "size=1"]);
+    let spec = ImageSpec::new(
+        "fsx-ext3-data",
+        8 << 20,
+        &["-t", "ext3", "-b", "1024", "-J", "size=1"],
+    );
     check(spec.then(LOG_CONTENTS), 1024, false);
 }
 
 #[test]
 fn ext4_with_contents_in_the_journal() {
-    let spec = ImageSpec::new("fsx-ext4-data", 16 << 20, &["-t", "ext4", "-b", "4096", "-J", "size=4"]);
+    let spec = ImageSpec::new(
+        "fsx-ext4-data",
+        16 << 20,
+        &["-t", "ext4", "-b", "4096", "-J", "size=4"],
+    );
     check(spec.then(LOG_CONTENTS), 4096, true);
 }
 
 #[test]
 fn ext4_with_contents_in_the_journal_and_past_it() {
     let small = &["-t", "ext4", "-b", "1024", "-J", "size=1"];
-    run(ImageSpec::new("fsx-ext4-flag", 8 << 20, small), 1024, true, true);
-    let inline = &["-t", "ext4", "-b", "4096", "-J", "size=4", "-O", "inline_data"];
-    run(ImageSpec::new("fsx-inline-flag", 16 << 20, inline), 4096, true, true);
+    run(
+        ImageSpec::new("fsx-ext4-flag", 8 << 20, small),
+        1024,
+        true,
+        true,
+    );
+    let inline = &[
+        "-t",
+        "ext4",
+        "-b",
+        "4096",
+        "-J",
+        "size=4",
+        "-O",
+        "inline_data",
+    ];
+    run(
+        ImageSpec::new("fsx-inline-flag", 16 << 20, inline),
+        4096,
+        true,
+        true,
+    );
 }

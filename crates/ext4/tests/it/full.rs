@@ -29,15 +29,26 @@ struct Trial {
 }
 
 fn trial(op: Op, enough: u64) -> Trial {
-    Trial { op, enough, in_parts: false, inodes: 0 }
+    Trial {
+        op,
+        enough,
+        in_parts: false,
+        inodes: 0,
+    }
 }
 
 fn new_file(op: Op, enough: u64) -> Trial {
-    Trial { inodes: 1, ..trial(op, enough) }
+    Trial {
+        inodes: 1,
+        ..trial(op, enough)
+    }
 }
 
 fn in_parts(op: Op, enough: u64) -> Trial {
-    Trial { in_parts: true, ..trial(op, enough) }
+    Trial {
+        in_parts: true,
+        ..trial(op, enough)
+    }
 }
 
 fn long(letter: &str) -> String {
@@ -62,20 +73,44 @@ fn trials(block: u64, fallocate: bool) -> Vec<Trial> {
         new_file(Op::Tmpfile(s("/room"), None), 4),
         new_file(Op::Tmpfile(s("/room"), Some(s("/room/new"))), 4),
         trial(Op::Link(s("/room/file"), s("/room/new")), 0),
-        trial(Op::Link(s("/room/file"), format!("/packed/{}", long("x"))), 3),
+        trial(
+            Op::Link(s("/room/file"), format!("/packed/{}", long("x"))),
+            3,
+        ),
         trial(Op::Unlink(s("/room/file")), 0),
         trial(Op::Rmdir(s("/empty")), 0),
         trial(Op::Rename(s("/room/file"), s("/room/new"), none), 0),
         trial(Op::Rename(s("/room/file"), s("/room/other"), none), 0),
         trial(Op::Rename(s("/room/file"), s("/lists/new"), none), 0),
         trial(Op::Rename(s("/empty"), s("/room/new"), none), 0),
-        trial(Op::Rename(s("/room/file"), s("/small"), RenameFlags::EXCHANGE), 0),
-        trial(Op::Rename(s("/room/file"), format!("/packed/{}", long("x")), none), 3),
-        trial(Op::Rename(s("/room/file"), format!("/tree/{}", long("x")), none), 4),
-        new_file(Op::Rename(s("/room/file"), s("/room/new"), RenameFlags::WHITEOUT), 0),
-        new_file(Op::Rename(s("/room/file"), s("/lists/new"), RenameFlags::WHITEOUT), 0),
-        new_file(Op::Rename(s("/room/file"), s("/room/other"), RenameFlags::WHITEOUT), 0),
-        new_file(Op::Rename(s("/lists/file"), s("/room/new"), RenameFlags::WHITEOUT), 0),
+        trial(
+            Op::Rename(s("/room/file"), s("/small"), RenameFlags::EXCHANGE),
+            0,
+        ),
+        trial(
+            Op::Rename(s("/room/file"), format!("/packed/{}", long("x")), none),
+            3,
+        ),
+        trial(
+            Op::Rename(s("/room/file"), format!("/tree/{}", long("x")), none),
+            4,
+        ),
+        new_file(
+            Op::Rename(s("/room/file"), s("/room/new"), RenameFlags::WHITEOUT),
+            0,
+        ),
+        new_file(
+            Op::Rename(s("/room/file"), s("/lists/new"), RenameFlags::WHITEOUT),
+            0,
+        ),
+        new_file(
+            Op::Rename(s("/room/file"), s("/room/other"), RenameFlags::WHITEOUT),
+            0,
+        ),
+        new_file(
+            Op::Rename(s("/lists/file"), s("/room/new"), RenameFlags::WHITEOUT),
+            0,
+        ),
         trial(Op::Chmod(s("/room/file"), 0o600), 0),
         trial(Op::Chown(s("/room/file"), 70_000, 5), 0),
         trial(Op::Utimens(s("/room/file"), 5), 0),
@@ -100,7 +135,10 @@ fn trials(block: u64, fallocate: bool) -> Vec<Trial> {
     if fallocate {
         let punch = FallocateMode::PUNCH_HOLE | FallocateMode::KEEP_SIZE;
         let mut on = |path: &str, mode, from: u64, len: u64, enough| {
-            trials.push(in_parts(Op::Fallocate(s(path), mode, from * block, len * block), enough));
+            trials.push(in_parts(
+                Op::Fallocate(s(path), mode, from * block, len * block),
+                enough,
+            ));
         };
         on("/cut", punch, 3, 2, 0);
         on("/pieces", punch, 2, 1, 0);
@@ -118,7 +156,12 @@ fn write(session: &Session, path: &str, offset: u64, bytes: &[u8]) -> Result<usi
 }
 
 fn sync(session: &Session) {
-    session.namespace().root().superblock().sync().expect("sync");
+    session
+        .namespace()
+        .root()
+        .superblock()
+        .sync()
+        .expect("sync");
 }
 
 fn free(session: &Session) -> StatFs {
@@ -128,7 +171,8 @@ fn free(session: &Session) -> StatFs {
 /// Makes the files that the trials need, and leaves nothing free.
 fn furnish(session: &Session, block: u64) {
     let dirs = ["/room", "/lists", "/packed", "/tree", "/empty", "/pads"];
-    dirs.iter().for_each(|path| drop(session.mkdir(path, 0o755).expect(path)));
+    dirs.iter()
+        .for_each(|path| drop(session.mkdir(path, 0o755).expect(path)));
     let bytes = data(0, 20 * block as usize);
     let part = |blocks: u64| &bytes[..(blocks * block) as usize];
     let files = [
@@ -139,7 +183,9 @@ fn furnish(session: &Session, block: u64) {
         ("/attributes", 0),
         ("/lists/file", 0),
     ];
-    files.iter().for_each(|(path, blocks)| _ = write(session, path, 0, part(*blocks)).expect(path));
+    files
+        .iter()
+        .for_each(|(path, blocks)| _ = write(session, path, 0, part(*blocks)).expect(path));
     write(session, "/small", 0, b"0123456789").expect("a small file");
     for at in [0, 2, 4, 6] {
         write(session, "/pieces", at * block, part(1)).expect("a piece");
@@ -148,17 +194,31 @@ fn furnish(session: &Session, block: u64) {
     }
     for at in 0..(block - 36) / 260 {
         let name = format!("/packed/{}{at:02}", &long("n")[2..]);
-        session.link("/small", LookupFlags::FOLLOW, name).expect("a name");
+        session
+            .link("/small", LookupFlags::FOLLOW, name)
+            .expect("a name");
     }
     for at in 0..10 * block / 1024 {
         let name = format!("/tree/{}{at:03}", &long("n")[3..]);
-        session.link("/small", LookupFlags::FOLLOW, name).expect("a name");
+        session
+            .link("/small", LookupFlags::FOLLOW, name)
+            .expect("a name");
     }
     let set = XattrFlags::empty();
     session
-        .set_xattr("/attributes", "user.large", &data(0, 400), set, LookupFlags::FOLLOW)
+        .set_xattr(
+            "/attributes",
+            "user.large",
+            &data(0, 400),
+            set,
+            LookupFlags::FOLLOW,
+        )
         .expect("an attribute");
-    run(session, &Op::SetAcl("/lists".to_owned(), AclKind::Default, 5)).expect("a default ACL");
+    run(
+        session,
+        &Op::SetAcl("/lists".to_owned(), AclKind::Default, 5),
+    )
+    .expect("a default ACL");
 }
 
 /// Takes all blocks that are free.
@@ -175,7 +235,9 @@ fn fill_blocks(session: &Session, block: u64) {
     sync(session);
     for (at, blocks) in pads.iter_mut().enumerate() {
         let path = format!("/pads/{at}");
-        while *blocks < 4 && write(session, &path, *blocks * block, &bytes[..block as usize]).is_ok() {
+        while *blocks < 4
+            && write(session, &path, *blocks * block, &bytes[..block as usize]).is_ok()
+        {
             *blocks += 1;
         }
     }
@@ -187,10 +249,15 @@ fn fill_blocks(session: &Session, block: u64) {
 fn give_blocks(session: &Session, block: u64, blocks: u64) {
     for at in 0..PADS {
         let path = format!("/pads/{at}");
-        let mut size = session.stat(&path, LookupFlags::FOLLOW).expect("a pad").size;
+        let mut size = session
+            .stat(&path, LookupFlags::FOLLOW)
+            .expect("a pad")
+            .size;
         while size > 0 && free(session).blocks_free < blocks {
             size -= block;
-            session.truncate(&path, size, LookupFlags::FOLLOW).expect("a pad can be cut");
+            session
+                .truncate(&path, size, LookupFlags::FOLLOW)
+                .expect("a pad can be cut");
         }
     }
     sync(session);
@@ -206,7 +273,11 @@ fn fill_inodes(session: &Session) {
 }
 
 fn give_inodes(session: &Session, inodes: u64) {
-    (0..inodes).for_each(|at| session.unlink(format!("/pads/i{at}")).expect("a pad can go"));
+    (0..inodes).for_each(|at| {
+        session
+            .unlink(format!("/pads/i{at}"))
+            .expect("a pad can go")
+    });
     sync(session);
     assert_eq!(free(session).files_free, inodes);
 }
@@ -233,7 +304,15 @@ fn prepared(spec: &ImageSpec, block: u64, scarce: Scarce) -> Vec<u8> {
 }
 
 /// Tries one operation on a volume with `left` free.
-fn attempt(what: &str, bytes: &[u8], block: u64, scarce: Scarce, left: u64, it: &Trial, judged: bool) {
+fn attempt(
+    what: &str,
+    bytes: &[u8],
+    block: u64,
+    scarce: Scarce,
+    left: u64,
+    it: &Trial,
+    judged: bool,
+) {
     let device = Arc::new(MemoryDevice::new(bytes.to_vec()));
     let fs = memory::open(what, &device);
     let session = session(Arc::clone(&fs) as _);
@@ -250,7 +329,12 @@ fn attempt(what: &str, bytes: &[u8], block: u64, scarce: Scarce, left: u64, it: 
     match &result {
         Ok(()) => {}
         Err(error) => {
-            assert_eq!(error.errno(), Errno::ENOSPC, "{what}: {error:?} {:?}", error.cause());
+            assert_eq!(
+                error.errno(),
+                Errno::ENOSPC,
+                "{what}: {error:?} {:?}",
+                error.cause()
+            );
             assert!(!enough, "{what}: there is enough for it");
         }
     }
@@ -261,7 +345,11 @@ fn attempt(what: &str, bytes: &[u8], block: u64, scarce: Scarce, left: u64, it: 
     }
     fs.close().unwrap_or_else(|e| panic!("{what}: {e}"));
     drop(fs);
-    assert_same(&format!("{what}, closed"), &memory::tree(what, &device), &after);
+    assert_same(
+        &format!("{what}, closed"),
+        &memory::tree(what, &device),
+        &after,
+    );
     if judged {
         memory::fsck(what, &device);
     }
@@ -297,40 +385,85 @@ fn explore(spec: ImageSpec, block: u64, fallocate: bool, scarce: Scarce, lefts: 
             }
         }
     }
-    assert!(failed.is_empty(), "{} of {count} failed:\n{}", failed.len(), failed.join("\n"));
+    assert!(
+        failed.is_empty(),
+        "{} of {count} failed:\n{}",
+        failed.len(),
+        failed.join("\n")
+    );
 }
 
 const LEFTS: [u64; 7] = [0, 1, 2, 3, 4, 8, 20];
 
 #[test]
 fn ext4_without_free_blocks() {
-    let spec = ImageSpec::new("full-ext4", 4 << 20, &["-t", "ext4", "-b", "1024", "-m", "0", "-J", "size=1"]);
+    let spec = ImageSpec::new(
+        "full-ext4",
+        4 << 20,
+        &["-t", "ext4", "-b", "1024", "-m", "0", "-J", "size=1"],
+    );
     explore(spec, 1024, true, Scarce::Blocks, &LEFTS);
 }
 
 #[test]
 fn ext4_with_large_blocks_without_free_blocks() {
     let mke2fs = &["-t", "ext4", "-b", "4096", "-m", "0", "-O", "^has_journal"];
-    explore(ImageSpec::new("full-ext4-4k", 4 << 20, mke2fs), 4096, true, Scarce::Blocks, &LEFTS);
+    explore(
+        ImageSpec::new("full-ext4-4k", 4 << 20, mke2fs),
+        4096,
+        true,
+        Scarce::Blocks,
+        &LEFTS,
+    );
 }
 
 #[test]
 fn ext4_with_quotas_without_free_blocks() {
-    let mke2fs =
-        &["-t", "ext4", "-b", "1024", "-m", "0", "-J", "size=1", "-O", "quota,project", "-E", ALL_QUOTAS];
-    explore(ImageSpec::new("full-quota", 4 << 20, mke2fs), 1024, true, Scarce::Blocks, &LEFTS);
+    let mke2fs = &[
+        "-t",
+        "ext4",
+        "-b",
+        "1024",
+        "-m",
+        "0",
+        "-J",
+        "size=1",
+        "-O",
+        "quota,project",
+        "-E",
+        ALL_QUOTAS,
+    ];
+    explore(
+        ImageSpec::new("full-quota", 4 << 20, mke2fs),
+        1024,
+        true,
+        Scarce::Blocks,
+        &LEFTS,
+    );
 }
 
 #[test]
 fn ext2_without_free_blocks() {
-    let spec = ImageSpec::new("full-ext2", 2 << 20, &["-t", "ext2", "-b", "1024", "-m", "0"]);
+    let spec = ImageSpec::new(
+        "full-ext2",
+        2 << 20,
+        &["-t", "ext2", "-b", "1024", "-m", "0"],
+    );
     explore(spec, 1024, false, Scarce::Blocks, &LEFTS);
 }
 
 #[test]
 fn ext4_without_free_inodes() {
-    let mke2fs = &["-t", "ext4", "-b", "1024", "-m", "0", "-N", "128", "-J", "size=1"];
-    explore(ImageSpec::new("full-inodes", 4 << 20, mke2fs), 1024, true, Scarce::Inodes, &[0, 1, 2]);
+    let mke2fs = &[
+        "-t", "ext4", "-b", "1024", "-m", "0", "-N", "128", "-J", "size=1",
+    ];
+    explore(
+        ImageSpec::new("full-inodes", 4 << 20, mke2fs),
+        1024,
+        true,
+        Scarce::Inodes,
+        &[0, 1, 2],
+    );
 }
 
 /// While there is plenty, threads set blocks aside for themselves. A thread that needs the last
@@ -352,10 +485,13 @@ fn blocks_reserved_by_other_threads_can_be_used() {
         for thread in 0..THREADS {
             let session = main.clone();
             scope.spawn(move || {
-                session.mkdir(format!("/{thread}"), 0o755).expect("there is room");
+                session
+                    .mkdir(format!("/{thread}"), 0o755)
+                    .expect("there is room");
                 for at in 0..20 {
                     let path = format!("/{thread}/{at}");
-                    write(&session, &path, 0, &data(0, (block * at) as usize)).expect("there is room");
+                    write(&session, &path, 0, &data(0, (block * at) as usize))
+                        .expect("there is room");
                     session.unlink(&path).expect("it is there");
                 }
             });
@@ -375,7 +511,16 @@ fn blocks_reserved_by_other_threads_can_be_used() {
 fn a_huge_directory_goes_with_a_small_journal() {
     const DELETED: &str = "fallocate huge 0 230000\nsif huge mode 040755\nsif huge size 235521024\nsif huge links_count 0\n\
                            ssv last_orphan 12\nset_bg 0 used_dirs_count 3\nunlink huge\n";
-    let mke2fs = &["-t", "ext4", "-b", "1024", "-J", "size=1", "-O", "64bit,^metadata_csum,^uninit_bg"];
+    let mke2fs = &[
+        "-t",
+        "ext4",
+        "-b",
+        "1024",
+        "-J",
+        "size=1",
+        "-O",
+        "64bit,^metadata_csum,^uninit_bg",
+    ];
     // When the kernel mounts it the numbers in the journal get 64 bits.
     let spec = ImageSpec::new("huge", 300 << 20, mke2fs)
         .mounted(&[|root| std::fs::write(root.join("huge"), "")])

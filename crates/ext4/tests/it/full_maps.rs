@@ -15,13 +15,23 @@ const PUNCH: FallocateMode = FallocateMode::PUNCH_HOLE.union(FallocateMode::KEEP
 
 impl Volume {
     fn file(&self, path: &str) -> OpenFile {
-        open(&self.session, path, OpenFlags::WRITE | OpenFlags::CREATE, 0o644).expect(path)
+        open(
+            &self.session,
+            path,
+            OpenFlags::WRITE | OpenFlags::CREATE,
+            0o644,
+        )
+        .expect(path)
     }
 
     /// Writes `blocks` blocks at block `at` of a file.
     fn write(&self, file: &OpenFile, at: u64, blocks: u64) {
         let len = (blocks * BLOCK) as usize;
-        assert_eq!(file.write_at(&data(at, len), at * BLOCK).expect("there is room"), len);
+        assert_eq!(
+            file.write_at(&data(at, len), at * BLOCK)
+                .expect("there is room"),
+            len
+        );
     }
 
     /// Makes files of one block, no two of which are adjacent.
@@ -29,8 +39,11 @@ impl Volume {
         let between = self.file("/between");
         for at in 0..count {
             let pad = self.file(&format!("/pad{at}"));
-            pad.fallocate(FallocateMode::empty(), 0, BLOCK).expect("there is room");
-            between.fallocate(FallocateMode::empty(), at * BLOCK, BLOCK).expect("there is room");
+            pad.fallocate(FallocateMode::empty(), 0, BLOCK)
+                .expect("there is room");
+            between
+                .fallocate(FallocateMode::empty(), at * BLOCK, BLOCK)
+                .expect("there is room");
         }
     }
 
@@ -64,22 +77,36 @@ impl Volume {
 
     fn judge_unlike(&self, result: Result<()>, answer: Errno) {
         if let Err(error) = result {
-            assert_eq!(error.errno(), answer, "{}: {error:?} {:?}", self.what, error.cause());
+            assert_eq!(
+                error.errno(),
+                answer,
+                "{}: {error:?} {:?}",
+                self.what,
+                error.cause()
+            );
         }
-        self.session.chmod("/big", 0o600, LookupFlags::FOLLOW).expect("the volume can be changed");
+        self.session
+            .chmod("/big", 0o600, LookupFlags::FOLLOW)
+            .expect("the volume can be changed");
         self.fs.close().expect("close");
     }
 }
 
 fn no_journal(name: &'static str) -> ImageSpec {
-    ImageSpec::new(name, 6 << 20, &["-t", "ext4", "-b", "1024", "-m", "0", "-O", "^has_journal"])
+    ImageSpec::new(
+        name,
+        6 << 20,
+        &["-t", "ext4", "-b", "1024", "-m", "0", "-O", "^has_journal"],
+    )
 }
 
 /// The first run goes into the leaf that has been split for it, and fills that again.
 #[test]
 fn a_hole_in_a_full_leaf_is_filled_in_pieces() {
     for allocate in [false, true] {
-        let Some(volume) = Volume::new(&no_journal("full-leaf")) else { return };
+        let Some(volume) = Volume::new(&no_journal("full-leaf")) else {
+            return;
+        };
         let file = volume.file("/file");
         (0..FULL_LEAF).for_each(|at| volume.write(&file, at * 4, 1));
         volume.make_pads(4);
@@ -89,7 +116,10 @@ fn a_hole_in_a_full_leaf_is_filled_in_pieces() {
             false => file.write_at(&data(0, 2 * BLOCK as usize), BLOCK).map(drop),
             true => file.fallocate(FallocateMode::empty(), BLOCK, 2 * BLOCK),
         };
-        assert!(result.is_ok(), "two blocks, and one for the new leaf, are enough: {result:?}");
+        assert!(
+            result.is_ok(),
+            "two blocks, and one for the new leaf, are enough: {result:?}"
+        );
         drop(file);
         volume.judge(result);
     }
@@ -98,22 +128,32 @@ fn a_hole_in_a_full_leaf_is_filled_in_pieces() {
 /// Both leaves are split, and their parent, too, has room for one more only.
 #[test]
 fn zeroes_where_two_full_leaves_meet() {
-    let Some(volume) = Volume::new(&no_journal("full-leaves")) else { return };
+    let Some(volume) = Volume::new(&no_journal("full-leaves")) else {
+        return;
+    };
     // The writes split the map at every hole while there is room, so that punching the holes needs
     // no new node.
     let comb = volume.file("/comb");
     let holes = 2 * FULL_LEAF + 20;
-    comb.fallocate(FallocateMode::empty(), 0, holes * 4 * BLOCK).expect("there is room");
+    comb.fallocate(FallocateMode::empty(), 0, holes * 4 * BLOCK)
+        .expect("there is room");
     (0..holes).for_each(|at| volume.write(&comb, at * 4, 2));
     volume.make_pads(4);
     volume.fill();
-    (0..holes).for_each(|at| comb.fallocate(PUNCH, (at * 4 + 2) * BLOCK, 2 * BLOCK).expect("a hole"));
+    (0..holes).for_each(|at| {
+        comb.fallocate(PUNCH, (at * 4 + 2) * BLOCK, 2 * BLOCK)
+            .expect("a hole")
+    });
     volume.sync();
     let file = volume.file("/file");
     (0..2 * FULL_LEAF + 6).for_each(|at| volume.write(&file, at * 2, 2));
     volume.fill();
     volume.free_pads(2);
-    let result = file.fallocate(FallocateMode::ZERO_RANGE, (2 * FULL_LEAF - 1) * BLOCK, 2 * BLOCK);
+    let result = file.fallocate(
+        FallocateMode::ZERO_RANGE,
+        (2 * FULL_LEAF - 1) * BLOCK,
+        2 * BLOCK,
+    );
     drop((comb, file));
     volume.judge(result);
 }
@@ -123,9 +163,12 @@ fn zeroes_where_two_full_leaves_meet() {
 fn a_hole_in_a_long_extent_of_a_full_leaf() {
     let mke2fs = &["-t", "ext4", "-b", "1024", "-m", "0", "-J", "size=1"];
     let spec = ImageSpec::new("full-long", 8 << 20, mke2fs).then(LOG_CONTENTS);
-    let Some(volume) = Volume::new(&spec) else { return };
+    let Some(volume) = Volume::new(&spec) else {
+        return;
+    };
     let file = volume.file("/file");
-    file.fallocate(FallocateMode::empty(), 1000 * BLOCK, 3000 * BLOCK).expect("there is room");
+    file.fallocate(FallocateMode::empty(), 1000 * BLOCK, 3000 * BLOCK)
+        .expect("there is room");
     (0..FULL_LEAF - 1).for_each(|at| volume.write(&file, at * 4, 1));
     volume.fill();
     let result = file.fallocate(PUNCH, 999 * BLOCK, 2001 * BLOCK);
@@ -136,10 +179,22 @@ fn a_hole_in_a_long_extent_of_a_full_leaf() {
 /// `i_blocks` of this volume counts 2^32 sectors, and the file has most of them already.
 #[test]
 fn a_write_that_i_blocks_cannot_count_changes_nothing() {
-    let mke2fs = &["-t", "ext4", "-b", "1024", "-m", "0", "-O", "^huge_file,^has_journal,^metadata_csum"];
-    let spec = ImageSpec::new("full-i-blocks", 100 << 20, mke2fs)
-        .then(&[Step::Debugfs("write /dev/null big\nsif big blocks 4294887295\n")]);
-    let Some(volume) = Volume::new(&spec) else { return };
+    let mke2fs = &[
+        "-t",
+        "ext4",
+        "-b",
+        "1024",
+        "-m",
+        "0",
+        "-O",
+        "^huge_file,^has_journal,^metadata_csum",
+    ];
+    let spec = ImageSpec::new("full-i-blocks", 100 << 20, mke2fs).then(&[Step::Debugfs(
+        "write /dev/null big\nsif big blocks 4294887295\n",
+    )]);
+    let Some(volume) = Volume::new(&spec) else {
+        return;
+    };
     let file = volume.file("/big");
     let free = volume.free();
     let result = file.fallocate(FallocateMode::empty(), 0, 60_000 * BLOCK);
@@ -156,7 +211,16 @@ type Tried<'a> = &'a dyn Fn(&OpenFile) -> Result<()>;
 /// fifth takes a block more.
 #[test]
 fn a_cut_that_i_blocks_cannot_count_changes_nothing() {
-    let mke2fs = &["-t", "ext4", "-b", "1024", "-m", "0", "-O", "^huge_file,^has_journal,^metadata_csum"];
+    let mke2fs = &[
+        "-t",
+        "ext4",
+        "-b",
+        "1024",
+        "-m",
+        "0",
+        "-O",
+        "^huge_file,^has_journal,^metadata_csum",
+    ];
     let spec = ImageSpec::new("cut-i-blocks", 16 << 20, mke2fs).then(&[Step::Debugfs(
         "write /dev/null big\nfallocate big 0 7\nfallocate big 20 27\nfallocate big 40 47\nfallocate big 60 67\n\
          sif big size 100000\nsif big blocks 4294967294\n",
@@ -166,11 +230,20 @@ fn a_cut_that_i_blocks_cannot_count_changes_nothing() {
     let punch = |file: &OpenFile| file.fallocate(PUNCH, 4 * BLOCK, BLOCK);
     let cases: [(Tried<'_>, bool); 3] = [(&write, false), (&insert, false), (&punch, true)];
     for (change, can_be) in cases {
-        let Some(volume) = Volume::new(&spec) else { return };
+        let Some(volume) = Volume::new(&spec) else {
+            return;
+        };
         let file = volume.file("/big");
         let result = change(&file);
         assert_eq!(result.is_ok(), can_be, "{result:?}");
-        assert_eq!(volume.session.stat("/big", LookupFlags::FOLLOW).expect("it is there").size, 100_000);
+        assert_eq!(
+            volume
+                .session
+                .stat("/big", LookupFlags::FOLLOW)
+                .expect("it is there")
+                .size,
+            100_000
+        );
         drop(file);
         volume.judge_unlike(result, Errno::EFBIG);
     }
@@ -180,7 +253,9 @@ fn a_cut_that_i_blocks_cannot_count_changes_nothing() {
 fn at_random(volume: &Volume, random: &mut Random) -> Result<()> {
     let path = format!("/{}", random.below(4));
     if random.one_in(60) {
-        return volume.session.truncate(&path, random.below(400) * BLOCK, LookupFlags::FOLLOW);
+        return volume
+            .session
+            .truncate(&path, random.below(400) * BLOCK, LookupFlags::FOLLOW);
     }
     let file = volume.file(&path);
     let (from, len) = (random.below(2000) * BLOCK, (1 + random.below(12)) * BLOCK);
@@ -195,7 +270,9 @@ fn at_random(volume: &Volume, random: &mut Random) -> Result<()> {
 }
 
 fn at_random_on(spec: &ImageSpec, seed: u64) {
-    let Some(volume) = Volume::new(spec) else { return };
+    let Some(volume) = Volume::new(spec) else {
+        return;
+    };
     let random = &mut Random::new(seed);
     (0..4).for_each(|at| drop(volume.file(&format!("/{at}"))));
     // So that what is free is in pieces, and the files do not all fit.
@@ -206,7 +283,12 @@ fn at_random_on(spec: &ImageSpec, seed: u64) {
     for step in 0..memory::number("EXTERN4_FULL_MAPS", 4000) {
         if let Err(error) = at_random(&volume, random) {
             let known = matches!(error.errno(), Errno::ENOSPC | Errno::EINVAL);
-            assert!(known, "{}, seed {seed}, step {step}: {error:?} {:?}", spec.name, error.cause());
+            assert!(
+                known,
+                "{}, seed {seed}, step {step}: {error:?} {:?}",
+                spec.name,
+                error.cause()
+            );
         }
         if random.one_in(100) {
             volume.sync();
@@ -220,7 +302,13 @@ fn maps_grow_at_random() {
     let journal = &["-t", "ext4", "-b", "1024", "-m", "0", "-J", "size=1"];
     for seed in 1..=4 {
         at_random_on(&no_journal("full-random"), seed);
-        at_random_on(&ImageSpec::new("full-random-journal", 4 << 20, journal), seed);
-        at_random_on(&ImageSpec::new("full-random-contents", 4 << 20, journal).then(LOG_CONTENTS), seed);
+        at_random_on(
+            &ImageSpec::new("full-random-journal", 4 << 20, journal),
+            seed,
+        );
+        at_random_on(
+            &ImageSpec::new("full-random-contents", 4 << 20, journal).then(LOG_CONTENTS),
+            seed,
+        );
     }
 }

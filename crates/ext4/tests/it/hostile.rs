@@ -9,7 +9,9 @@ use extern4_disk::{CorruptKind, Structure};
 use extern4_ext4::{Error, Ext4, OpenOptions};
 use extern4_testkit::image::ImageSpec;
 use extern4_testkit::tools::{self, Need, can_run};
-use extern4_vfs::{AclKind, Errno, FallocateMode, FileOps, FileSystem, FileType, InodeOps, Session};
+use extern4_vfs::{
+    AclKind, Errno, FallocateMode, FileOps, FileSystem, FileType, InodeOps, Session,
+};
 
 use crate::model::{Op, run, session};
 use crate::{memory, walk};
@@ -39,8 +41,13 @@ fn fill(root: &Path) -> std::io::Result<()> {
 }
 
 fn build(features: &'static [&'static str]) -> Vec<u8> {
-    let image = ImageSpec::new("hostile", 4 << 20, features).from_directory(&[fill]).build();
-    tools::run("e2fsck", ["-fyD".as_ref(), image.path.as_os_str()].map(std::ffi::OsStr::to_owned));
+    let image = ImageSpec::new("hostile", 4 << 20, features)
+        .from_directory(&[fill])
+        .build();
+    tools::run(
+        "e2fsck",
+        ["-fyD".as_ref(), image.path.as_os_str()].map(std::ffi::OsStr::to_owned),
+    );
     image.debugfs(&format!("ea_set /attrs user.large {}\n", "v".repeat(500)));
     std::fs::read(&image.path).expect("the image is read")
 }
@@ -49,18 +56,41 @@ fn build(features: &'static [&'static str]) -> Vec<u8> {
 fn plain() -> Vec<u8> {
     static IMAGE: OnceLock<Vec<u8>> = OnceLock::new();
     IMAGE
-        .get_or_init(|| build(&["-t", "ext4", "-b", "4096", "-O", "^metadata_csum,^uninit_bg,^has_journal"]))
+        .get_or_init(|| {
+            build(&[
+                "-t",
+                "ext4",
+                "-b",
+                "4096",
+                "-O",
+                "^metadata_csum,^uninit_bg,^has_journal",
+            ])
+        })
         .clone()
 }
 
 /// An image with all checksums.
 fn summed() -> Vec<u8> {
     static IMAGE: OnceLock<Vec<u8>> = OnceLock::new();
-    IMAGE.get_or_init(|| build(&["-t", "ext4", "-b", "4096", "-O", "metadata_csum,^has_journal"])).clone()
+    IMAGE
+        .get_or_init(|| {
+            build(&[
+                "-t",
+                "ext4",
+                "-b",
+                "4096",
+                "-O",
+                "metadata_csum,^has_journal",
+            ])
+        })
+        .clone()
 }
 
 fn open(bytes: Vec<u8>) -> Result<Ext4, Error> {
-    Ext4::open(Arc::new(MemoryDevice::read_only(bytes)), &OpenOptions::default())
+    Ext4::open(
+        Arc::new(MemoryDevice::read_only(bytes)),
+        &OpenOptions::default(),
+    )
 }
 
 /// Looks at everything: names, inodes, bytes, targets, attributes and ACLs; of a large directory
@@ -85,7 +115,11 @@ fn look_at_all(fs: &Ext4) -> Vec<extern4_vfs::Error> {
         match inode.kind() {
             FileType::Directory => match walk::names(fs, &inode, usize::MAX) {
                 Ok(names) => {
-                    for (name, _) in names.iter().filter(|(name, _)| name != b"." && name != b"..").take(10) {
+                    for (name, _) in names
+                        .iter()
+                        .filter(|(name, _)| name != b"." && name != b"..")
+                        .take(10)
+                    {
                         match fs.lookup(&inode, name) {
                             Ok(found) => todo.extend(found),
                             Err(error) => errors.push(error),
@@ -113,11 +147,17 @@ struct Places {
 
 impl Places {
     fn of(bytes: &[u8]) -> Self {
-        Self { fs: open(bytes.to_vec()).expect("the image is good") }
+        Self {
+            fs: open(bytes.to_vec()).expect("the image is good"),
+        }
     }
 
     fn ino(&self, path: &str) -> u32 {
-        walk::resolve(&self.fs, path).expect("a file").ino().try_into().expect("an inode number")
+        walk::resolve(&self.fs, path)
+            .expect("a file")
+            .ino()
+            .try_into()
+            .expect("an inode number")
     }
 
     /// The byte where the inode's record starts.
@@ -172,11 +212,32 @@ fn each_broken_rule_is_named() {
             |p| p.map("/file"),
             vec![0, 0],
             Structure::ExtentNode,
-            CorruptKind::Magic { found: 0, expected: 0xf30a },
+            CorruptKind::Magic {
+                found: 0,
+                expected: 0xf30a,
+            },
         ),
-        ("extent depth", |p| p.map("/file") + 6, vec![6, 0], Structure::ExtentNode, field("eh_depth", 6)),
-        ("extent count", |p| p.map("/file") + 2, vec![5, 0], Structure::ExtentNode, field("eh_entries", 5)),
-        ("extent length", |p| p.map("/file") + 16, vec![0, 0], Structure::ExtentNode, field("ee_len", 0)),
+        (
+            "extent depth",
+            |p| p.map("/file") + 6,
+            vec![6, 0],
+            Structure::ExtentNode,
+            field("eh_depth", 6),
+        ),
+        (
+            "extent count",
+            |p| p.map("/file") + 2,
+            vec![5, 0],
+            Structure::ExtentNode,
+            field("eh_entries", 5),
+        ),
+        (
+            "extent length",
+            |p| p.map("/file") + 16,
+            vec![0, 0],
+            Structure::ExtentNode,
+            field("ee_len", 0),
+        ),
         (
             "extent outside",
             |p| p.map("/file") + 20,
@@ -226,21 +287,29 @@ fn each_broken_rule_is_named() {
             |p| p.first_block("/dir") + 24,
             le(0xffff_ffff),
             Structure::DirectoryBlock,
-            CorruptKind::InodeOutOfRange { field: "inode", ino: 0xffff_ffff },
+            CorruptKind::InodeOutOfRange {
+                field: "inode",
+                ino: 0xffff_ffff,
+            },
         ),
         (
             "reserved inode",
             |p| p.first_block("/dir") + 24,
             le(8),
             Structure::DirectoryBlock,
-            CorruptKind::InodeOutOfRange { field: "inode", ino: 8 },
+            CorruptKind::InodeOutOfRange {
+                field: "inode",
+                ino: 8,
+            },
         ),
         (
             "root below itself",
             |p| p.first_block("/dir") + 24,
             le(2),
             Structure::DirectoryBlock,
-            CorruptKind::Loop { what: "a directory entry" },
+            CorruptKind::Loop {
+                what: "a directory entry",
+            },
         ),
         (
             "slash in a name",
@@ -249,7 +318,13 @@ fn each_broken_rule_is_named() {
             Structure::DirectoryBlock,
             mismatch("a name holds a slash or a NUL"),
         ),
-        ("length of a target", |p| p.record("/link") + 4, le(5000), Structure::Inode, field("i_size", 5000)),
+        (
+            "length of a target",
+            |p| p.record("/link") + 4,
+            le(5000),
+            Structure::Inode,
+            field("i_size", 5000),
+        ),
         (
             "NUL in a target",
             |p| p.first_block("/link") + 3,
@@ -269,7 +344,10 @@ fn each_broken_rule_is_named() {
             |p| p.xattr_block("/attrs"),
             le(1),
             Structure::Xattr,
-            CorruptKind::Magic { found: 1, expected: 0xea02_0000 },
+            CorruptKind::Magic {
+                found: 1,
+                expected: 0xea02_0000,
+            },
         ),
         (
             "attribute sharers",
@@ -338,7 +416,8 @@ fn each_checksum_is_verified() {
         image[at(&places)] ^= 0x10;
         let errors = look_at_all(&open(image).expect("the volume opens"));
         let found = errors.iter().filter_map(corrupt).any(|corrupt| {
-            corrupt.place.structure == structure && matches!(corrupt.kind, CorruptKind::Checksum { .. })
+            corrupt.place.structure == structure
+                && matches!(corrupt.kind, CorruptKind::Checksum { .. })
         });
         assert!(found, "{structure}: {errors:?}");
     }
@@ -346,20 +425,32 @@ fn each_checksum_is_verified() {
     let mut image = summed();
     image[BLOCK + 12] ^= 0x10;
     let fs = open(image).expect("the volume opens");
-    assert!(look_at_all(&fs).iter().all(|error| corrupt(error).is_none()));
+    assert!(
+        look_at_all(&fs)
+            .iter()
+            .all(|error| corrupt(error).is_none())
+    );
     let warnings = fs.warnings();
-    assert!(warnings.len() == 1 && warnings[0].starts_with("group descriptor, group 0"), "{warnings:?}");
+    assert!(
+        warnings.len() == 1 && warnings[0].starts_with("group descriptor, group 0"),
+        "{warnings:?}"
+    );
     // A hash tree whose checksum is wrong is done without.
     let mut image = summed();
     image[places.first_block("/crowd") + 41] ^= 0x10;
     assert!(
-        look_at_all(&open(image).expect("the volume opens")).iter().all(|error| corrupt(error).is_none())
+        look_at_all(&open(image).expect("the volume opens"))
+            .iter()
+            .all(|error| corrupt(error).is_none())
     );
 
     let mut image = summed();
     image[1024 + 0x78] ^= 1;
     let error = open(image).map(drop).unwrap_err();
-    assert!(matches!(error.corrupt_kind(), Some(CorruptKind::Checksum { .. })), "{error}");
+    assert!(
+        matches!(error.corrupt_kind(), Some(CorruptKind::Checksum { .. })),
+        "{error}"
+    );
 }
 
 #[test]
@@ -370,17 +461,31 @@ fn a_truncated_image_is_only_read_and_a_warning_names_the_missing_part() {
     let whole = plain();
     for len in [2048, 4096, 100_000, whole.len() - 1] {
         let device = Arc::new(MemoryDevice::read_only(whole[..len].to_vec()));
-        let error = Ext4::open_for_writing(device, &OpenOptions::default()).map(drop).unwrap_err();
-        let kind = CorruptKind::CutOff { need: whole.len() as u64, have: len as u64 };
+        let error = Ext4::open_for_writing(device, &OpenOptions::default())
+            .map(drop)
+            .unwrap_err();
+        let kind = CorruptKind::CutOff {
+            need: whole.len() as u64,
+            have: len as u64,
+        };
         assert_eq!(error.corrupt_kind(), Some(kind), "{len} bytes: {error}");
         let fs = open(whole[..len].to_vec()).expect("its superblock is there");
-        assert!(fs.warnings()[0].contains("the volume is cut off"), "{len} bytes: {:?}", fs.warnings());
+        assert!(
+            fs.warnings()[0].contains("the volume is cut off"),
+            "{len} bytes: {:?}",
+            fs.warnings()
+        );
         let errors = look_at_all(&fs);
         assert!(
-            errors.iter().all(|error| [Errno::EIO, Errno::ENODATA].contains(&error.errno())),
+            errors
+                .iter()
+                .all(|error| [Errno::EIO, Errno::ENODATA].contains(&error.errno())),
             "{errors:?}"
         );
-        assert!(len > 100_000 || errors.iter().any(|error| error.errno() == Errno::EIO), "{len} bytes");
+        assert!(
+            len > 100_000 || errors.iter().any(|error| error.errno() == Errno::EIO),
+            "{len} bytes"
+        );
     }
 }
 
@@ -430,7 +535,10 @@ fn grouped(features: &'static [&'static str]) -> Grouped {
     let fs = open(bytes.clone()).expect("the image is good");
     let geometry = fs.superblock().geometry();
     let backup = geometry.superblock_in(1).expect("a backup");
-    let mut own = vec![(Structure::Superblock, backup), (Structure::GroupDescriptor, backup + 1)];
+    let mut own = vec![
+        (Structure::Superblock, backup),
+        (Structure::GroupDescriptor, backup + 1),
+    ];
     for group in [1, 4, geometry.group_count() - 1] {
         let descriptor = fs.group(group).expect("a descriptor");
         own.push((Structure::BlockBitmap, descriptor.block_bitmap()));
@@ -438,7 +546,9 @@ fn grouped(features: &'static [&'static str]) -> Grouped {
         own.push((Structure::Inode, descriptor.inode_table() + 1));
     }
     let ino = walk::resolve(&fs, "/file").expect("a file").ino();
-    let at = fs.inode_position(ino.try_into().expect("an inode number")).expect("a position");
+    let at = fs
+        .inode_position(ino.try_into().expect("an inode number"))
+        .expect("a position");
     // Behind the header of the map are the first block of the file and how many there are.
     let extent = at.block as usize * 1024 + at.offset as usize + 0x28 + 12 + 8;
     Grouped { bytes, own, extent }
@@ -447,8 +557,21 @@ fn grouped(features: &'static [&'static str]) -> Grouped {
 const WITHOUT: &str = "^metadata_csum,^uninit_bg,^has_journal";
 const WITHOUT_FLEX: &str = "^metadata_csum,^uninit_bg,^has_journal,^flex_bg";
 const GROUPED: [&[&str]; 2] = [
-    &["-t", "ext4", "-b", "1024", "-g", "1024", "-N", "512", "-O", WITHOUT],
-    &["-t", "ext4", "-b", "1024", "-g", "1024", "-N", "512", "-O", WITHOUT_FLEX],
+    &[
+        "-t", "ext4", "-b", "1024", "-g", "1024", "-N", "512", "-O", WITHOUT,
+    ],
+    &[
+        "-t",
+        "ext4",
+        "-b",
+        "1024",
+        "-g",
+        "1024",
+        "-N",
+        "512",
+        "-O",
+        WITHOUT_FLEX,
+    ],
 ];
 
 /// Changes a volume, on which block `own` stays as it was. Says what went wrong, and which block
@@ -468,7 +591,11 @@ fn attempt(
     let after = memory::contents(&device);
     let own = own as usize * 1024..(own as usize + 1) * 1024;
     assert!(after[own.clone()] == bytes[own], "{what}: it was changed");
-    let noted = open(after).expect("the volume opens").superblock().last_error().map(|error| error.block);
+    let noted = open(after)
+        .expect("the volume opens")
+        .superblock()
+        .last_error()
+        .map(|error| error.block);
     (error, noted)
 }
 
@@ -484,7 +611,10 @@ fn a_file_that_claims_blocks_of_the_volumes_own_does_not_get_them() {
         (Op::Write(file(), 100, 3), true),
         (Op::Write(file(), 0, 1024), true),
         (Op::Truncate(file(), 100), true),
-        (Op::Fallocate(file(), FallocateMode::ZERO_RANGE, 100, 20), true),
+        (
+            Op::Fallocate(file(), FallocateMode::ZERO_RANGE, 100, 20),
+            true,
+        ),
         (Op::Truncate(file(), 0), true),
         (Op::Fallocate(file(), punch, 0, 1024), true),
         // It goes when no session has it open any more: no caller gets the error.
@@ -498,10 +628,17 @@ fn a_file_that_claims_blocks_of_the_volumes_own_does_not_get_them() {
             for (op, is_told) in &claims {
                 let what = format!("{features:?}, {structure} {block}, {op:?}");
                 let (error, noted) = attempt(&what, &bytes, block, |session| run(session, op));
-                let place = error.as_ref().and_then(corrupt).map(|corrupt| corrupt.place);
+                let place = error
+                    .as_ref()
+                    .and_then(corrupt)
+                    .map(|corrupt| corrupt.place);
                 match is_told {
                     true => {
-                        assert_eq!(error.map(|error| error.errno()), Some(Errno::EUCLEAN), "{what}");
+                        assert_eq!(
+                            error.map(|error| error.errno()),
+                            Some(Errno::EUCLEAN),
+                            "{what}"
+                        );
                         let place = place.map(|place| (place.structure, place.block));
                         assert_eq!(place, Some((structure, Some(block))), "{what}");
                     }
@@ -521,7 +658,10 @@ fn blocks_of_the_volumes_own_that_count_as_free_are_not_taken() {
         let Grouped { bytes, own, .. } = grouped(features);
         let fs = open(bytes.clone()).expect("the image is good");
         // Bitmaps of blocks change while the volume is filled up to there.
-        for (structure, block) in own.into_iter().filter(|own| own.0 != Structure::BlockBitmap) {
+        for (structure, block) in own
+            .into_iter()
+            .filter(|own| own.0 != Structure::BlockBitmap)
+        {
             let geometry = fs.superblock().geometry();
             let group = geometry.group_of_block(block).expect("a group");
             let bit = geometry.cluster_in_group(block).expect("a bit") as usize;
@@ -534,10 +674,15 @@ fn blocks_of_the_volumes_own_that_count_as_free_are_not_taken() {
             let what = format!("{features:?}, {structure} {block} is free");
             let fill = |session: &Session| {
                 run(session, &Op::Create("/new".to_owned(), 0o644))?;
-                (0..1 << 10).try_for_each(|at| run(session, &Op::Write("/new".to_owned(), at << 14, 1 << 14)))
+                (0..1 << 10).try_for_each(|at| {
+                    run(session, &Op::Write("/new".to_owned(), at << 14, 1 << 14))
+                })
             };
             let (error, noted) = attempt(&what, &bytes, block, fill);
-            assert!(error.is_some() && noted == Some(block), "{what}: {error:?}, {noted:?}");
+            assert!(
+                error.is_some() && noted == Some(block),
+                "{what}: {error:?}, {noted:?}"
+            );
         }
     }
 }

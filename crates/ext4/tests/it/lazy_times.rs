@@ -48,25 +48,36 @@ fn name(at: usize) -> String {
 /// A volume with a file for each event, far from the others, and one for the operations that make
 /// transactions durable.
 fn image() -> Option<Image> {
-    let spec =
-        ImageSpec::new("lazy", 16 << 20, &["-t", "ext4", "-b", "1024", "-J", "size=1"]).mounted(&[|root| {
-            for at in 0..(EVENTS.len() + 2) * BETWEEN {
-                std::fs::write(root.join(name(at)), [1; 5000])?;
-                make_old(&File::options().write(true).open(root.join(name(at)))?)?;
-            }
-            Ok(())
-        }]);
+    let spec = ImageSpec::new(
+        "lazy",
+        16 << 20,
+        &["-t", "ext4", "-b", "1024", "-J", "size=1"],
+    )
+    .mounted(&[|root| {
+        for at in 0..(EVENTS.len() + 2) * BETWEEN {
+            std::fs::write(root.join(name(at)), [1; 5000])?;
+            make_old(&File::options().write(true).open(root.join(name(at)))?)?;
+        }
+        Ok(())
+    }]);
     spec.can_run().then(|| spec.build())
 }
 
 fn make_old(file: &File) -> std::io::Result<()> {
     let old = std::time::UNIX_EPOCH + Duration::from_secs(1000);
-    file.set_times(std::fs::FileTimes::new().set_accessed(old).set_modified(old))
+    file.set_times(
+        std::fs::FileTimes::new()
+            .set_accessed(old)
+            .set_modified(old),
+    )
 }
 
 /// The times of last reading and writing, as they would be after a crash now.
 fn durable(device: Arc<dyn BlockDevice>, at: usize) -> (i64, i64) {
-    let options = OpenOptions { shared: true, ..OpenOptions::default() };
+    let options = OpenOptions {
+        shared: true,
+        ..OpenOptions::default()
+    };
     let fs = Ext4::open(device, &options).expect("the volume opens");
     let found = walk::resolve(&fs, &name(at)).expect("the file").attr();
     (found.atime.sec, found.mtime.sec)
@@ -94,7 +105,9 @@ fn times_become_durable_when_they_do_with_the_kernel() {
     }
     mount.unmount();
 
-    let device = Arc::new(MemoryDevice::new(std::fs::read(&image.path).expect("the image is read")));
+    let device = Arc::new(MemoryDevice::new(
+        std::fs::read(&image.path).expect("the image is read"),
+    ));
     let (fs, session) = open(&device, Some(DAY));
     for (at, (then, wanted)) in (1..).map(|at| at * BETWEEN).zip(EVENTS) {
         by_us(&session, at, then);
@@ -105,13 +118,22 @@ fn times_become_durable_when_they_do_with_the_kernel() {
     }
     drop(session);
     fs.close().expect("close");
-    check("closed", Then::Commit, true, durable(copied(&device), BETWEEN));
+    check(
+        "closed",
+        Then::Commit,
+        true,
+        durable(copied(&device), BETWEEN),
+    );
     memory::fsck("lazy", &device);
 }
 
 fn by_kernel(root: &Path, at: usize, then: Then) {
     use std::os::unix::fs::PermissionsExt;
-    let file = File::options().read(true).write(true).open(root.join(name(at))).expect("the file");
+    let file = File::options()
+        .read(true)
+        .write(true)
+        .open(root.join(name(at)))
+        .expect("the file");
     // Linux 6.18 was seen to store the inode with every write through its page cache, so that only
     // reads are lazy there.
     file.read_exact_at(&mut [0; 10], 0).expect("read");
@@ -119,7 +141,9 @@ fn by_kernel(root: &Path, at: usize, then: Then) {
         Then::Commit | Then::Evict => {}
         Then::Fdatasync => file.sync_data().expect("sync"),
         Then::Fsync => file.sync_all().expect("sync"),
-        Then::Chmod => file.set_permissions(std::fs::Permissions::from_mode(0o600)).expect("chmod"),
+        Then::Chmod => file
+            .set_permissions(std::fs::Permissions::from_mode(0o600))
+            .expect("chmod"),
         Then::Sync => rustix::fs::syncfs(&file).expect("sync"),
     }
     // Something else that has to be durable takes the running transaction with it.
@@ -128,9 +152,17 @@ fn by_kernel(root: &Path, at: usize, then: Then) {
 }
 
 fn open(device: &Arc<MemoryDevice>, lazy_times: Option<Duration>) -> (Arc<Ext4>, Session) {
-    let options = OpenOptions { lazy_times, ..OpenOptions::default() };
-    let fs = Arc::new(Ext4::open_for_writing(Arc::clone(device) as _, &options).expect("the volume opens"));
-    let options = SuperOptions { atime: Atime::Strict, ..SuperOptions::default() };
+    let options = OpenOptions {
+        lazy_times,
+        ..OpenOptions::default()
+    };
+    let fs = Arc::new(
+        Ext4::open_for_writing(Arc::clone(device) as _, &options).expect("the volume opens"),
+    );
+    let options = SuperOptions {
+        atime: Atime::Strict,
+        ..SuperOptions::default()
+    };
     let sb = SuperBlock::new(Arc::clone(&fs) as _, options).expect("the root");
     (fs, Session::new(&Namespace::new(sb), Cred::root()))
 }
@@ -140,7 +172,9 @@ fn copied(device: &Arc<MemoryDevice>) -> Arc<dyn BlockDevice> {
 }
 
 fn touch(session: &Session, at: usize) -> OpenFile {
-    let file = session.open(name(at), OpenFlags::READ | OpenFlags::WRITE).expect("the file");
+    let file = session
+        .open(name(at), OpenFlags::READ | OpenFlags::WRITE)
+        .expect("the file");
     file.read_at(&mut [0; 10], 0).expect("read");
     file.write_at(b"over", 0).expect("write");
     file
@@ -154,7 +188,9 @@ fn by_us(session: &Session, at: usize, then: Then) {
         Then::Commit => {}
         Then::Fdatasync => file.sync(true).expect("sync"),
         Then::Fsync => file.sync(false).expect("sync"),
-        Then::Chmod => session.chmod(name(at), 0o600, LookupFlags::FOLLOW).expect("chmod"),
+        Then::Chmod => session
+            .chmod(name(at), 0o600, LookupFlags::FOLLOW)
+            .expect("chmod"),
         Then::Sync => sb.sync().expect("sync"),
         Then::Evict => {}
     }
@@ -162,17 +198,26 @@ fn by_us(session: &Session, at: usize, then: Then) {
     if then == Then::Evict {
         sb.drop_caches();
     }
-    let other = session.open(format!("other{at}"), OpenFlags::WRITE | OpenFlags::CREATE).expect("a file");
+    let other = session
+        .open(format!("other{at}"), OpenFlags::WRITE | OpenFlags::CREATE)
+        .expect("a file");
     other.sync(false).expect("sync");
 }
 
 #[test]
 fn times_are_stored_at_once_unless_asked() {
     let Some(image) = image() else { return };
-    let device = Arc::new(MemoryDevice::new(std::fs::read(&image.path).expect("the image is read")));
+    let device = Arc::new(MemoryDevice::new(
+        std::fs::read(&image.path).expect("the image is read"),
+    ));
     let (fs, session) = open(&device, None);
     by_us(&session, BETWEEN, Then::Commit);
-    check("at once", Then::Commit, true, durable(copied(&device), BETWEEN));
+    check(
+        "at once",
+        Then::Commit,
+        true,
+        durable(copied(&device), BETWEEN),
+    );
     drop(session);
     fs.close().expect("close");
 }
@@ -180,7 +225,9 @@ fn times_are_stored_at_once_unless_asked() {
 #[test]
 fn times_that_have_waited_for_long_are_stored_with_the_next() {
     let Some(image) = image() else { return };
-    let device = Arc::new(MemoryDevice::new(std::fs::read(&image.path).expect("the image is read")));
+    let device = Arc::new(MemoryDevice::new(
+        std::fs::read(&image.path).expect("the image is read"),
+    ));
     let (fs, session) = open(&device, Some(Duration::from_millis(300)));
     by_us(&session, BETWEEN, Then::Commit);
     std::thread::sleep(Duration::from_millis(400));
@@ -194,12 +241,21 @@ fn times_that_have_waited_for_long_are_stored_with_the_next() {
 #[test]
 fn a_change_of_the_inode_stores_its_lazy_times() {
     let Some(image) = image() else { return };
-    let device = Arc::new(MemoryDevice::new(std::fs::read(&image.path).expect("the image is read")));
+    let device = Arc::new(MemoryDevice::new(
+        std::fs::read(&image.path).expect("the image is read"),
+    ));
     let (fs, session) = open(&device, Some(DAY));
     drop(touch(&session, BETWEEN));
     // Times that are set are no older than those that waited, and stay.
     let set = Timespec { sec: 5000, nsec: 0 };
-    session.utimens(name(BETWEEN), SetTime::At(set), SetTime::At(set), LookupFlags::FOLLOW).expect("utimens");
+    session
+        .utimens(
+            name(BETWEEN),
+            SetTime::At(set),
+            SetTime::At(set),
+            LookupFlags::FOLLOW,
+        )
+        .expect("utimens");
     by_us(&session, 2 * BETWEEN, Then::Sync);
     assert_eq!(durable(copied(&device), BETWEEN), (5000, 5000));
     // A file that goes does not come back.

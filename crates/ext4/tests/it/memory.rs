@@ -21,7 +21,10 @@ pub(crate) fn bytes_of(spec: &ImageSpec) -> Vec<u8> {
 
 /// Opens the volume on a device for writing. The superuser can fill it to the last block.
 pub(crate) fn open(what: &str, device: &Arc<MemoryDevice>) -> Arc<Ext4> {
-    let options = OpenOptions { reserved_clusters: Some(0), ..OpenOptions::default() };
+    let options = OpenOptions {
+        reserved_clusters: Some(0),
+        ..OpenOptions::default()
+    };
     let fs = Ext4::open_for_writing(Arc::clone(device) as _, &options);
     Arc::new(fs.unwrap_or_else(|e| panic!("{what}: {e}")))
 }
@@ -70,7 +73,12 @@ impl Volume {
         let device = Arc::new(MemoryDevice::new(bytes_of(spec)));
         let fs = open(spec.name, &device);
         let session = session(Arc::clone(&fs) as _);
-        Some(Self { what: spec.name, device, fs, session })
+        Some(Self {
+            what: spec.name,
+            device,
+            fs,
+            session,
+        })
     }
 
     pub(crate) fn sync(&self) {
@@ -92,7 +100,10 @@ impl Volume {
 
 /// A number from the environment, which asks for longer runs with it.
 pub(crate) fn number(name: &str, default: u64) -> u64 {
-    std::env::var(name).ok().and_then(|n| n.parse().ok()).unwrap_or(default)
+    std::env::var(name)
+        .ok()
+        .and_then(|n| n.parse().ok())
+        .unwrap_or(default)
 }
 
 /// Runs `work` in a thread of its own, and fails if it has not ended in time: then it hangs.
@@ -110,5 +121,7 @@ pub(crate) fn in_time<R: Send + 'static>(
     if wait.recv_timeout(limit) == Err(mpsc::RecvTimeoutError::Timeout) {
         panic!("{what}: hangs, for it has not ended after {limit:?}");
     }
-    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    thread
+        .join()
+        .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }

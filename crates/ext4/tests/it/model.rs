@@ -169,7 +169,10 @@ pub(crate) fn op(random: &mut Random, habits: &Habits) -> Op {
     let mode = |random: &mut Random| *random.pick(&[0o644, 0o600, 0o755, 0o4755, 0o2711, 0o777, 0]);
     let xattr = |random: &mut Random| {
         let space = random.pick(&["user", "trusted", "security"]);
-        format!("{space}.{}", random.pick(&["a", "name", "another-name", "x"]))
+        format!(
+            "{space}.{}",
+            random.pick(&["a", "name", "another-name", "x"])
+        )
     };
     let size = |random: &mut Random| match random.below(4) {
         0 => random.below(64),
@@ -185,7 +188,10 @@ pub(crate) fn op(random: &mut Random, habits: &Habits) -> Op {
             Op::Symlink("t".repeat(len), path(random))
         }
         28..=29 => {
-            let rdev = Rdev { major: random.below(300) as u32, minor: random.below(70_000) as u32 };
+            let rdev = Rdev {
+                major: random.below(300) as u32,
+                minor: random.below(70_000) as u32,
+            };
             let kind = *random.pick(&[
                 NewKind::Fifo,
                 NewKind::Socket,
@@ -208,7 +214,11 @@ pub(crate) fn op(random: &mut Random, habits: &Habits) -> Op {
             Op::Rename(path(random), path(random), *random.pick(&flags))
         }
         58..=60 => Op::Chmod(path(random), mode(random)),
-        61..=62 => Op::Chown(path(random), random.below(70_000) as u32, random.below(70_000) as u32),
+        61..=62 => Op::Chown(
+            path(random),
+            random.below(70_000) as u32,
+            random.below(70_000) as u32,
+        ),
         63..=64 => Op::Utimens(path(random), random.below(1 << 33) as i64 - (1 << 30)),
         65..=76 => Op::Write(path(random), size(random), size(random) as usize),
         77..=80 => Op::Append(path(random), random.below(5000) as usize),
@@ -224,22 +234,49 @@ pub(crate) fn op(random: &mut Random, habits: &Habits) -> Op {
                 FallocateMode::INSERT_RANGE,
             ];
             let mode = *random.pick(&modes);
-            let shifts = mode.intersects(FallocateMode::COLLAPSE_RANGE | FallocateMode::INSERT_RANGE);
-            let unit = if shifts && !random.one_in(8) { habits.block_size } else { 1 };
+            let shifts =
+                mode.intersects(FallocateMode::COLLAPSE_RANGE | FallocateMode::INSERT_RANGE);
+            let unit = if shifts && !random.one_in(8) {
+                habits.block_size
+            } else {
+                1
+            };
             let (offset, len) = (size(random), size(random) + 1);
-            Op::Fallocate(path(random), mode, offset / unit * unit, len.div_ceil(unit) * unit)
+            Op::Fallocate(
+                path(random),
+                mode,
+                offset / unit * unit,
+                len.div_ceil(unit) * unit,
+            )
         }
         85..=90 => {
-            let flags = [XattrFlags::empty(), XattrFlags::empty(), XattrFlags::CREATE, XattrFlags::REPLACE];
-            let len = if random.one_in(4) { habits.value_size } else { 100 };
-            Op::SetXattr(path(random), xattr(random), random.below(len) as usize, *random.pick(&flags))
+            let flags = [
+                XattrFlags::empty(),
+                XattrFlags::empty(),
+                XattrFlags::CREATE,
+                XattrFlags::REPLACE,
+            ];
+            let len = if random.one_in(4) {
+                habits.value_size
+            } else {
+                100
+            };
+            Op::SetXattr(
+                path(random),
+                xattr(random),
+                random.below(len) as usize,
+                *random.pick(&flags),
+            )
         }
         91..=92 => Op::RemoveXattr(path(random), xattr(random)),
         93..=94 => {
             let kind = *random.pick(&[AclKind::Access, AclKind::Default]);
             Op::SetAcl(path(random), kind, random.below(8) as u8)
         }
-        95 => Op::RemoveAcl(path(random), *random.pick(&[AclKind::Access, AclKind::Default])),
+        95 => Op::RemoveAcl(
+            path(random),
+            *random.pick(&[AclKind::Access, AclKind::Default]),
+        ),
         96..=97 => Op::WriteUnlinked(path(random), size(random) as usize),
         _ => Op::Tmpfile("/".to_owned(), (!random.one_in(3)).then(|| path(random))),
     }
@@ -247,7 +284,9 @@ pub(crate) fn op(random: &mut Random, habits: &Habits) -> Op {
 
 /// Returns bytes that depend on their offset in the file.
 pub(crate) fn data(offset: u64, len: usize) -> Vec<u8> {
-    (offset..offset + len as u64).map(|at| (at.wrapping_mul(0x9e37_79b9) >> 13) as u8).collect()
+    (offset..offset + len as u64)
+        .map(|at| (at.wrapping_mul(0x9e37_79b9) >> 13) as u8)
+        .collect()
 }
 
 pub(crate) fn acl(perm: u8) -> Acl {
@@ -263,7 +302,14 @@ pub(crate) fn acl(perm: u8) -> Acl {
 }
 
 pub(crate) fn open(session: &Session, path: &str, flags: OpenFlags, mode: u16) -> Result<OpenFile> {
-    session.open(path, OpenHow { flags, mode, resolve: LookupFlags::empty() })
+    session.open(
+        path,
+        OpenHow {
+            flags,
+            mode,
+            resolve: LookupFlags::empty(),
+        },
+    )
 }
 
 pub(crate) fn run(session: &Session, op: &Op) -> Result<()> {
@@ -286,9 +332,14 @@ pub(crate) fn run(session: &Session, op: &Op) -> Result<()> {
         Op::Rmdir(path) => session.rmdir(path),
         Op::Rename(from, to, flags) => session.rename(from, to, *flags),
         Op::Chmod(path, mode) => session.chmod(path, *mode, LookupFlags::NOFOLLOW),
-        Op::Chown(path, uid, gid) => session.chown(path, Some(*uid), Some(*gid), LookupFlags::NOFOLLOW),
+        Op::Chown(path, uid, gid) => {
+            session.chown(path, Some(*uid), Some(*gid), LookupFlags::NOFOLLOW)
+        }
         Op::Utimens(path, sec) => {
-            let time = SetTime::At(Timespec { sec: *sec, nsec: 123_456_789 });
+            let time = SetTime::At(Timespec {
+                sec: *sec,
+                nsec: 123_456_789,
+            });
             session.utimens(path, time, time, LookupFlags::NOFOLLOW)
         }
         Op::Write(path, offset, len) => all(&open(session, path, write, 0)?, *offset, *len),
@@ -304,7 +355,9 @@ pub(crate) fn run(session: &Session, op: &Op) -> Result<()> {
             session.set_xattr(path, name, &data(7, *len), *flags, LookupFlags::NOFOLLOW)
         }
         Op::RemoveXattr(path, name) => session.remove_xattr(path, name, LookupFlags::NOFOLLOW),
-        Op::SetAcl(path, kind, perm) => session.set_acl(path, *kind, Some(acl(*perm)), LookupFlags::NOFOLLOW),
+        Op::SetAcl(path, kind, perm) => {
+            session.set_acl(path, *kind, Some(acl(*perm)), LookupFlags::NOFOLLOW)
+        }
         Op::RemoveAcl(path, kind) => session.set_acl(path, *kind, None, LookupFlags::NOFOLLOW),
         Op::WriteUnlinked(path, len) => {
             let file = open(session, path, write, 0)?;
@@ -331,14 +384,18 @@ pub(crate) fn run(session: &Session, op: &Op) -> Result<()> {
 /// Whether an attribute has found no room. The model does not have those limits.
 pub(crate) fn no_room(op: &Op, got: &Result<()>) -> bool {
     let sets = matches!(op, Op::SetXattr(..) | Op::SetAcl(..));
-    sets && got.as_ref().is_err_and(|error| error.errno() == Errno::ENOSPC)
+    sets && got
+        .as_ref()
+        .is_err_and(|error| error.errno() == Errno::ENOSPC)
 }
 
 /// Runs an operation on the model. The model cannot move contents within a file, so they are
 /// written again there.
 pub(crate) fn run_model(model: &Session, op: &Op, got: &Result<()>, block_size: u64) -> Result<()> {
     let moves = FallocateMode::COLLAPSE_RANGE | FallocateMode::INSERT_RANGE;
-    let Op::Fallocate(path, mode, offset, len) = op else { return run(model, op) };
+    let Op::Fallocate(path, mode, offset, len) = op else {
+        return run(model, op);
+    };
     if !mode.intersects(moves) {
         return run(model, op);
     }
@@ -385,13 +442,19 @@ pub(crate) fn try_open_for_writing(path: &Path) -> extern4_ext4::Result<Ext4> {
     open_for_writing_with(path, &OpenOptions::default())
 }
 
-pub(crate) fn open_for_writing_with(path: &Path, options: &OpenOptions) -> extern4_ext4::Result<Ext4> {
+pub(crate) fn open_for_writing_with(
+    path: &Path,
+    options: &OpenOptions,
+) -> extern4_ext4::Result<Ext4> {
     Ext4::open_for_writing(Arc::new(device(path)), options)
 }
 
 /// An image that can be written to.
 pub(crate) fn device(path: &Path) -> FileDevice {
-    let options = FileOptions { write: true, ..FileOptions::default() };
+    let options = FileOptions {
+        write: true,
+        ..FileOptions::default()
+    };
     FileDevice::open_with(path, &options).expect("the image opens")
 }
 
@@ -436,8 +499,14 @@ fn sequence(spec: &ImageSpec, habits: &Habits, seed: u64, count: usize) {
     let what = format!("{} seed {seed}", spec_name(spec));
     let run_all = || {
         let image = spec.build();
-        let (fs, model_fs) = (open_for_writing(&image.path), MemFs::new(MemLimits::default()));
-        let (ours, model) = (session(Arc::clone(&fs) as _), session(Arc::clone(&model_fs) as _));
+        let (fs, model_fs) = (
+            open_for_writing(&image.path),
+            MemFs::new(MemLimits::default()),
+        );
+        let (ours, model) = (
+            session(Arc::clone(&fs) as _),
+            session(Arc::clone(&model_fs) as _),
+        );
         let mut random = Random::new(seed);
         for at in 0..count {
             let op = op(&mut random, habits);
@@ -447,7 +516,11 @@ fn sequence(spec: &ImageSpec, habits: &Habits, seed: u64, count: usize) {
             }
             let want = run_model(&model, &op, &got, habits.block_size);
             let errno = |result: &Result<()>| result.as_ref().err().map(Error::errno);
-            assert_eq!(errno(&got), errno(&want), "{what}, operation {at}: {op:?}: {got:?}");
+            assert_eq!(
+                errno(&got),
+                errno(&want),
+                "{what}, operation {at}: {op:?}: {got:?}"
+            );
             if at % 64 == 63 {
                 ours.namespace().root().superblock().sync().expect("sync");
             }
@@ -482,7 +555,10 @@ const OPERATIONS: usize = 400;
 
 /// How many sequences: more where the environment asks for a soak.
 fn sequences() -> u64 {
-    std::env::var("EXTERN4_SEQUENCES").ok().and_then(|n| n.parse().ok()).unwrap_or(SEQUENCES)
+    std::env::var("EXTERN4_SEQUENCES")
+        .ok()
+        .and_then(|n| n.parse().ok())
+        .unwrap_or(SEQUENCES)
 }
 
 fn check(spec: ImageSpec, habits: Habits) {
@@ -491,75 +567,162 @@ fn check(spec: ImageSpec, habits: Habits) {
     }
 }
 
-const HABITS: Habits =
-    Habits { file_size: 1 << 20, value_size: 700, block_size: 4096, fallocate: true, few_values: 0 };
-const SMALL: Habits = Habits { block_size: 1024, file_size: 1 << 18, ..HABITS };
+const HABITS: Habits = Habits {
+    file_size: 1 << 20,
+    value_size: 700,
+    block_size: 4096,
+    fallocate: true,
+    few_values: 0,
+};
+const SMALL: Habits = Habits {
+    block_size: 1024,
+    file_size: 1 << 18,
+    ..HABITS
+};
 
 #[test]
 fn ext2_agrees_with_the_model() {
     let spec = ImageSpec::new("ext2", 64 << 20, &["-t", "ext2", "-b", "1024"]);
-    check(spec, Habits { fallocate: false, ..SMALL });
+    check(
+        spec,
+        Habits {
+            fallocate: false,
+            ..SMALL
+        },
+    );
 }
 
 #[test]
 fn ext3_agrees_with_the_model() {
     let spec = ImageSpec::new("ext3", 64 << 20, &["-t", "ext3", "-b", "4096"]);
-    check(spec, Habits { fallocate: false, ..HABITS });
+    check(
+        spec,
+        Habits {
+            fallocate: false,
+            ..HABITS
+        },
+    );
 }
 
 #[test]
 fn ext4_agrees_with_the_model() {
-    check(ImageSpec::new("ext4", 64 << 20, &["-t", "ext4", "-b", "4096"]), HABITS);
+    check(
+        ImageSpec::new("ext4", 64 << 20, &["-t", "ext4", "-b", "4096"]),
+        HABITS,
+    );
 }
 
 #[test]
 fn ext4_with_small_blocks_agrees_with_the_model() {
-    check(ImageSpec::new("ext4-1k", 64 << 20, &["-t", "ext4", "-b", "1024"]), SMALL);
+    check(
+        ImageSpec::new("ext4-1k", 64 << 20, &["-t", "ext4", "-b", "1024"]),
+        SMALL,
+    );
 }
 
 #[test]
 fn ext4_with_small_inodes_and_no_checksums_agrees_with_the_model() {
-    let mke2fs = &["-t", "ext4", "-b", "2048", "-I", "128", "-O", "^metadata_csum,^64bit,^flex_bg"];
-    check(ImageSpec::new("ext4-old", 64 << 20, mke2fs), Habits { block_size: 2048, ..SMALL });
+    let mke2fs = &[
+        "-t",
+        "ext4",
+        "-b",
+        "2048",
+        "-I",
+        "128",
+        "-O",
+        "^metadata_csum,^64bit,^flex_bg",
+    ];
+    check(
+        ImageSpec::new("ext4-old", 64 << 20, mke2fs),
+        Habits {
+            block_size: 2048,
+            ..SMALL
+        },
+    );
 }
 
 #[test]
 fn ext4_with_large_values_agrees_with_the_model() {
     let mke2fs = &["-t", "ext4", "-b", "4096", "-O", "ea_inode"];
-    check(ImageSpec::new("ext4-ea", 64 << 20, mke2fs), Habits { value_size: 20_000, ..HABITS });
+    check(
+        ImageSpec::new("ext4-ea", 64 << 20, mke2fs),
+        Habits {
+            value_size: 20_000,
+            ..HABITS
+        },
+    );
 }
 
 #[test]
 fn ext4_with_quotas_agrees_with_the_model() {
-    let mke2fs = &["-t", "ext4", "-b", "1024", "-O", "quota,project", "-E", ALL_QUOTAS];
+    let mke2fs = &[
+        "-t",
+        "ext4",
+        "-b",
+        "1024",
+        "-O",
+        "quota,project",
+        "-E",
+        ALL_QUOTAS,
+    ];
     check(ImageSpec::new("ext4-quota", 64 << 20, mke2fs), SMALL);
 }
 
 #[test]
 fn ext4_without_a_journal_agrees_with_the_model() {
-    check(ImageSpec::new("ext4-nojournal", 64 << 20, &["-t", "ext4", "-O", "^has_journal"]), HABITS);
+    check(
+        ImageSpec::new(
+            "ext4-nojournal",
+            64 << 20,
+            &["-t", "ext4", "-O", "^has_journal"],
+        ),
+        HABITS,
+    );
 }
 
 #[test]
 fn ext4_with_contents_in_the_journal_agrees_with_the_model() {
-    let spec = ImageSpec::new("ext4-data", 64 << 20, &["-t", "ext4", "-b", "4096"]).then(LOG_CONTENTS);
+    let spec =
+        ImageSpec::new("ext4-data", 64 << 20, &["-t", "ext4", "-b", "4096"]).then(LOG_CONTENTS);
     check(spec, HABITS);
-    let mke2fs = &["-t", "ext4", "-b", "1024", "-J", "size=1", "-O", "inline_data,ea_inode"];
+    let mke2fs = &[
+        "-t",
+        "ext4",
+        "-b",
+        "1024",
+        "-J",
+        "size=1",
+        "-O",
+        "inline_data,ea_inode",
+    ];
     let spec = ImageSpec::new("ext4-data-inline", 64 << 20, mke2fs).then(LOG_CONTENTS);
-    check(spec, Habits { value_size: 3000, ..SMALL });
+    check(
+        spec,
+        Habits {
+            value_size: 3000,
+            ..SMALL
+        },
+    );
 }
 
 #[test]
 fn ext4_with_few_attributes_agrees_with_the_model() {
     check(
         ImageSpec::new("ext4-few", 64 << 20, &["-t", "ext4", "-b", "1024"]),
-        Habits { few_values: 3, ..SMALL },
+        Habits {
+            few_values: 3,
+            ..SMALL
+        },
     );
 }
 
 #[test]
 fn ext4_with_few_large_values_agrees_with_the_model() {
     let mke2fs = &["-t", "ext4", "-b", "1024", "-I", "128", "-O", "ea_inode"];
-    let habits = Habits { few_values: 3, value_size: 6000, ..SMALL };
+    let habits = Habits {
+        few_values: 3,
+        value_size: 6000,
+        ..SMALL
+    };
     check(ImageSpec::new("ext4-few-ea", 64 << 20, mke2fs), habits);
 }

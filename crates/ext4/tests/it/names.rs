@@ -11,7 +11,12 @@ use crate::walk;
 
 #[test]
 fn a_listing_may_stop_after_any_entry() {
-    for name in ["ext4_default", "ext4_no_dir_index", "ext4_inline_data_1k", "hash_legacy"] {
+    for name in [
+        "ext4_default",
+        "ext4_no_dir_index",
+        "ext4_inline_data_1k",
+        "hash_legacy",
+    ] {
         let spec = spec(name);
         if !spec.can_run() {
             return;
@@ -23,7 +28,11 @@ fn a_listing_may_stop_after_any_entry() {
             let whole = walk::names(&fs, &dir, usize::MAX).expect("a listing");
             for stop in [1, 2, 3, 50, 1000] {
                 let pieces = walk::names(&fs, &dir, stop).expect("a listing");
-                assert!(whole == pieces, "{name}: inode {} differs, {stop} a call", dir.ino());
+                assert!(
+                    whole == pieces,
+                    "{name}: inode {} differs, {stop} a call",
+                    dir.ino()
+                );
             }
             for (name, ino) in whole {
                 let inode = walk::inode(&fs, ino).expect("an inode");
@@ -56,15 +65,27 @@ fn folded_names_are_found_in_any_case() {
             if dir == "/FOLDED" || dir.ends_with("Inner") && stored.contains("Number") {
                 assert_eq!(errno(walk::resolve(&fs, &asked)), Errno::ENOENT, "{asked}");
             } else {
-                let stored = walk::resolve(&fs, &stored).expect("the name as it is").ino();
-                assert_eq!(walk::resolve(&fs, &asked).expect("the folded name").ino(), stored, "{asked}");
+                let stored = walk::resolve(&fs, &stored)
+                    .expect("the name as it is")
+                    .ino();
+                assert_eq!(
+                    walk::resolve(&fs, &asked).expect("the folded name").ino(),
+                    stored,
+                    "{asked}"
+                );
             }
         }
     }
     // The root does not fold, nor does a directory next to it.
     assert_eq!(errno(walk::resolve(&fs, "/exact/STRASSE")), Errno::ENOENT);
-    assert_eq!(errno(walk::resolve(&fs, "/folded/no such name")), Errno::ENOENT);
-    assert_eq!(errno(walk::resolve(&fs, "/folded/nö such name")), Errno::ENOENT);
+    assert_eq!(
+        errno(walk::resolve(&fs, "/folded/no such name")),
+        Errno::ENOENT
+    );
+    assert_eq!(
+        errno(walk::resolve(&fs, "/folded/nö such name")),
+        Errno::ENOENT
+    );
 }
 
 fn errno(found: extern4_vfs::Result<Inode>) -> Errno {
@@ -79,14 +100,23 @@ fn encrypted_names_show_as_the_kernel_shows_them() {
     let image = ENCRYPTED.build();
     let fs = walk::open(&image.path);
     let mount = image.mount("ro,noatime");
-    compare_names(&fs, &walk::resolve(&fs, "/").expect("the root"), &mount.path);
+    compare_names(
+        &fs,
+        &walk::resolve(&fs, "/").expect("the root"),
+        &mount.path,
+    );
 
     let secret = walk::resolve(&fs, "/secret").expect("the directory is listed");
     for (name, ino) in walk::names(&fs, &secret, usize::MAX).expect("a listing") {
         if name.starts_with(b".") {
             continue;
         }
-        assert_eq!(fs.lookup(&secret, &name).expect("a lookup"), Some(ino), "{}", name.escape_ascii());
+        assert_eq!(
+            fs.lookup(&secret, &name).expect("a lookup"),
+            Some(ino),
+            "{}",
+            name.escape_ascii()
+        );
         let inode = walk::inode(&fs, ino).expect("an inode");
         if inode.kind() != FileType::Regular {
             continue;
@@ -103,9 +133,14 @@ fn compare_names(fs: &Ext4, dir: &Inode, real: &std::path::Path) {
     let ours = walk::names(fs, dir, usize::MAX).expect("a listing");
     let theirs: BTreeSet<Vec<u8>> = std::fs::read_dir(real)
         .expect("a listing")
-        .map(|entry| std::os::unix::ffi::OsStringExt::into_vec(entry.expect("an entry").file_name()))
+        .map(|entry| {
+            std::os::unix::ffi::OsStringExt::into_vec(entry.expect("an entry").file_name())
+        })
         .collect();
-    let names = ours.iter().map(|(name, _)| name.clone()).filter(|name| name != b"." && name != b"..");
+    let names = ours
+        .iter()
+        .map(|(name, _)| name.clone())
+        .filter(|name| name != b"." && name != b"..");
     assert_eq!(names.collect::<BTreeSet<_>>(), theirs, "{}", real.display());
     for (name, ino) in &ours {
         let inode = walk::inode(fs, *ino).expect("an inode");
@@ -137,17 +172,33 @@ fn names_are_found_without_their_hash_tree() {
         .unwrap_or("")
         .parse()
         .expect("a block");
-    let file = std::fs::File::options().write(true).open(&image.path).expect("the image");
-    file.write_all_at(&[0xff; 4], root * 1024 + 32).expect("a write");
+    let file = std::fs::File::options()
+        .write(true)
+        .open(&image.path)
+        .expect("the image");
+    file.write_all_at(&[0xff; 4], root * 1024 + 32)
+        .expect("a write");
 
     let fs = walk::open(&image.path);
     let dir = walk::resolve(&fs, "/crowd/of-3000").expect("the directory");
     for stop in [usize::MAX, 7] {
         let mut names = walk::names(&fs, &dir, stop).expect("a listing without the tree");
         names.sort();
-        assert!(names == whole, "{} names, {} before", names.len(), whole.len());
+        assert!(
+            names == whole,
+            "{} names, {} before",
+            names.len(),
+            whole.len()
+        );
     }
     let (name, ino) = whole.last().expect("a name");
-    assert_eq!(fs.lookup(&dir, name).expect("a lookup without the tree"), Some(*ino));
-    assert_eq!(fs.lookup(&dir, b"no such name").expect("a lookup without the tree"), None);
+    assert_eq!(
+        fs.lookup(&dir, name).expect("a lookup without the tree"),
+        Some(*ino)
+    );
+    assert_eq!(
+        fs.lookup(&dir, b"no such name")
+            .expect("a lookup without the tree"),
+        None
+    );
 }

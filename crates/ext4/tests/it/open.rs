@@ -22,7 +22,9 @@ fn opening_a_large_volume_reads_little() {
         return;
     }
     let image = spec.build();
-    let device = Arc::new(RecordDevice::new(Arc::new(FileDevice::open(&image.path).expect("a device"))));
+    let device = Arc::new(RecordDevice::new(Arc::new(
+        FileDevice::open(&image.path).expect("a device"),
+    )));
     let fs = Ext4::open(device.clone(), &OpenOptions::default()).expect("the volume opens");
     let root = fs.read_inode(fs.root_ino()).expect("the root is read");
     assert!(root.no_acl);
@@ -44,7 +46,10 @@ fn a_backup_superblock_shows_the_same_tree() {
         }
         let image = spec.build();
         let ours = walk::tree(&walk::open(&image.path));
-        let options = OpenOptions { superblock: Some(backup), ..OpenOptions::default() };
+        let options = OpenOptions {
+            superblock: Some(backup),
+            ..OpenOptions::default()
+        };
         let backup = walk::open_with(&image.path, &options).expect("the backup is good");
         assert_same(name, &walk::tree(&backup), &ours);
     }
@@ -61,14 +66,29 @@ fn totals_are_those_of_the_kernel() {
         let ours = walk::open(&image.path).statfs().expect("totals");
         let mount = image.mount("ro,noatime");
         let theirs = rustix::fs::statfs(&mount.path).expect("totals");
-        let ours = [ours.blocks, ours.blocks_free, ours.blocks_available, ours.files, ours.files_free];
-        let theirs = [theirs.f_blocks, theirs.f_bfree, theirs.f_bavail, theirs.f_files, theirs.f_ffree];
+        let ours = [
+            ours.blocks,
+            ours.blocks_free,
+            ours.blocks_available,
+            ours.files,
+            ours.files_free,
+        ];
+        let theirs = [
+            theirs.f_blocks,
+            theirs.f_bfree,
+            theirs.f_bavail,
+            theirs.f_files,
+            theirs.f_ffree,
+        ];
         assert_eq!(ours, theirs, "{name}: blocks, free, available, files, free");
     }
 }
 
 fn open(bytes: Vec<u8>) -> Result<Ext4, Error> {
-    Ext4::open(Arc::new(MemoryDevice::read_only(bytes)), &OpenOptions::default())
+    Ext4::open(
+        Arc::new(MemoryDevice::read_only(bytes)),
+        &OpenOptions::default(),
+    )
 }
 
 #[test]
@@ -98,16 +118,28 @@ fn unknown_features_are_refused_by_name_if_they_matter() {
     assert!(with(0x5c, 0x8000_0000).is_ok());
     assert!(with(0x64, 0x8000_0000).is_ok());
     for (bit, text) in [
-        (0x8000_0000, "the volume has features that extern4 cannot read: FEATURE_I31"),
-        (0x1001, "the volume has features that extern4 cannot read: compression dirdata"),
+        (
+            0x8000_0000,
+            "the volume has features that extern4 cannot read: FEATURE_I31",
+        ),
+        (
+            0x1001,
+            "the volume has features that extern4 cannot read: compression dirdata",
+        ),
     ] {
         let error = with(0x60, bit).map(drop).unwrap_err();
-        assert!(matches!(error, Error::Unsupported(Unsupported::Features(_))), "{error:?}");
+        assert!(
+            matches!(error, Error::Unsupported(Unsupported::Features(_))),
+            "{error:?}"
+        );
         assert_eq!(error.to_string(), text);
         assert_eq!(error.errno(), Errno::EOPNOTSUPP);
     }
     let error = with(0x60, 0x8).map(drop).unwrap_err();
-    assert!(matches!(error, Error::Unsupported(Unsupported::JournalDevice)), "{error:?}");
+    assert!(
+        matches!(error, Error::Unsupported(Unsupported::JournalDevice)),
+        "{error:?}"
+    );
 }
 
 #[test]
@@ -120,7 +152,11 @@ fn the_volumes_own_files_are_hidden() {
     let fs = walk::open(&image.path);
     let orphans = fs.superblock().orphan_file_inode().expect("an orphan file");
     for ino in [0, 1, 3, 7, 8, u64::from(orphans), 1 << 20, 1 << 40] {
-        assert_eq!(fs.read_inode(ino).map(drop).unwrap_err().errno(), Errno::ESTALE, "inode {ino}");
+        assert_eq!(
+            fs.read_inode(ino).map(drop).unwrap_err().errno(),
+            Errno::ESTALE,
+            "inode {ino}"
+        );
     }
     assert!(fs.raw_inode(8).is_ok(), "experts see the journal");
     assert!(fs.journal_info(None).expect("a good journal").is_some());
@@ -166,22 +202,37 @@ fn experts_see_maps_and_hash_trees() {
     .expect("a good tree");
     assert_eq!(deepest, 2, "{}", name.escape_ascii());
     assert!(leaves * 1024 < fs.raw_inode(ino).expect("an inode").size());
-    assert!(matches!(fs.map_block(ino, 0).expect("a map").kind, RunKind::Mapped { .. }));
+    assert!(matches!(
+        fs.map_block(ino, 0).expect("a map").kind,
+        RunKind::Mapped { .. }
+    ));
 }
 
 /// As Linux with `noblock_validity` (the kernel's `Documentation/admin-guide/ext4.rst`); without
 /// it, Linux refuses the volume, too.
 #[test]
 fn blocks_kept_for_descriptors_without_a_resize_inode_are_for_files_where_that_is_asked_for() {
-    let spec = ImageSpec::new("kept", 64 << 20, &["-t", "ext4", "-b", "1024", "-O", "^resize_inode"])
-        .then(&[Step::Debugfs("ssv reserved_gdt_blocks 100\n")]);
+    let spec = ImageSpec::new(
+        "kept",
+        64 << 20,
+        &["-t", "ext4", "-b", "1024", "-O", "^resize_inode"],
+    )
+    .then(&[Step::Debugfs("ssv reserved_gdt_blocks 100\n")]);
     if !spec.can_run() {
         return;
     }
     let image = spec.build();
-    let refused = open_for_writing_with(&image.path, &OpenOptions::default()).map(drop).expect_err("damage");
-    assert!(refused.to_string().contains("s_reserved_gdt_blocks"), "{refused}");
-    let options = OpenOptions { block_validity: false, ..OpenOptions::default() };
+    let refused = open_for_writing_with(&image.path, &OpenOptions::default())
+        .map(drop)
+        .expect_err("damage");
+    assert!(
+        refused.to_string().contains("s_reserved_gdt_blocks"),
+        "{refused}"
+    );
+    let options = OpenOptions {
+        block_validity: false,
+        ..OpenOptions::default()
+    };
     let fs = Arc::new(open_for_writing_with(&image.path, &options).expect("it is asked for"));
     let root = session(fs.clone() as _);
     root.mkdir("/d", 0o755).expect("mkdir");
@@ -194,7 +245,10 @@ fn blocks_kept_for_descriptors_without_a_resize_inode_are_for_files_where_that_i
     if can_run(&[Need::Mount]) {
         assert!(image.try_mount("").is_err(), "Linux refuses it, too");
         let mount = image.mount("noblock_validity");
-        assert_eq!(std::fs::metadata(mount.path.join("f")).expect("stat").len(), 20 << 20);
+        assert_eq!(
+            std::fs::metadata(mount.path.join("f")).expect("stat").len(),
+            20 << 20
+        );
         mount.unmount();
     }
     // Only the number is wrong.

@@ -19,7 +19,11 @@ const THREADS: u64 = 4;
 /// maker is the first.
 #[test]
 fn files_without_names_are_made_and_freed_concurrently() {
-    let spec = ImageSpec::new("ext4", 16 << 20, &["-t", "ext4", "-b", "1024", "-J", "size=4"]);
+    let spec = ImageSpec::new(
+        "ext4",
+        16 << 20,
+        &["-t", "ext4", "-b", "1024", "-J", "size=4"],
+    );
     if !spec.can_run() {
         return;
     }
@@ -34,7 +38,9 @@ fn files_without_names_are_made_and_freed_concurrently() {
                 let mut files = VecDeque::new();
                 for _ in 0..rounds {
                     let flags = OpenFlags::READ | OpenFlags::WRITE | OpenFlags::TMPFILE;
-                    files.push_back(open(session, "/", flags, 0o600).expect("a file without a name"));
+                    files.push_back(
+                        open(session, "/", flags, 0o600).expect("a file without a name"),
+                    );
                     if files.len() as u64 > kept {
                         files.pop_front();
                     }
@@ -51,7 +57,11 @@ fn files_without_names_are_made_and_freed_concurrently() {
 /// turned read-only.
 #[test]
 fn a_volume_with_a_removed_file_in_use_stays_writable() {
-    let spec = ImageSpec::new("ext4", 16 << 20, &["-t", "ext4", "-b", "1024", "-J", "size=4"]);
+    let spec = ImageSpec::new(
+        "ext4",
+        16 << 20,
+        &["-t", "ext4", "-b", "1024", "-J", "size=4"],
+    );
     if !spec.can_run() {
         return;
     }
@@ -70,7 +80,10 @@ fn a_volume_with_a_removed_file_in_use_stays_writable() {
         drop(file);
         let file = open(&session, "/f", OpenFlags::READ, 0).expect("it is there");
         session.unlink("/f").expect("it is there");
-        assert_eq!(sb.remount(true).map_err(|error| error.errno()), Err(Errno::EBUSY));
+        assert_eq!(
+            sb.remount(true).map_err(|error| error.errno()),
+            Err(Errno::EBUSY)
+        );
         drop(file);
         assert_eq!(free(), at_first);
         sb.remount(true).expect("it is not in use");
@@ -86,7 +99,10 @@ fn a_volume_with_a_removed_file_in_use_stays_writable() {
     memory::fsck("a removed file", &device);
 }
 
-const KINDS: [&[&str]; 2] = [&["-t", "ext4", "-J", "size=4"], &["-t", "ext4", "-O", "^has_journal"]];
+const KINDS: [&[&str]; 2] = [
+    &["-t", "ext4", "-J", "size=4"],
+    &["-t", "ext4", "-O", "^has_journal"],
+];
 
 /// Lists of orphans that name an inode that cannot be one: a word of the warning, and commands for
 /// `debugfs`.
@@ -97,13 +113,19 @@ const IMPOSSIBLE: [(&str, &str); 9] = [
     ("99999", "ssv last_orphan 99999"),
     ("inode 2", "ssv last_orphan 2"),
     ("inode 8", "ssv last_orphan 8"),
-    ("99999", "unlink f;sif <12> links_count 0;sif <12> dtime 99999;ssv last_orphan 12"),
+    (
+        "99999",
+        "unlink f;sif <12> links_count 0;sif <12> dtime 99999;ssv last_orphan 12",
+    ),
     (
         "loop",
         "unlink f;unlink g;sif <12> links_count 0;sif <12> dtime 13;sif <13> links_count 0;sif <13> dtime 12;\
          ssv last_orphan 12",
     ),
-    ("loop", "sif <12> dtime 13;sif <13> dtime 12;ssv last_orphan 12"),
+    (
+        "loop",
+        "sif <12> dtime 13;sif <13> dtime 12;ssv last_orphan 12",
+    ),
 ];
 
 /// As Linux opens it. Orphans before the one that is impossible are freed.
@@ -117,10 +139,15 @@ fn a_list_of_orphans_that_names_an_impossible_inode_ends_there() {
             }
             let image = spec.build();
             let script = script.replace(';', "\n");
-            image.debugfs(&format!("write /etc/passwd f\nwrite /etc/passwd g\n{script}\n"));
+            image.debugfs(&format!(
+                "write /etc/passwd f\nwrite /etc/passwd g\n{script}\n"
+            ));
             let fs = open_for_writing(&image.path);
             let warnings = fs.warnings().join("\n");
-            assert!(warnings.to_lowercase().contains(wrong), "{script}: {warnings}");
+            assert!(
+                warnings.to_lowercase().contains(wrong),
+                "{script}: {warnings}"
+            );
             let session = session(fs.clone() as _);
             session.mkdir("/d", 0o755).expect("it can be changed");
             drop(session);
@@ -133,7 +160,11 @@ fn a_list_of_orphans_that_names_an_impossible_inode_ends_there() {
             }
             tools::e2fsck(&image.path).unwrap_or_else(|e| panic!("{script}: {e}"));
             let again = open_for_writing(&image.path);
-            assert!(again.warnings().is_empty(), "{script}: {:?}", again.warnings());
+            assert!(
+                again.warnings().is_empty(),
+                "{script}: {:?}",
+                again.warnings()
+            );
             again.close().expect("it can be closed");
         }
     }
@@ -175,13 +206,19 @@ fn an_orphan_that_cannot_be_freed_is_set_aside() {
                 let warnings = fs.warnings();
                 let is_cut = has_name && damage.contains("file_acl");
                 assert_eq!(warnings.len(), usize::from(!is_cut), "{what}: {warnings:?}");
-                assert!(is_cut || warnings[0].starts_with("inode 12 "), "{what}: {warnings:?}");
+                assert!(
+                    is_cut || warnings[0].starts_with("inode 12 "),
+                    "{what}: {warnings:?}"
+                );
                 let root = session(Arc::clone(&fs) as _);
-                root.mkdir("/d", 0o755).unwrap_or_else(|e| panic!("{what}: {e}"));
+                root.mkdir("/d", 0o755)
+                    .unwrap_or_else(|e| panic!("{what}: {e}"));
                 if has_name {
                     // The other one has been cut.
                     assert_eq!(
-                        root.stat("/g", LookupFlags::empty()).expect("it is there").blocks,
+                        root.stat("/g", LookupFlags::empty())
+                            .expect("it is there")
+                            .blocks,
                         0,
                         "{what}"
                     );
@@ -207,7 +244,11 @@ fn an_orphan_that_cannot_be_freed_is_set_aside() {
 /// As Linux does, with a file of orphans: those that cannot be are passed over.
 #[test]
 fn a_file_of_orphans_that_names_impossible_inodes_is_emptied() {
-    let spec = ImageSpec::new("orphan file", 16 << 20, &["-t", "ext4", "-O", "orphan_file,^metadata_csum"]);
+    let spec = ImageSpec::new(
+        "orphan file",
+        16 << 20,
+        &["-t", "ext4", "-O", "orphan_file,^metadata_csum"],
+    );
     if !spec.can_run() {
         return;
     }
@@ -215,11 +256,22 @@ fn a_file_of_orphans_that_names_impossible_inodes_is_emptied() {
     image.debugfs("write /etc/passwd f\nwrite /etc/passwd g\nunlink f\nsif <13> links_count 0\n");
     tools::debugfs(&image.path, true, "feature orphan_present");
     let found = tools::debugfs(&image.path, false, "bmap <12> 0");
-    let block: u64 = found.lines().last().and_then(|line| line.trim().parse().ok()).expect("a block");
-    let file = std::fs::File::options().write(true).open(&image.path).expect("the image opens");
-    let named: Vec<u8> = [99_999_u32, 13, 8, 20].iter().flat_map(|ino| ino.to_le_bytes()).collect();
+    let block: u64 = found
+        .lines()
+        .last()
+        .and_then(|line| line.trim().parse().ok())
+        .expect("a block");
+    let file = std::fs::File::options()
+        .write(true)
+        .open(&image.path)
+        .expect("the image opens");
+    let named: Vec<u8> = [99_999_u32, 13, 8, 20]
+        .iter()
+        .flat_map(|ino| ino.to_le_bytes())
+        .collect();
     let block_size = u64::from(crate::walk::open(&image.path).superblock().block_size());
-    file.write_all_at(&named, block * block_size).expect("it is written");
+    file.write_all_at(&named, block * block_size)
+        .expect("it is written");
     let fs = open_for_writing(&image.path);
     assert_eq!(fs.warnings().len(), 3, "{:?}", fs.warnings());
     fs.close().expect("it can be closed");
@@ -261,7 +313,9 @@ fn a_damaged_orphan_file_is_passed_over() {
                 let warning = warning.unwrap_or_else(|| panic!("{what}: {warnings:?}"));
                 assert!(warning.contains(word), "{what}: {warning}");
                 let session = session(Arc::clone(&fs) as _);
-                session.mkdir(name, 0o755).unwrap_or_else(|e| panic!("{what}: {e}"));
+                session
+                    .mkdir(name, 0o755)
+                    .unwrap_or_else(|e| panic!("{what}: {e}"));
                 session
                     .unlink("/f")
                     .or_else(|_| session.stat("/d", LookupFlags::empty()).map(drop))
@@ -278,7 +332,14 @@ fn a_damaged_orphan_file_is_passed_over() {
 /// A block of the orphan file whose checksum is wrong, behind one that names an orphan.
 #[test]
 fn the_sound_blocks_of_an_orphan_file_are_used() {
-    let mke2fs = &["-t", "ext4", "-b", "1024", "-O", "orphan_file,metadata_csum"];
+    let mke2fs = &[
+        "-t",
+        "ext4",
+        "-b",
+        "1024",
+        "-O",
+        "orphan_file,metadata_csum",
+    ];
     let spec = ImageSpec::new("orphan file's block", 16 << 20, mke2fs);
     if !spec.can_build() {
         return;
@@ -288,9 +349,18 @@ fn the_sound_blocks_of_an_orphan_file_are_used() {
     image.debugfs("write /etc/passwd f\n");
     tools::debugfs(&image.path, true, "feature orphan_present");
     let found = tools::debugfs(&image.path, false, "bmap <12> 1");
-    let block: u64 = found.lines().last().and_then(|line| line.trim().parse().ok()).expect("a block");
-    let file = std::fs::File::options().read(true).write(true).open(&image.path).expect("the image opens");
-    file.write_all_at(&[1, 2, 3], block * 1024 + 1020).expect("it is written");
+    let block: u64 = found
+        .lines()
+        .last()
+        .and_then(|line| line.trim().parse().ok())
+        .expect("a block");
+    let file = std::fs::File::options()
+        .read(true)
+        .write(true)
+        .open(&image.path)
+        .expect("the image opens");
+    file.write_all_at(&[1, 2, 3], block * 1024 + 1020)
+        .expect("it is written");
     let before = std::fs::read(&image.path).expect("the image is read");
     let fs = open_for_writing(&image.path);
     assert_eq!(fs.warnings().len(), 1, "{:?}", fs.warnings());
@@ -303,7 +373,10 @@ fn the_sound_blocks_of_an_orphan_file_are_used() {
     drop(fs);
     let after = std::fs::read(&image.path).expect("the image is read");
     let at = block as usize * 1024;
-    assert!(before[at..at + 1024] == after[at..at + 1024], "the block is as it was");
+    assert!(
+        before[at..at + 1024] == after[at..at + 1024],
+        "the block is as it was"
+    );
     let _ = tools::try_run("e2fsck", ["-fy".as_ref(), image.path.as_os_str()]);
     tools::e2fsck(&image.path).expect("e2fsck mends it");
 }

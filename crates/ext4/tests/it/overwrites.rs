@@ -21,8 +21,16 @@ use crate::model::{Op, open, run, session};
 
 /// Volumes whose blocks are smaller than what excludes writers, and as large.
 const VOLUMES: [ImageSpec; 3] = [
-    ImageSpec::new("ext4-1k", 16 << 20, &["-t", "ext4", "-b", "1024", "-J", "size=1"]),
-    ImageSpec::new("ext4-4k", 32 << 20, &["-t", "ext4", "-b", "4096", "-J", "size=4"]),
+    ImageSpec::new(
+        "ext4-1k",
+        16 << 20,
+        &["-t", "ext4", "-b", "1024", "-J", "size=1"],
+    ),
+    ImageSpec::new(
+        "ext4-4k",
+        32 << 20,
+        &["-t", "ext4", "-b", "4096", "-J", "size=4"],
+    ),
     ImageSpec::new("ext2-1k", 16 << 20, &["-t", "ext2", "-b", "1024"]),
 ];
 
@@ -52,7 +60,11 @@ impl BlockDevice for Slow {
         self.device.read_at(buf, offset)
     }
 
-    fn read_vectored_at(&self, bufs: &mut [IoSliceMut<'_>], offset: u64) -> extern4_block::Result<()> {
+    fn read_vectored_at(
+        &self,
+        bufs: &mut [IoSliceMut<'_>],
+        offset: u64,
+    ) -> extern4_block::Result<()> {
         self.device.read_vectored_at(bufs, offset)
     }
 
@@ -110,9 +122,15 @@ struct Volume {
 impl Volume {
     fn new(spec: &ImageSpec, writes_whole: bool) -> Self {
         let device = Arc::new(CrashDevice::new(memory::bytes_of(spec)));
-        let slow = Arc::new(Slow { device: Arc::clone(&device), writes_whole });
+        let slow = Arc::new(Slow {
+            device: Arc::clone(&device),
+            writes_whole,
+        });
         let fs = Ext4::open_for_writing(slow, &OpenOptions::default()).expect("it opens");
-        Self { device, session: session(Arc::new(fs) as _) }
+        Self {
+            device,
+            session: session(Arc::new(fs) as _),
+        }
     }
 
     fn file(&self, path: &str) -> OpenFile {
@@ -135,7 +153,9 @@ fn contents(file: &OpenFile) -> Vec<u8> {
 }
 
 fn write(file: &OpenFile, mark: u8, bytes: &Range<usize>) {
-    let written = file.write_at(&vec![mark; bytes.len()], bytes.start as u64).expect("a write");
+    let written = file
+        .write_at(&vec![mark; bytes.len()], bytes.start as u64)
+        .expect("a write");
     assert_eq!(written, bytes.len());
 }
 
@@ -153,20 +173,30 @@ fn writes_that_overlap_are_whole() {
     for (name, volume) in volumes() {
         let file = volume.file("/file");
         for block in 0..32 {
-            file.write_at(&[0xff; 4096], block * 4096).expect("contents");
+            file.write_at(&[0xff; 4096], block * 4096)
+                .expect("contents");
         }
         // Removes every other block, so that no two are adjacent. A map of block numbers returns
         // runs in parts anyway.
         if name != "ext2-1k" {
-            let collapse = |block| file.fallocate(FallocateMode::COLLAPSE_RANGE, block * 4096, 4096);
+            let collapse =
+                |block| file.fallocate(FallocateMode::COLLAPSE_RANGE, block * 4096, 4096);
             (1..16_u64).for_each(|block| collapse(block).expect("a block less"));
         }
         file.set_len(16 * 4096).expect("so much is left");
-        let ends_at = |at| file.span_at(at).expect("a span").map(|span| span.offset + span.len);
+        let ends_at = |at| {
+            file.span_at(at)
+                .expect("a span")
+                .map(|span| span.offset + span.len)
+        };
         let spans = std::iter::successors(ends_at(0), |&at| ends_at(at)).count();
         assert!(spans > 1, "{name}: blocks stand together");
         // Bytes of one chunk, and of many, which begin and end anywhere.
-        for (ours, theirs) in [(100..300, 150..4000), (100..60_000, 4000..65_500), (0..65_536, 0..65_536)] {
+        for (ours, theirs) in [
+            (100..300, 150..4000),
+            (100..60_000, 4000..65_500),
+            (0..65_536, 0..65_536),
+        ] {
             let both = ours.start.max(theirs.start)..ours.end.min(theirs.end);
             let turns = AtomicUsize::new(0);
             let barrier = Barrier::new(2);
@@ -178,9 +208,14 @@ fn writes_that_overlap_are_whole() {
                     write(&file, mark, bytes);
                     barrier.wait();
                     let left = contents(&file);
-                    let whole = left[both.clone()].iter().all(|byte| *byte == left[both.start]);
+                    let whole = left[both.clone()]
+                        .iter()
+                        .all(|byte| *byte == left[both.start]);
                     assert!(whole, "{name}, {ours:?} and {theirs:?}, {turn}");
-                    let outside = bytes.clone().filter(|at| !both.contains(at)).find(|at| left[*at] != mark);
+                    let outside = bytes
+                        .clone()
+                        .filter(|at| !both.contains(at))
+                        .find(|at| left[*at] != mark);
                     assert_eq!(outside, None, "{name}, {ours:?} and {theirs:?}, {turn}");
                     barrier.wait();
                 }
@@ -206,16 +241,21 @@ fn holes_and_unwritten_blocks_are_filled() {
             file.set_len(0).expect("nothing is left");
             file.set_len(3 << 14).expect("a hole");
             if fallocates {
-                file.fallocate(FallocateMode::empty(), 1 << 14, 1 << 14).expect("room");
+                file.fallocate(FallocateMode::empty(), 1 << 14, 1 << 14)
+                    .expect("room");
             }
             file.write_at(&[1; 100], 0).expect("a beginning");
             let mut expected = vec![0; 3 << 14];
             expected[..100].fill(1);
             // Over the block that is there and into the hole, into the room, out of it, and over
             // the result.
-            for (mark, at, len) in
-                [(2, 50, 9000), (3, 20_000, 300), (4, 31_000, 5000), (5, 20_100, 50), (6, 1 << 14, 1 << 14)]
-            {
+            for (mark, at, len) in [
+                (2, 50, 9000),
+                (3, 20_000, 300),
+                (4, 31_000, 5000),
+                (5, 20_100, 50),
+                (6, 1 << 14, 1 << 14),
+            ] {
                 let before = file.stat().mtime;
                 write(&file, mark, &(at..at + len));
                 in_one_tick += u32::from(before == file.stat().mtime);
@@ -249,7 +289,11 @@ fn concurrent_overwrites_are_durable() {
                 let left = Ext4::open(left, &OpenOptions::default()).expect("it opens");
                 let inode = crate::walk::resolve(&left, "/file").expect("the file");
                 let mut bytes = [0; 1000];
-                assert_eq!(left.read_at(&inode, &mut bytes, offset + 500).expect("a read"), 1000);
+                assert_eq!(
+                    left.read_at(&inode, &mut bytes, offset + 500)
+                        .expect("a read"),
+                    1000
+                );
                 assert_eq!(bytes, [turn; 1000], "{name}, {writer}, {turn}");
                 barrier.wait();
             }

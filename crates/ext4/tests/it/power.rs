@@ -19,7 +19,8 @@ use extern4_vfs::memfs::{MemFs, MemLimits};
 use extern4_vfs::{FallocateMode, OpenFlags, Session};
 
 use crate::model::{
-    ALL_QUOTAS, Habits, LOG_CONTENTS, Op, Random, comparable, no_room, op, open, run, run_model, session,
+    ALL_QUOTAS, Habits, LOG_CONTENTS, Op, Random, comparable, no_room, op, open, run, run_model,
+    session,
 };
 use crate::sharing::assert_counts;
 use crate::side_by_side::{is_of, make_shared, own};
@@ -58,7 +59,11 @@ fn tame(random: &mut Random, habits: &Habits) -> Op {
         let op = op(random, habits);
         let overwrites = matches!(
             op,
-            Op::Write(..) | Op::Truncate(..) | Op::Fallocate(..) | Op::Append(..) | Op::WriteUnlinked(..)
+            Op::Write(..)
+                | Op::Truncate(..)
+                | Op::Fallocate(..)
+                | Op::Append(..)
+                | Op::WriteUnlinked(..)
         );
         if !overwrites || random.below(3) == 0 {
             return op;
@@ -69,9 +74,14 @@ fn tame(random: &mut Random, habits: &Habits) -> Op {
 /// Records the operations of `threads` threads, `count` of each.
 fn record(spec: &ImageSpec, habits: &Habits, seed: u64, threads: u64, count: usize) -> History {
     let image = spec.build();
-    let device = Arc::new(CrashDevice::new(std::fs::read(&image.path).expect("the image is read")));
+    let device = Arc::new(CrashDevice::new(
+        std::fs::read(&image.path).expect("the image is read"),
+    ));
     // With discards, blocks may be discarded only after their removal is durable.
-    let options = OpenOptions { discard: Some(seed % 2 == 1), ..OpenOptions::default() };
+    let options = OpenOptions {
+        discard: Some(seed % 2 == 1),
+        ..OpenOptions::default()
+    };
     let fs = Ext4::open_for_writing(Arc::clone(&device) as _, &options).expect("the volume opens");
     let fs = Arc::new(fs);
     let ours = session(Arc::clone(&fs) as _);
@@ -88,24 +98,45 @@ fn record(spec: &ImageSpec, habits: &Habits, seed: u64, threads: u64, count: usi
         sequence
     };
     let mut threads: Vec<_> = std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..threads).map(|thread| scope.spawn(move || record(thread))).collect();
-        threads.into_iter().map(|thread| thread.join().expect("it has recorded")).collect()
+        let threads: Vec<_> = (0..threads)
+            .map(|thread| scope.spawn(move || record(thread)))
+            .collect();
+        threads
+            .into_iter()
+            .map(|thread| thread.join().expect("it has recorded"))
+            .collect()
     });
     drop(ours);
     fs.close().expect("close");
     for sequence in &mut threads {
         sequence.synced.push((device.moment(), count));
     }
-    History { device, threads, start }
+    History {
+        device,
+        threads,
+        start,
+    }
 }
 
 impl Sequence {
     fn new(thread: Option<u64>) -> Self {
-        Self { thread, trees: Vec::new(), synced: Vec::new(), begun: Vec::new() }
+        Self {
+            thread,
+            trees: Vec::new(),
+            synced: Vec::new(),
+            begun: Vec::new(),
+        }
     }
 
     /// Runs random operations on the volume and on a model.
-    fn record(&mut self, device: &CrashDevice, ours: &Session, habits: &Habits, seed: u64, count: usize) {
+    fn record(
+        &mut self,
+        device: &CrashDevice,
+        ours: &Session,
+        habits: &Habits,
+        seed: u64,
+        count: usize,
+    ) {
         let model_fs = MemFs::new(MemLimits::default());
         let model = session(Arc::clone(&model_fs) as _);
         if self.thread.is_some() {
@@ -120,7 +151,11 @@ impl Sequence {
             let got = run(ours, &op);
             if !no_room(&op, &got) {
                 let want = run_model(&model, &op, &got, habits.block_size);
-                assert_eq!(got.is_ok(), want.is_ok(), "operation {at}: {op:?}: {got:?} {want:?}");
+                assert_eq!(
+                    got.is_ok(),
+                    want.is_ok(),
+                    "operation {at}: {op:?}: {got:?} {want:?}"
+                );
             }
             self.trees.push(self.part(walk::tree(&*model_fs)));
             if at % SYNC_EVERY == SYNC_EVERY - 1 {
@@ -146,8 +181,13 @@ impl Sequence {
 
     /// Which trees may be found after a crash at `moment`.
     fn allowed(&self, moment: usize) -> std::ops::RangeInclusive<usize> {
-        let least =
-            self.synced.iter().filter(|(at, _)| *at <= moment).map(|(_, ops)| *ops).max().unwrap_or(0);
+        let least = self
+            .synced
+            .iter()
+            .filter(|(at, _)| *at <= moment)
+            .map(|(_, ops)| *ops)
+            .max()
+            .unwrap_or(0);
         let most = self.begun.iter().filter(|at| **at <= moment).count();
         least..=most.max(least)
     }
@@ -158,10 +198,15 @@ impl Sequence {
         if !self.trees[allowed.clone()].contains(&found) {
             let text: Vec<_> = allowed
                 .clone()
-                .filter_map(|at| tree::diff(&found, &self.trees[at], 5).map(|d| format!("{at}: {d}")))
+                .filter_map(|at| {
+                    tree::diff(&found, &self.trees[at], 5).map(|d| format!("{at}: {d}"))
+                })
                 .collect();
             let thread = self.thread.unwrap_or_default();
-            panic!("{what}: no operation of thread {thread} in {allowed:?} left this:\n{}", text.join("\n"));
+            panic!(
+                "{what}: no operation of thread {thread} in {allowed:?} left this:\n{}",
+                text.join("\n")
+            );
         }
     }
 }
@@ -170,11 +215,14 @@ impl Sequence {
 /// or `fdatasync(2)` do. False for other operations, for what cannot be opened for reading, and
 /// where nothing but contents may have been made durable.
 fn sync_file(session: &Session, op: &Op, changes_tree: bool, random: &mut Random) -> bool {
-    let (Op::Write(path, ..) | Op::Append(path, ..) | Op::SetXattr(path, ..) | Op::Chmod(path, ..)) = op
+    let (Op::Write(path, ..) | Op::Append(path, ..) | Op::SetXattr(path, ..) | Op::Chmod(path, ..)) =
+        op
     else {
         return false;
     };
-    let Ok(file) = open(session, path, OpenFlags::READ, 0) else { return false };
+    let Ok(file) = open(session, path, OpenFlags::READ, 0) else {
+        return false;
+    };
     let data_only = random.one_in(2);
     file.sync(data_only).expect("a sync of a file");
     // Contents that have been written over become durable by themselves, and what was done before
@@ -196,16 +244,26 @@ impl History {
         let mut random = Random::new(seed + 7);
         let moments = (self.device.moment() - self.start) as u64 + 1;
         // In order, which the device likes better.
-        let mut moments: Vec<_> = (0..states).map(|_| self.start + random.below(moments) as usize).collect();
+        let mut moments: Vec<_> = (0..states)
+            .map(|_| self.start + random.below(moments) as usize)
+            .collect();
         moments.sort_unstable();
         for (at, moment) in moments.into_iter().enumerate() {
-            self.check(what, moment, &mut random, thorough_every > 0 && at % thorough_every == 0);
+            self.check(
+                what,
+                moment,
+                &mut random,
+                thorough_every > 0 && at % thorough_every == 0,
+            );
         }
     }
 
     fn check(&self, what: &str, moment: usize, random: &mut Random, thorough: bool) {
         let (kind, bytes) = crash(&self.device, moment, random);
-        let what = format!("{what}, moment {moment} of {}, {kind}", self.device.moment());
+        let what = format!(
+            "{what}, moment {moment} of {}, {kind}",
+            self.device.moment()
+        );
         let folder = tools::temporary("extern4-power-");
         let recovered = ours(&what, bytes.clone());
         let file = folder.path().join("ours.img");
@@ -277,15 +335,24 @@ pub(crate) fn fsck(what: &str, file: &Path, how: &str) {
 pub(crate) fn kernel(what: &str, file: &Path) {
     let point = tools::temporary("extern4-mnt-");
     let paths = [file.as_os_str(), point.path().as_os_str()];
-    tools::try_run("mount", ["-t", "ext4", "-o", "loop"].map(std::ffi::OsStr::new).into_iter().chain(paths))
-        .unwrap_or_else(|e| panic!("{what}: {e}"));
+    tools::try_run(
+        "mount",
+        ["-t", "ext4", "-o", "loop"]
+            .map(std::ffi::OsStr::new)
+            .into_iter()
+            .chain(paths),
+    )
+    .unwrap_or_else(|e| panic!("{what}: {e}"));
     tools::try_unmount(point.path()).unwrap_or_else(|e| panic!("{what}: {e}"));
     fsck(&format!("{what}, by the kernel"), file, "-fn");
 }
 
 /// How many states of each volume: more where the environment asks for a soak.
 fn states() -> usize {
-    std::env::var("EXTERN4_CRASHES").ok().and_then(|n| n.parse().ok()).unwrap_or(334)
+    std::env::var("EXTERN4_CRASHES")
+        .ok()
+        .and_then(|n| n.parse().ok())
+        .unwrap_or(334)
 }
 
 fn explore(spec: ImageSpec, habits: Habits, thorough_every: usize) {
@@ -314,56 +381,141 @@ fn explore_crowds(spec: ImageSpec, habits: Habits, thorough_every: usize) {
     }
 }
 
-const HABITS: Habits =
-    Habits { file_size: 1 << 16, value_size: 500, block_size: 1024, fallocate: true, few_values: 0 };
+const HABITS: Habits = Habits {
+    file_size: 1 << 16,
+    value_size: 500,
+    block_size: 1024,
+    fallocate: true,
+    few_values: 0,
+};
 
 #[test]
 fn ext4_survives_power_loss() {
-    explore(ImageSpec::new("ext4", 16 << 20, &["-t", "ext4", "-b", "1024", "-J", "size=4"]), HABITS, 10);
+    explore(
+        ImageSpec::new(
+            "ext4",
+            16 << 20,
+            &["-t", "ext4", "-b", "1024", "-J", "size=4"],
+        ),
+        HABITS,
+        10,
+    );
 }
 
 #[test]
 fn ext4_with_a_small_journal_survives_power_loss() {
-    let mke2fs = &["-t", "ext4", "-b", "4096", "-J", "size=4", "-N", "2048", "-O", "^metadata_csum"];
-    explore(ImageSpec::new("ext4-4k", 24 << 20, mke2fs), Habits { block_size: 4096, ..HABITS }, 10);
+    let mke2fs = &[
+        "-t",
+        "ext4",
+        "-b",
+        "4096",
+        "-J",
+        "size=4",
+        "-N",
+        "2048",
+        "-O",
+        "^metadata_csum",
+    ];
+    explore(
+        ImageSpec::new("ext4-4k", 24 << 20, mke2fs),
+        Habits {
+            block_size: 4096,
+            ..HABITS
+        },
+        10,
+    );
 }
 
 #[test]
 fn ext4_with_quotas_survives_power_loss() {
-    let mke2fs = &["-t", "ext4", "-b", "1024", "-J", "size=4", "-O", "quota,project", "-E", ALL_QUOTAS];
+    let mke2fs = &[
+        "-t",
+        "ext4",
+        "-b",
+        "1024",
+        "-J",
+        "size=4",
+        "-O",
+        "quota,project",
+        "-E",
+        ALL_QUOTAS,
+    ];
     // Few kernels are built to write quota files, so only we recover it.
     explore(ImageSpec::new("ext4-quota", 16 << 20, mke2fs), HABITS, 0);
 }
 
 #[test]
 fn ext4_with_contents_in_the_journal_survives_power_loss() {
-    let ext4 = ImageSpec::new("ext4-data", 16 << 20, &["-t", "ext4", "-b", "1024", "-J", "size=1"]);
+    let ext4 = ImageSpec::new(
+        "ext4-data",
+        16 << 20,
+        &["-t", "ext4", "-b", "1024", "-J", "size=1"],
+    );
     explore(ext4.then(LOG_CONTENTS), HABITS, 10);
 }
 
 #[test]
 fn ext3_survives_power_loss() {
     let mke2fs = &["-t", "ext3", "-b", "1024", "-J", "size=4"];
-    explore(ImageSpec::new("ext3", 16 << 20, mke2fs), Habits { fallocate: false, ..HABITS }, 10);
+    explore(
+        ImageSpec::new("ext3", 16 << 20, mke2fs),
+        Habits {
+            fallocate: false,
+            ..HABITS
+        },
+        10,
+    );
 }
 
 #[test]
 fn shared_blocks_survive_power_loss() {
-    let habits = Habits { few_values: 3, ..HABITS };
-    explore(ImageSpec::new("ext4-few", 16 << 20, &["-t", "ext4", "-b", "1024", "-J", "size=4"]), habits, 10);
-    let mke2fs = &["-t", "ext4", "-b", "1024", "-I", "128", "-J", "size=4", "-O", "ea_inode"];
-    let habits = Habits { few_values: 3, value_size: 6000, ..HABITS };
+    let habits = Habits {
+        few_values: 3,
+        ..HABITS
+    };
+    explore(
+        ImageSpec::new(
+            "ext4-few",
+            16 << 20,
+            &["-t", "ext4", "-b", "1024", "-J", "size=4"],
+        ),
+        habits,
+        10,
+    );
+    let mke2fs = &[
+        "-t", "ext4", "-b", "1024", "-I", "128", "-J", "size=4", "-O", "ea_inode",
+    ];
+    let habits = Habits {
+        few_values: 3,
+        value_size: 6000,
+        ..HABITS
+    };
     explore(ImageSpec::new("ext4-few-ea", 16 << 20, mke2fs), habits, 10);
 }
 
 #[test]
 fn changes_of_many_threads_survive_power_loss() {
-    let ext4 = ImageSpec::new("ext4", 24 << 20, &["-t", "ext4", "-b", "1024", "-J", "size=4"]);
+    let ext4 = ImageSpec::new(
+        "ext4",
+        24 << 20,
+        &["-t", "ext4", "-b", "1024", "-J", "size=4"],
+    );
     explore_crowds(ext4, HABITS, 10);
-    let habits = Habits { few_values: 3, ..HABITS };
-    let few = ImageSpec::new("ext4-few", 24 << 20, &["-t", "ext4", "-b", "1024", "-J", "size=4"]);
+    let habits = Habits {
+        few_values: 3,
+        ..HABITS
+    };
+    let few = ImageSpec::new(
+        "ext4-few",
+        24 << 20,
+        &["-t", "ext4", "-b", "1024", "-J", "size=4"],
+    );
     explore_crowds(few, habits, 10);
-    let data = ImageSpec::new("ext4-data", 24 << 20, &["-t", "ext4", "-b", "1024", "-J", "size=4"]);
+    let data = ImageSpec::new(
+        "ext4-data",
+        24 << 20,
+        &["-t", "ext4", "-b", "1024", "-J", "size=4"],
+    );
     explore_crowds(data.then(LOG_CONTENTS), HABITS, 10);
 }
 
@@ -371,18 +523,30 @@ fn changes_of_many_threads_survive_power_loss() {
 /// visible when the file grows.
 #[test]
 fn bytes_beyond_the_end_of_a_file_stay_unseen_after_a_crash() {
-    let spec = ImageSpec::new("ext4", 16 << 20, &["-t", "ext4", "-b", "4096", "-J", "size=4"]);
+    let spec = ImageSpec::new(
+        "ext4",
+        16 << 20,
+        &["-t", "ext4", "-b", "4096", "-J", "size=4"],
+    );
     if !spec.can_run() {
         return;
     }
     let image = spec.build();
-    let device = Arc::new(CrashDevice::new(std::fs::read(&image.path).expect("the image is read")));
-    let fs = Ext4::open_for_writing(Arc::clone(&device) as _, &OpenOptions::default()).expect("it opens");
+    let device = Arc::new(CrashDevice::new(
+        std::fs::read(&image.path).expect("the image is read"),
+    ));
+    let fs = Ext4::open_for_writing(Arc::clone(&device) as _, &OpenOptions::default())
+        .expect("it opens");
     let writing = session(Arc::new(fs));
     let file = || "/file".to_owned();
     run(&writing, &Op::Create(file(), 0o644)).expect("a file");
     run(&writing, &Op::Write(file(), 0, 1000)).expect("contents");
-    writing.namespace().root().superblock().sync().expect("sync");
+    writing
+        .namespace()
+        .root()
+        .superblock()
+        .sync()
+        .expect("sync");
     run(&writing, &Op::Append(file(), 1000)).expect("more");
     let left = device.crash(device.moment(), |_| true).into_bytes();
     let none = FallocateMode::empty();
@@ -397,11 +561,20 @@ fn bytes_beyond_the_end_of_a_file_stay_unseen_after_a_crash() {
     for op in grow {
         let device = Arc::new(MemoryDevice::new(left.clone()));
         let again = session(crate::memory::open("again", &device));
-        assert_eq!(open(&again, "/file", OpenFlags::READ, 0).expect("it opens").size(), 1000);
+        assert_eq!(
+            open(&again, "/file", OpenFlags::READ, 0)
+                .expect("it opens")
+                .size(),
+            1000
+        );
         run(&again, &op).expect("it grows");
         let mut bytes = [0xee; 2000];
         let file = open(&again, "/file", OpenFlags::READ, 0).expect("it opens");
-        assert_eq!(file.read_at(&mut bytes, 1000).expect("a read"), 2000, "{op:?}");
+        assert_eq!(
+            file.read_at(&mut bytes, 1000).expect("a read"),
+            2000,
+            "{op:?}"
+        );
         assert_eq!(bytes.iter().position(|&byte| byte != 0), None, "{op:?}");
     }
 }

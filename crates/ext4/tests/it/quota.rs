@@ -12,8 +12,8 @@ use extern4_testkit::tools;
 use extern4_vfs::*;
 
 use crate::model::{
-    ALL_QUOTAS, Habits, Op, Random, data, judge, op, open, open_for_writing, open_for_writing_with, run,
-    session,
+    ALL_QUOTAS, Habits, Op, Random, data, judge, op, open, open_for_writing, open_for_writing_with,
+    run, session,
 };
 use crate::{memory, walk};
 
@@ -33,10 +33,46 @@ const PLACES_WITHOUT_PROJECT: &[Step] = &[
     Step::E2fsck(&[]),
 ];
 
-const SMALL: &[&str] = &["-t", "ext4", "-b", "1024", "-O", "quota,project", "-E", ALL_QUOTAS];
-const LARGE: &[&str] = &["-t", "ext4", "-b", "4096", "-O", "quota,project,ea_inode", "-E", ALL_QUOTAS];
-const INLINE: &[&str] = &["-t", "ext4", "-b", "1024", "-O", "quota,project,inline_data", "-E", ALL_QUOTAS];
-const OLD: &[&str] = &["-t", "ext3", "-b", "1024", "-O", "quota", "-E", "quotatype=usrquota:grpquota"];
+const SMALL: &[&str] = &[
+    "-t",
+    "ext4",
+    "-b",
+    "1024",
+    "-O",
+    "quota,project",
+    "-E",
+    ALL_QUOTAS,
+];
+const LARGE: &[&str] = &[
+    "-t",
+    "ext4",
+    "-b",
+    "4096",
+    "-O",
+    "quota,project,ea_inode",
+    "-E",
+    ALL_QUOTAS,
+];
+const INLINE: &[&str] = &[
+    "-t",
+    "ext4",
+    "-b",
+    "1024",
+    "-O",
+    "quota,project,inline_data",
+    "-E",
+    ALL_QUOTAS,
+];
+const OLD: &[&str] = &[
+    "-t",
+    "ext3",
+    "-b",
+    "1024",
+    "-O",
+    "quota",
+    "-E",
+    "quotatype=usrquota:grpquota",
+];
 
 fn spec(name: &'static str, mke2fs: &'static [&'static str]) -> ImageSpec {
     ImageSpec::new(name, 32 << 20, mke2fs).then(PLACES)
@@ -44,7 +80,16 @@ fn spec(name: &'static str, mke2fs: &'static [&'static str]) -> ImageSpec {
 
 /// The operation in one of the two directories, by its number.
 fn moved(op: Op, at: usize) -> Op {
-    let to = |path: String| format!("/{}{path}", if at.is_multiple_of(3) { "project" } else { "open" });
+    let to = |path: String| {
+        format!(
+            "/{}{path}",
+            if at.is_multiple_of(3) {
+                "project"
+            } else {
+                "open"
+            }
+        )
+    };
     match op {
         Op::Create(path, mode) => Op::Create(to(path), mode),
         Op::Mkdir(path, mode) => Op::Mkdir(to(path), mode),
@@ -88,7 +133,15 @@ fn sequence(spec: &ImageSpec, habits: &Habits, seed: u64) -> usize {
         let fs = open_for_writing(&image.path);
         if round == 1 {
             for user in 1..4 {
-                fs.set_quota(Kind::User, user, &Limits { space: (0, 20 << 10), inodes: (0, 8) }).unwrap();
+                fs.set_quota(
+                    Kind::User,
+                    user,
+                    &Limits {
+                        space: (0, 20 << 10),
+                        inodes: (0, 8),
+                    },
+                )
+                .unwrap();
             }
         }
         let root = session(Arc::clone(&fs) as _);
@@ -97,7 +150,11 @@ fn sequence(spec: &ImageSpec, habits: &Habits, seed: u64) -> usize {
             let op = moved(op(&mut random, habits), at);
             let got = run(&users[random.below(5) as usize], &op);
             if let Err(error) = got {
-                assert!(error.cause().is_none(), "{what}, operation {at}: {op:?}: {:?}", error.cause());
+                assert!(
+                    error.cause().is_none(),
+                    "{what}, operation {at}: {op:?}: {:?}",
+                    error.cause()
+                );
                 refused += usize::from(error.errno() == Errno::EDQUOT);
             }
         }
@@ -112,14 +169,26 @@ fn sequence(spec: &ImageSpec, habits: &Habits, seed: u64) -> usize {
 /// More records share a block than wait for their checksums there. Few kernels mount such a volume.
 #[test]
 fn e2fsck_counts_the_same_with_very_large_blocks() {
-    let mke2fs = &["-t", "ext4", "-b", "65536", "-O", "quota,project", "-E", ALL_QUOTAS];
+    let mke2fs = &[
+        "-t",
+        "ext4",
+        "-b",
+        "65536",
+        "-O",
+        "quota,project",
+        "-E",
+        ALL_QUOTAS,
+    ];
     let spec = ImageSpec::new("huge", 256 << 20, mke2fs).then(PLACES);
     if !spec.can_run() {
         return;
     }
     let image = spec.build();
     let fs = open_for_writing(&image.path);
-    let user = Session::new(session(Arc::clone(&fs) as _).namespace(), Cred::new(USER, USER, &[]));
+    let user = Session::new(
+        session(Arc::clone(&fs) as _).namespace(),
+        Cred::new(USER, USER, &[]),
+    );
     for number in 0..150 {
         user.mkdir(format!("/open/d{number}"), 0o755).unwrap();
         let path = format!("/project/f{number}");
@@ -130,7 +199,10 @@ fn e2fsck_counts_the_same_with_very_large_blocks() {
     }
     drop(user);
     fs.close().unwrap();
-    assert_eq!(fs.quota(Kind::User, USER).unwrap().map(|it| it.inodes.used), Some(250));
+    assert_eq!(
+        fs.quota(Kind::User, USER).unwrap().map(|it| it.inodes.used),
+        Some(250)
+    );
     drop(fs);
     tools::e2fsck(&image.path).unwrap();
 }
@@ -139,8 +211,13 @@ fn user(root: &Session, uid: u32) -> Session {
     Session::new(root.namespace(), Cred::new(uid, uid % 3, &[]))
 }
 
-const HABITS: Habits =
-    Habits { file_size: 1 << 18, value_size: 700, block_size: 1024, fallocate: true, few_values: 3 };
+const HABITS: Habits = Habits {
+    file_size: 1 << 18,
+    value_size: 700,
+    block_size: 1024,
+    fallocate: true,
+    few_values: 3,
+};
 
 #[test]
 fn e2fsck_counts_the_same_with_small_blocks() {
@@ -149,7 +226,11 @@ fn e2fsck_counts_the_same_with_small_blocks() {
 
 #[test]
 fn e2fsck_counts_the_same_with_values_in_inodes() {
-    let habits = Habits { value_size: 20_000, block_size: 4096, ..HABITS };
+    let habits = Habits {
+        value_size: 20_000,
+        block_size: 4096,
+        ..HABITS
+    };
     random_things(&spec("large", LARGE), &habits);
 }
 
@@ -162,7 +243,10 @@ fn e2fsck_counts_the_same_with_inline_data() {
 fn e2fsck_counts_the_same_without_extents() {
     random_things(
         &ImageSpec::new("old", 32 << 20, OLD).then(PLACES_WITHOUT_PROJECT),
-        &Habits { fallocate: false, ..HABITS },
+        &Habits {
+            fallocate: false,
+            ..HABITS
+        },
     );
 }
 
@@ -189,11 +273,25 @@ impl Volume {
         let fs = Arc::new(open_for_writing_with(&image.path, options).unwrap());
         let root = session(Arc::clone(&fs) as _);
         let user = Session::new(root.namespace(), Cred::new(USER, USER, &[]));
-        Self { image, fs, root, user }
+        Self {
+            image,
+            fs,
+            root,
+            user,
+        }
     }
 
     fn limit(&self, kind: Kind, id: u32, space: u64, inodes: u64) {
-        self.fs.set_quota(kind, id, &Limits { space: (0, space), inodes: (0, inodes) }).unwrap();
+        self.fs
+            .set_quota(
+                kind,
+                id,
+                &Limits {
+                    space: (0, space),
+                    inodes: (0, inodes),
+                },
+            )
+            .unwrap();
     }
 
     fn used(&self, kind: Kind, id: u32) -> (u64, u64) {
@@ -230,20 +328,33 @@ fn errno<T: std::fmt::Debug>(result: Result<T>) -> Errno {
 
 #[test]
 fn no_owner_exceeds_a_space_limit() {
-    let Some(volume) = Volume::new(SMALL) else { return };
+    let Some(volume) = Volume::new(SMALL) else {
+        return;
+    };
     for (kind, id) in [(Kind::User, USER), (Kind::Group, USER), (Kind::Project, 77)] {
         // The directory belongs to its project.
         let (own, _) = volume.used(kind, id);
         volume.limit(kind, id, own + (37 << 10), 0);
         let path = format!("/project/{id}-{kind:?}");
-        assert_eq!(Volume::write(&volume.user, &path, 100_000).unwrap(), 37 << 10, "{kind:?}");
+        assert_eq!(
+            Volume::write(&volume.user, &path, 100_000).unwrap(),
+            37 << 10,
+            "{kind:?}"
+        );
         let more = format!("{path}-more");
-        assert_eq!(errno(Volume::write(&volume.user, &more, 1)), Errno::EDQUOT, "{kind:?}");
+        assert_eq!(
+            errno(Volume::write(&volume.user, &more, 1)),
+            Errno::EDQUOT,
+            "{kind:?}"
+        );
         assert_eq!(volume.used(kind, id).0, own + (37 << 10));
         // Existing blocks can be written over, and blocks given back can be taken again.
         let file = open(&volume.user, &path, OpenFlags::WRITE, 0).unwrap();
         assert_eq!(file.write_at(&[7; 5000], 20_000).unwrap(), 5000);
-        assert_eq!(errno(file.fallocate(FallocateMode::empty(), 100_000, 10)), Errno::EDQUOT);
+        assert_eq!(
+            errno(file.fallocate(FallocateMode::empty(), 100_000, 10)),
+            Errno::EDQUOT
+        );
         file.set_len(36 << 10).unwrap();
         assert_eq!(file.write_at(&[7; 5000], 36 << 10).unwrap(), 1024);
         drop(file);
@@ -255,15 +366,26 @@ fn no_owner_exceeds_a_space_limit() {
 
 #[test]
 fn no_owner_exceeds_an_inode_limit() {
-    let Some(volume) = Volume::new(SMALL) else { return };
+    let Some(volume) = Volume::new(SMALL) else {
+        return;
+    };
     volume.limit(Kind::User, USER, 0, 5);
     for number in 0..5 {
         let path = format!("/open/f{number}");
-        open(&volume.user, &path, OpenFlags::WRITE | OpenFlags::CREATE, 0o644).unwrap();
+        open(
+            &volume.user,
+            &path,
+            OpenFlags::WRITE | OpenFlags::CREATE,
+            0o644,
+        )
+        .unwrap();
     }
     assert_eq!(errno(volume.user.mkdir("/open/d", 0o755)), Errno::EDQUOT);
     assert_eq!(errno(volume.user.symlink("x", "/open/s")), Errno::EDQUOT);
-    volume.user.link("/open/f0", LookupFlags::NOFOLLOW, "/open/link").unwrap();
+    volume
+        .user
+        .link("/open/f0", LookupFlags::NOFOLLOW, "/open/link")
+        .unwrap();
     volume.user.unlink("/open/link").unwrap();
     volume.user.unlink("/open/f0").unwrap();
     volume.user.mkdir("/open/d", 0o755).unwrap();
@@ -273,49 +395,98 @@ fn no_owner_exceeds_an_inode_limit() {
 
 #[test]
 fn a_refused_allocation_leaves_no_trace() {
-    let Some(volume) = Volume::new(SMALL) else { return };
+    let Some(volume) = Volume::new(SMALL) else {
+        return;
+    };
     let path = "/open/f";
-    open(&volume.user, path, OpenFlags::WRITE | OpenFlags::CREATE, 0o644).unwrap();
+    open(
+        &volume.user,
+        path,
+        OpenFlags::WRITE | OpenFlags::CREATE,
+        0o644,
+    )
+    .unwrap();
     volume.limit(Kind::User, USER, 1024, 0);
     assert_eq!(Volume::write(&volume.user, path, 10).unwrap(), 10);
-    let set =
-        |len| volume.user.set_xattr(path, "user.x", &data(1, len), XattrFlags::empty(), LookupFlags::FOLLOW);
+    let set = |len| {
+        volume.user.set_xattr(
+            path,
+            "user.x",
+            &data(1, len),
+            XattrFlags::empty(),
+            LookupFlags::FOLLOW,
+        )
+    };
     assert_eq!(errno(set(600)), Errno::EDQUOT);
     set(20).unwrap();
     assert_eq!(errno(volume.user.mkdir("/open/d", 0o755)), Errno::EDQUOT);
-    assert_eq!(errno(volume.user.symlink(vec![b't'; 200], "/open/s")), Errno::EDQUOT);
+    assert_eq!(
+        errno(volume.user.symlink(vec![b't'; 200], "/open/s")),
+        Errno::EDQUOT
+    );
     volume.user.symlink("t", "/open/s").unwrap();
     volume.user.unlink(path).unwrap();
     volume.user.mkdir("/open/d", 0o755).unwrap();
     // The directory is full at some time, and would need a block more.
     let file = |number| format!("/open/d/{}{number:03}", "n".repeat(200));
     let refused = (0..20).find_map(|number| {
-        open(&volume.user, &file(number), OpenFlags::WRITE | OpenFlags::CREATE, 0o644).err()
+        open(
+            &volume.user,
+            &file(number),
+            OpenFlags::WRITE | OpenFlags::CREATE,
+            0o644,
+        )
+        .err()
     });
-    assert_eq!(refused.expect("a directory that is full").errno(), Errno::EDQUOT);
+    assert_eq!(
+        refused.expect("a directory that is full").errno(),
+        Errno::EDQUOT
+    );
     assert_eq!(volume.used(Kind::User, USER).0, 1024);
     volume.close();
 }
 
 #[test]
 fn chown_needs_room_in_the_new_owners_quota() {
-    let Some(volume) = Volume::new(SMALL) else { return };
+    let Some(volume) = Volume::new(SMALL) else {
+        return;
+    };
     let group_two = Session::new(volume.root.namespace(), Cred::new(USER, USER, &[2]));
     Volume::write(&volume.user, "/open/f", 10_000).unwrap();
     volume.limit(Kind::Group, 2, 9 << 10, 0);
     let give = |by: &Session| by.chown("/open/f", None, Some(2), LookupFlags::FOLLOW);
     assert_eq!(errno(give(&group_two)), Errno::EDQUOT);
-    assert_eq!((volume.used(Kind::Group, 2), volume.used(Kind::Group, USER).1), ((0, 0), 1));
+    assert_eq!(
+        (
+            volume.used(Kind::Group, 2),
+            volume.used(Kind::Group, USER).1
+        ),
+        ((0, 0), 1)
+    );
     volume.limit(Kind::Group, 2, 10 << 10, 1);
     give(&group_two).unwrap();
     drop(group_two);
     assert_eq!(volume.used(Kind::Group, 2), (10 << 10, 1));
     assert_eq!(volume.used(Kind::Group, USER), (0, 0));
     // The superuser has the capability to exceed limits.
-    volume.root.chown("/open/f", Some(USER + 1), Some(USER + 1), LookupFlags::FOLLOW).unwrap();
+    volume
+        .root
+        .chown(
+            "/open/f",
+            Some(USER + 1),
+            Some(USER + 1),
+            LookupFlags::FOLLOW,
+        )
+        .unwrap();
     volume.limit(Kind::User, USER, 1024, 1);
-    volume.root.chown("/open/f", Some(USER), None, LookupFlags::FOLLOW).unwrap();
-    assert_eq!(Volume::write(&volume.root, "/open/f", 20_000).unwrap(), 20_000);
+    volume
+        .root
+        .chown("/open/f", Some(USER), None, LookupFlags::FOLLOW)
+        .unwrap();
+    assert_eq!(
+        Volume::write(&volume.root, "/open/f", 20_000).unwrap(),
+        20_000
+    );
     assert!(volume.used(Kind::User, USER).0 > 19 << 10);
     volume.close();
 }
@@ -323,15 +494,30 @@ fn chown_needs_room_in_the_new_owners_quota() {
 #[test]
 fn many_ids_find_room_in_the_files() {
     for mke2fs in [SMALL, LARGE] {
-        let Some(volume) = Volume::new(mke2fs) else { return };
-        open(&volume.root, "/open/f", OpenFlags::WRITE | OpenFlags::CREATE, 0o644).unwrap();
+        let Some(volume) = Volume::new(mke2fs) else {
+            return;
+        };
+        open(
+            &volume.root,
+            "/open/f",
+            OpenFlags::WRITE | OpenFlags::CREATE,
+            0o644,
+        )
+        .unwrap();
         let mut random = Random::new(9);
         for number in 0..300u32 {
             // Some share their way through the tree, and some do not.
-            let uid = if number % 2 == 0 { number } else { random.below(1 << 32) as u32 & !1 };
+            let uid = if number % 2 == 0 {
+                number
+            } else {
+                random.below(1 << 32) as u32 & !1
+            };
             let path = format!("/open/{number}");
             volume.root.mkdir(&path, 0o755).unwrap();
-            volume.root.chown(&path, Some(uid), Some(uid / 2), LookupFlags::FOLLOW).unwrap();
+            volume
+                .root
+                .chown(&path, Some(uid), Some(uid / 2), LookupFlags::FOLLOW)
+                .unwrap();
         }
         let image = volume.close();
         let listed = tools::debugfs(&image.path, false, "list_quota user\n");
@@ -353,17 +539,42 @@ fn listed(fs: &Ext4, kind: Kind) -> Vec<u32> {
 
 #[test]
 fn entries_are_found_in_order() {
-    let Some(volume) = Volume::new(SMALL) else { return };
-    let ids = [0, 1, 255, 256, 70_000, (1 << 24) - 1, 1 << 24, u32::MAX - 1, u32::MAX];
+    let Some(volume) = Volume::new(SMALL) else {
+        return;
+    };
+    let ids = [
+        0,
+        1,
+        255,
+        256,
+        70_000,
+        (1 << 24) - 1,
+        1 << 24,
+        u32::MAX - 1,
+        u32::MAX,
+    ];
     for id in ids {
         volume.limit(Kind::User, id, 1 << 20, 0);
     }
     assert_eq!(listed(&volume.fs, Kind::User), ids);
-    let grace = Grace { space: 5, inodes: 1 << 31 };
+    let grace = Grace {
+        space: 5,
+        inodes: 1 << 31,
+    };
     volume.fs.set_quota_grace(Kind::Group, grace).unwrap();
     assert_eq!(volume.fs.quota_grace(Kind::Group).unwrap(), Some(grace));
-    let beyond = Limits { space: (0, 1 << 63), inodes: (0, 0) };
-    assert_eq!(volume.fs.set_quota(Kind::User, 1, &beyond).unwrap_err().errno(), Errno::ERANGE);
+    let beyond = Limits {
+        space: (0, 1 << 63),
+        inodes: (0, 0),
+    };
+    assert_eq!(
+        volume
+            .fs
+            .set_quota(Kind::User, 1, &beyond)
+            .unwrap_err()
+            .errno(),
+        Errno::ERANGE
+    );
     let image = volume.close();
     let fs = walk::open(&image.path);
     assert_eq!(listed(&fs, Kind::User), ids);
@@ -374,14 +585,28 @@ fn entries_are_found_in_order() {
 /// A tree that leads back to a block above it is an error, and no search without an end.
 #[test]
 fn a_loop_in_the_tree_is_found() {
-    let Some(volume) = Volume::new(SMALL) else { return };
+    let Some(volume) = Volume::new(SMALL) else {
+        return;
+    };
     volume.limit(Kind::User, 1 << 24, 1 << 20, 0);
     let image = volume.close();
     let blocks = tools::debugfs(&image.path, false, "blocks <3>\n");
-    let below_root: u64 = blocks.lines().last().unwrap().split_whitespace().nth(2).unwrap().parse().unwrap();
-    let file = std::fs::OpenOptions::new().write(true).open(&image.path).unwrap();
+    let below_root: u64 = blocks
+        .lines()
+        .last()
+        .unwrap()
+        .split_whitespace()
+        .nth(2)
+        .unwrap()
+        .parse()
+        .unwrap();
+    let file = std::fs::OpenOptions::new()
+        .write(true)
+        .open(&image.path)
+        .unwrap();
     // Block 2 of the file leads to itself for ids from 65,536 on.
-    file.write_all_at(&2_u32.to_le_bytes(), below_root * 1024 + 4).unwrap();
+    file.write_all_at(&2_u32.to_le_bytes(), below_root * 1024 + 4)
+        .unwrap();
     let fs = walk::open(&image.path);
     let error = fs.next_quota(Kind::User, 1).unwrap_err();
     assert!(matches!(error, extern4_ext4::Error::Corrupt(_)), "{error}");
@@ -408,21 +633,37 @@ fn quota_files_of_other_tools_are_read_and_updated() {
     let image = spec.build();
     let fs = open_for_writing(&image.path);
     for number in 1..40 {
-        let entry = fs.quota(Kind::User, number * 70_000).unwrap().expect("an entry");
+        let entry = fs
+            .quota(Kind::User, number * 70_000)
+            .unwrap()
+            .expect("an entry");
         let blocks = (1000 * u64::from(number)).div_ceil(1024);
-        assert_eq!((entry.space.used, entry.inodes.used), (blocks << 10, 1), "{number}");
+        assert_eq!(
+            (entry.space.used, entry.inodes.used),
+            (blocks << 10, 1),
+            "{number}"
+        );
     }
     assert_eq!(fs.quota(Kind::User, 1).unwrap(), None);
     assert_eq!(fs.quota(Kind::Project, 0).unwrap(), None);
     let root = session(Arc::clone(&fs) as _);
     for number in 0..40 {
-        root.chown(format!("/f{number}"), Some(number * 70_001), None, LookupFlags::FOLLOW).unwrap();
+        root.chown(
+            format!("/f{number}"),
+            Some(number * 70_001),
+            None,
+            LookupFlags::FOLLOW,
+        )
+        .unwrap();
     }
     // Nothing belongs to the superuser any more, and it still has an account.
     root.chown("/", Some(1), None, LookupFlags::FOLLOW).unwrap();
-    root.chown("/lost+found", Some(1), None, LookupFlags::FOLLOW).unwrap();
-    root.chown("/f0", Some(1), None, LookupFlags::FOLLOW).unwrap();
-    root.chown("/f1", Some(2), None, LookupFlags::FOLLOW).unwrap();
+    root.chown("/lost+found", Some(1), None, LookupFlags::FOLLOW)
+        .unwrap();
+    root.chown("/f0", Some(1), None, LookupFlags::FOLLOW)
+        .unwrap();
+    root.chown("/f1", Some(2), None, LookupFlags::FOLLOW)
+        .unwrap();
     let entry = fs.quota(Kind::User, 0).unwrap().expect("an entry");
     assert_eq!((entry.space.used, entry.inodes.used), (0, 0));
     drop(root);
@@ -433,8 +674,13 @@ fn quota_files_of_other_tools_are_read_and_updated() {
 
 #[test]
 fn limits_agree_with_debugfs() {
-    let Some(volume) = Volume::new(SMALL) else { return };
-    let limits = Limits { space: (5 << 10, 7 << 10), inodes: (11, 13) };
+    let Some(volume) = Volume::new(SMALL) else {
+        return;
+    };
+    let limits = Limits {
+        space: (5 << 10, 7 << 10),
+        inodes: (11, 13),
+    };
     volume.fs.set_quota(Kind::Project, 77, &limits).unwrap();
     let image = volume.close();
     let said = tools::debugfs(&image.path, false, "get_quota project 77\n");
@@ -444,20 +690,37 @@ fn limits_agree_with_debugfs() {
 
 #[test]
 fn usage_without_limits_is_counted() {
-    let Some(volume) = Volume::new(SMALL) else { return };
+    let Some(volume) = Volume::new(SMALL) else {
+        return;
+    };
     volume.limit(Kind::User, USER, 10 << 10, 0);
     volume.limit(Kind::Project, 77, 10 << 10, 0);
-    let options = OpenOptions { ignore_limits: true, ..OpenOptions::default() };
+    let options = OpenOptions {
+        ignore_limits: true,
+        ..OpenOptions::default()
+    };
     let volume = Volume::open(volume.close(), &options);
-    assert_eq!(Volume::write(&volume.user, "/project/f", 100_000).unwrap(), 100_000);
-    assert!(volume.root.statfs("/project", LookupFlags::FOLLOW).unwrap().blocks > 1000);
+    assert_eq!(
+        Volume::write(&volume.user, "/project/f", 100_000).unwrap(),
+        100_000
+    );
+    assert!(
+        volume
+            .root
+            .statfs("/project", LookupFlags::FOLLOW)
+            .unwrap()
+            .blocks
+            > 1000
+    );
     assert!(volume.used(Kind::User, USER).0 >= 100_000);
     volume.close();
 }
 
 #[test]
 fn a_directory_with_a_project_has_as_much_room_as_that() {
-    let Some(volume) = Volume::new(SMALL) else { return };
+    let Some(volume) = Volume::new(SMALL) else {
+        return;
+    };
     let stat = |path: &str| volume.root.statfs(path, LookupFlags::FOLLOW).unwrap();
     let whole = stat("/open");
     assert_eq!(stat("/project"), whole, "no limits");
@@ -465,31 +728,72 @@ fn a_directory_with_a_project_has_as_much_room_as_that() {
     let (own, inodes) = volume.used(Kind::Project, 77);
     let limited = stat("/project");
     let left = 100 - own / 1024;
-    assert_eq!((limited.blocks, limited.blocks_free, limited.blocks_available), (100, left, left));
+    assert_eq!(
+        (
+            limited.blocks,
+            limited.blocks_free,
+            limited.blocks_available
+        ),
+        (100, left, left)
+    );
     assert_eq!((limited.files, limited.files_free), (20, 20 - inodes));
     Volume::write(&volume.user, "/project/f", 60_000).unwrap();
     assert_eq!(stat("/project").blocks_free, left - 59);
     // A caller that asks by a file does not ask for a directory.
-    assert_eq!((stat("/open").blocks, stat("/project/f").blocks), (whole.blocks, whole.blocks));
+    assert_eq!(
+        (stat("/open").blocks, stat("/project/f").blocks),
+        (whole.blocks, whole.blocks)
+    );
     // The nearer limit counts, and none that is farther than the end of the volume.
     volume
         .fs
-        .set_quota(Kind::Project, 77, &Limits { space: (70 << 10, 1 << 40), inodes: (0, 1 << 40) })
+        .set_quota(
+            Kind::Project,
+            77,
+            &Limits {
+                space: (70 << 10, 1 << 40),
+                inodes: (0, 1 << 40),
+            },
+        )
         .unwrap();
     let limited = stat("/project");
     assert_eq!((limited.blocks, limited.files), (70, whole.files));
     // It was exceeded before it was there.
-    volume.fs.set_quota(Kind::Project, 77, &Limits { space: (0, 20 << 10), inodes: (0, 0) }).unwrap();
+    volume
+        .fs
+        .set_quota(
+            Kind::Project,
+            77,
+            &Limits {
+                space: (0, 20 << 10),
+                inodes: (0, 0),
+            },
+        )
+        .unwrap();
     assert_eq!(stat("/project").blocks_free, 0);
     volume.close();
 }
 
 #[test]
 fn values_in_inodes_count_for_their_owner() {
-    let Some(volume) = Volume::new(LARGE) else { return };
-    open(&volume.user, "/open/f", OpenFlags::WRITE | OpenFlags::CREATE, 0o644).unwrap();
+    let Some(volume) = Volume::new(LARGE) else {
+        return;
+    };
+    open(
+        &volume.user,
+        "/open/f",
+        OpenFlags::WRITE | OpenFlags::CREATE,
+        0o644,
+    )
+    .unwrap();
     let set = |by: &Session, name: &str, len| {
-        by.set_xattr("/open/f", name, &data(3, len), XattrFlags::empty(), LookupFlags::FOLLOW)
+        by.set_xattr(
+            "/open/f",
+            name,
+            &data(3, len),
+            XattrFlags::empty(),
+            LookupFlags::FOLLOW,
+        )
     };
     set(&volume.user, "user.a", 20_000).unwrap();
     set(&volume.root, "user.b", 9_000).unwrap();
@@ -500,12 +804,33 @@ fn values_in_inodes_count_for_their_owner() {
     assert_eq!(errno(set(&volume.user, "user.c", 9_000)), Errno::EDQUOT);
     volume.limit(Kind::User, USER, space + (8 << 10), 0);
     assert_eq!(errno(set(&volume.user, "user.c", 9_000)), Errno::EDQUOT);
-    volume.root.chown("/open/f", Some(USER + 1), None, LookupFlags::FOLLOW).unwrap();
-    assert_eq!((volume.used(Kind::User, USER), volume.used(Kind::User, USER + 1)), ((0, 0), (space, 3)));
-    volume.root.remove_xattr("/open/f", "user.b", LookupFlags::FOLLOW).unwrap();
+    volume
+        .root
+        .chown("/open/f", Some(USER + 1), None, LookupFlags::FOLLOW)
+        .unwrap();
+    assert_eq!(
+        (
+            volume.used(Kind::User, USER),
+            volume.used(Kind::User, USER + 1)
+        ),
+        ((0, 0), (space, 3))
+    );
+    volume
+        .root
+        .remove_xattr("/open/f", "user.b", LookupFlags::FOLLOW)
+        .unwrap();
     assert_eq!(volume.used(Kind::User, USER + 1).1, 2);
-    open(&volume.user, "/open/gone", OpenFlags::WRITE | OpenFlags::CREATE, 0o644).unwrap();
-    volume.root.rename("/open/f", "/open/gone", RenameFlags::empty()).unwrap();
+    open(
+        &volume.user,
+        "/open/gone",
+        OpenFlags::WRITE | OpenFlags::CREATE,
+        0o644,
+    )
+    .unwrap();
+    volume
+        .root
+        .rename("/open/f", "/open/gone", RenameFlags::empty())
+        .unwrap();
     let image = volume.close();
     let fs = open_for_writing(&image.path);
     let root = session(Arc::clone(&fs) as _);
@@ -513,30 +838,48 @@ fn values_in_inodes_count_for_their_owner() {
     root.namespace().root().superblock().drop_caches();
     drop(root);
     assert_eq!(
-        fs.quota(Kind::User, USER + 1).unwrap().map(|it| (it.space.used, it.inodes.used)),
+        fs.quota(Kind::User, USER + 1)
+            .unwrap()
+            .map(|it| (it.space.used, it.inodes.used)),
         Some((0, 0))
     );
 }
 
 #[test]
 fn moving_a_file_to_a_project_counts_it_there() {
-    let Some(volume) = Volume::new(SMALL) else { return };
+    let Some(volume) = Volume::new(SMALL) else {
+        return;
+    };
     Volume::write(&volume.user, "/open/f", 50 << 10).unwrap();
     let (space, _) = volume.used(Kind::User, USER);
     let other = Session::new(volume.root.namespace(), Cred::new(USER + 1, 5, &[]));
     let set = |by: &Session, project| {
-        by.set_flags_and_project("/open/f", FileFlags::NODUMP, Some(project), LookupFlags::FOLLOW)
+        by.set_flags_and_project(
+            "/open/f",
+            FileFlags::NODUMP,
+            Some(project),
+            LookupFlags::FOLLOW,
+        )
     };
     assert_eq!(set(&other, 9).unwrap_err(), Errno::EPERM);
     volume.limit(Kind::Project, 8, 10 << 10, 0);
     assert_eq!(set(&volume.user, 8).unwrap_err(), Errno::EDQUOT);
     set(&volume.user, 9).unwrap();
     let attr = volume.user.stat("/open/f", LookupFlags::FOLLOW).unwrap();
-    assert!(attr.project == 9 && attr.flags.contains(FileFlags::NODUMP), "{attr:?}");
+    assert!(
+        attr.project == 9 && attr.flags.contains(FileFlags::NODUMP),
+        "{attr:?}"
+    );
     assert_eq!(volume.used(Kind::Project, 9), (space, 1));
     assert_eq!(volume.used(Kind::User, USER), (space, 1));
     set(&volume.user, 10).unwrap();
-    assert_eq!((volume.used(Kind::Project, 9), volume.used(Kind::Project, 10)), ((0, 0), (space, 1)));
+    assert_eq!(
+        (
+            volume.used(Kind::Project, 9),
+            volume.used(Kind::Project, 10)
+        ),
+        ((0, 0), (space, 1))
+    );
     drop(other);
     volume.close();
 }
@@ -550,8 +893,9 @@ fn a_volume_without_projects_has_one() {
     let image = spec.build();
     let fs = open_for_writing(&image.path);
     let root = session(Arc::clone(&fs) as _);
-    let set =
-        |project| root.set_flags_and_project("/", FileFlags::empty(), Some(project), LookupFlags::FOLLOW);
+    let set = |project| {
+        root.set_flags_and_project("/", FileFlags::empty(), Some(project), LookupFlags::FOLLOW)
+    };
     assert_eq!(set(1).unwrap_err(), Errno::EOPNOTSUPP);
     set(0).unwrap();
     drop(root);
@@ -560,7 +904,9 @@ fn a_volume_without_projects_has_one() {
 
 #[test]
 fn a_directory_that_grows_counts_for_its_owner() {
-    let Some(volume) = Volume::new(SMALL) else { return };
+    let Some(volume) = Volume::new(SMALL) else {
+        return;
+    };
     volume.user.mkdir("/open/d", 0o777).unwrap();
     volume.limit(Kind::User, USER, 1024, 0);
     let other = Session::new(volume.root.namespace(), Cred::new(USER + 1, 5, &[]));
@@ -569,19 +915,29 @@ fn a_directory_that_grows_counts_for_its_owner() {
         let path = format!("/open/{}", name(number));
         open(&other, &path, OpenFlags::WRITE | OpenFlags::CREATE, 0o644).unwrap();
     }
-    volume.root.chmod("/open/d", 0o777, LookupFlags::FOLLOW).unwrap();
+    volume
+        .root
+        .chmod("/open/d", 0o777, LookupFlags::FOLLOW)
+        .unwrap();
     let moves = |number| {
-        let (from, to) = (format!("/open/{}", name(number)), format!("/open/d/{}", name(number)));
+        let (from, to) = (
+            format!("/open/{}", name(number)),
+            format!("/open/d/{}", name(number)),
+        );
         if number % 2 == 0 {
             other.rename(from, to, RenameFlags::empty())
         } else {
             other.link(from, LookupFlags::NOFOLLOW, to)
         }
     };
-    let refused = (0..20).find_map(|number| moves(number).err().map(|error| (number, error.errno())));
+    let refused =
+        (0..20).find_map(|number| moves(number).err().map(|error| (number, error.errno())));
     // Whether by a new name or by another one.
     let (first, errno) = refused.expect("a directory that is full");
-    assert_eq!((errno, moves(first + 1).map_err(|error| error.errno())), (Errno::EDQUOT, Err(Errno::EDQUOT)));
+    assert_eq!(
+        (errno, moves(first + 1).map_err(|error| error.errno())),
+        (Errno::EDQUOT, Err(Errno::EDQUOT))
+    );
     assert_eq!(volume.used(Kind::User, USER), (1024, 1));
     drop(other);
     volume.close();
@@ -591,7 +947,9 @@ fn a_directory_that_grows_counts_for_its_owner() {
 fn threads_that_have_room_are_not_refused() {
     const THREADS: u64 = 4;
     const BYTES: usize = 64 << 10;
-    let Some(volume) = Volume::new(SMALL) else { return };
+    let Some(volume) = Volume::new(SMALL) else {
+        return;
+    };
     volume.limit(Kind::User, USER, THREADS * BYTES as u64, THREADS);
     for _ in 0..50 {
         std::thread::scope(|scope| {
@@ -603,7 +961,10 @@ fn threads_that_have_room_are_not_refused() {
                 });
             }
         });
-        assert_eq!(volume.used(Kind::User, USER), (THREADS * BYTES as u64, THREADS));
+        assert_eq!(
+            volume.used(Kind::User, USER),
+            (THREADS * BYTES as u64, THREADS)
+        );
         for thread in 0..THREADS {
             volume.user.unlink(format!("/open/{thread}")).unwrap();
         }
@@ -613,7 +974,9 @@ fn threads_that_have_room_are_not_refused() {
 
 #[test]
 fn threads_share_a_limit() {
-    let Some(volume) = Volume::new(SMALL) else { return };
+    let Some(volume) = Volume::new(SMALL) else {
+        return;
+    };
     volume.limit(Kind::User, USER, 200 << 10, 0);
     let written: usize = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..4)
@@ -621,13 +984,22 @@ fn threads_share_a_limit() {
                 let user = volume.user.clone();
                 scope.spawn(move || {
                     let files = 0..40;
-                    let write = |number| Volume::write(&user, &format!("/open/{thread}-{number}"), 3 << 10);
-                    files.map(|number| write(number).unwrap_or(0)).sum::<usize>()
+                    let write =
+                        |number| Volume::write(&user, &format!("/open/{thread}-{number}"), 3 << 10);
+                    files
+                        .map(|number| write(number).unwrap_or(0))
+                        .sum::<usize>()
                 })
             })
             .collect();
-        threads.into_iter().map(|thread| thread.join().unwrap()).sum()
+        threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap())
+            .sum()
     });
-    assert_eq!((written, volume.used(Kind::User, USER).0), (200 << 10, 200 << 10));
+    assert_eq!(
+        (written, volume.used(Kind::User, USER).0),
+        (200 << 10, 200 << 10)
+    );
     volume.close();
 }

@@ -5,7 +5,9 @@
 use std::os::unix::fs::{FileExt, MetadataExt as _};
 use std::sync::{Arc, Mutex};
 
-use extern4_disk::superblock::{RawSuperblock, SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE, State, Superblock};
+use extern4_disk::superblock::{
+    RawSuperblock, SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE, State, Superblock,
+};
 use extern4_disk::{Place, Structure};
 use extern4_ext4::{Ext4, Listener, OpenOptions};
 use extern4_testkit::image::{Image, ImageSpec};
@@ -16,14 +18,24 @@ use crate::model::{self, session, try_open_for_writing};
 use crate::walk;
 
 const EXT4: ImageSpec = ImageSpec::new("ext4", 40 << 20, &["-t", "ext4", "-b", "1024"]);
-const UNINIT: ImageSpec =
-    ImageSpec::new("uninit", 40 << 20, &["-t", "ext4", "-b", "1024", "-O", "^metadata_csum,uninit_bg"]);
+const UNINIT: ImageSpec = ImageSpec::new(
+    "uninit",
+    40 << 20,
+    &["-t", "ext4", "-b", "1024", "-O", "^metadata_csum,uninit_bg"],
+);
 const MMP: ImageSpec = ImageSpec::new("mmp", 20 << 20, &["-t", "ext4", "-b", "1024", "-O", "mmp"]);
-const QUOTA: ImageSpec = ImageSpec::new("quota", 20 << 20, &["-t", "ext4", "-b", "1024", "-O", "quota"]);
+const QUOTA: ImageSpec = ImageSpec::new(
+    "quota",
+    20 << 20,
+    &["-t", "ext4", "-b", "1024", "-O", "quota"],
+);
 
 /// Writes bytes at a place of the image.
 fn poke(image: &Image, at: u64, bytes: &[u8]) {
-    let file = std::fs::File::options().write(true).open(&image.path).expect("the image opens");
+    let file = std::fs::File::options()
+        .write(true)
+        .open(&image.path)
+        .expect("the image opens");
     file.write_all_at(bytes, at).expect("written");
 }
 
@@ -31,8 +43,10 @@ fn poke(image: &Image, at: u64, bytes: &[u8]) {
 fn superblock(image: &Image, change: impl FnOnce(&mut RawSuperblock)) {
     let mut bytes = [0; SUPERBLOCK_SIZE];
     let file = std::fs::File::open(&image.path).expect("the image opens");
-    file.read_exact_at(&mut bytes, SUPERBLOCK_OFFSET).expect("it is read");
-    let mut sb = Superblock::decode(&bytes, Place::new(Structure::Superblock)).expect("it is right");
+    file.read_exact_at(&mut bytes, SUPERBLOCK_OFFSET)
+        .expect("it is read");
+    let mut sb =
+        Superblock::decode(&bytes, Place::new(Structure::Superblock)).expect("it is right");
     change(sb.raw_mut());
     poke(image, SUPERBLOCK_OFFSET, &sb.encode());
 }
@@ -42,7 +56,11 @@ const DESCRIPTORS: u64 = 2048;
 const DESCRIPTOR: u64 = 64;
 
 fn mmp_block(image: &Image) -> u64 {
-    walk::open(&image.path).superblock().mmp_block().expect("it is protected") * 1024
+    walk::open(&image.path)
+        .superblock()
+        .mmp_block()
+        .expect("it is protected")
+        * 1024
 }
 
 struct Case {
@@ -80,7 +98,9 @@ const CASES: [Case; 14] = [
     Case {
         name: "a descriptor that leads out of the volume",
         spec: EXT4,
-        damage: |image| drop(image.debugfs("set_bg 0 inode_table 99999999\nset_bg 0 checksum calc\n")),
+        damage: |image| {
+            drop(image.debugfs("set_bg 0 inode_table 99999999\nset_bg 0 checksum calc\n"))
+        },
         warning: "its copy in block 8194 is read instead; --superblock 8193 reads",
         linux: false,
     },
@@ -151,7 +171,10 @@ const CASES: [Case; 14] = [
         name: "an image that is a block short",
         spec: EXT4,
         damage: |image| {
-            let file = std::fs::File::options().write(true).open(&image.path).expect("the image opens");
+            let file = std::fs::File::options()
+                .write(true)
+                .open(&image.path)
+                .expect("the image opens");
             file.set_len((40 << 20) - 1024).expect("it is cut off");
         },
         warning: "the volume is cut off: it has 41943040 bytes",
@@ -164,7 +187,14 @@ fn what_linux_reads_is_read_with_a_warning() {
     if !can_run(&[Need::Tool("mke2fs"), Need::Tool("debugfs")]) {
         return;
     }
-    for Case { name, spec, damage, warning, linux } in CASES {
+    for Case {
+        name,
+        spec,
+        damage,
+        warning,
+        linux,
+    } in CASES
+    {
         let image = spec.build();
         let host = image.scratch().join("contents");
         std::fs::write(&host, b"hello").expect("a file");
@@ -173,18 +203,36 @@ fn what_linux_reads_is_read_with_a_warning() {
         let told = Arc::new(Mutex::new(Vec::new()));
         let listener = {
             let told = Arc::clone(&told);
-            Listener::new(move |text| told.lock().expect("no thread has failed").push(text.to_owned()))
+            Listener::new(move |text| {
+                told.lock()
+                    .expect("no thread has failed")
+                    .push(text.to_owned())
+            })
         };
-        let options = OpenOptions { on_warning: Some(listener), ..OpenOptions::default() };
-        let fs = walk::open_with(&image.path, &options).unwrap_or_else(|error| panic!("{name}: {error}"));
+        let options = OpenOptions {
+            on_warning: Some(listener),
+            ..OpenOptions::default()
+        };
+        let fs = walk::open_with(&image.path, &options)
+            .unwrap_or_else(|error| panic!("{name}: {error}"));
         let fs = Arc::new(fs);
         let root = session(Arc::clone(&fs) as _);
-        let file = root.stat("/f", LookupFlags::FOLLOW).unwrap_or_else(|error| panic!("{name}: {error}"));
+        let file = root
+            .stat("/f", LookupFlags::FOLLOW)
+            .unwrap_or_else(|error| panic!("{name}: {error}"));
         assert_eq!(file.size, 5, "{name}");
-        fs.statfs().unwrap_or_else(|error| panic!("{name}: {error}"));
+        fs.statfs()
+            .unwrap_or_else(|error| panic!("{name}: {error}"));
         let warnings = fs.warnings();
-        assert!(warnings.iter().any(|text| text.contains(warning)), "{name}: {warnings:?}");
-        assert_eq!(*told.lock().expect("no thread has failed"), warnings, "{name}");
+        assert!(
+            warnings.iter().any(|text| text.contains(warning)),
+            "{name}: {warnings:?}"
+        );
+        assert_eq!(
+            *told.lock().expect("no thread has failed"),
+            warnings,
+            "{name}"
+        );
         if can_run(&[Need::Mount]) {
             assert_eq!(image.try_mount("ro").is_ok(), linux, "{name}");
         }
@@ -202,13 +250,23 @@ fn a_volume_with_errors_is_written_with_a_warning() {
         "ssv state 3\nssv error_count 2\nssv first_error_time 20200102030405\nssv first_error_func f\n",
     );
     let fs = model::open_for_writing(&image.path);
-    assert_eq!(fs.warnings(), ["errors are noted on this volume; fsck.extern4 or e2fsck checks it"]);
+    assert_eq!(
+        fs.warnings(),
+        ["errors are noted on this volume; fsck.extern4 or e2fsck checks it"]
+    );
     fs.set_label(b"written").expect("a label");
     fs.close().expect("close");
     drop(fs);
     let fs = walk::open(&image.path);
-    assert!(fs.superblock().state().contains(State::ERROR | State::VALID));
-    assert_eq!((fs.superblock().error_count(), fs.superblock().label()), (2, &b"written"[..]));
+    assert!(
+        fs.superblock()
+            .state()
+            .contains(State::ERROR | State::VALID)
+    );
+    assert_eq!(
+        (fs.superblock().error_count(), fs.superblock().label()),
+        (2, &b"written"[..])
+    );
     drop(fs);
     // A clean check clears the same bytes as e2fsck.
     let theirs = image.copy();
@@ -244,29 +302,48 @@ fn volumes_of_other_systems_are_written() {
         let image = SPEC.build();
         let host = image.scratch().join("contents");
         std::fs::write(&host, b"hello").expect("a file");
-        image.debugfs(&format!("ssv creator_os {system}\nwrite {} f\n", host.display()));
+        image.debugfs(&format!(
+            "ssv creator_os {system}\nwrite {} f\n",
+            host.display()
+        ));
         let fs = model::open_for_writing(&image.path);
         let root = session(Arc::clone(&fs) as _);
-        root.chown("/f", Some(70_000), Some(80_000), LookupFlags::FOLLOW).expect("an owner");
+        root.chown("/f", Some(70_000), Some(80_000), LookupFlags::FOLLOW)
+            .expect("an owner");
         root.mkdir("/made", 0o755).expect("a directory");
         drop(root);
         fs.close().expect("close");
         drop(fs);
         assert!(e2fsck_complaints(&image.path).is_empty(), "system {system}");
         let said = image.debugfs("stat f\n");
-        assert!(said.contains("User: 70000   Group: 80000"), "system {system}: {said}");
+        assert!(
+            said.contains("User: 70000   Group: 80000"),
+            "system {system}: {said}"
+        );
         if can_run(&[Need::Mount]) {
             let mount = image.mount("ro");
             let found = std::fs::metadata(mount.path.join("f")).expect("the file");
-            assert_eq!((found.uid(), found.gid()), (70_000, 80_000), "system {system}");
+            assert_eq!(
+                (found.uid(), found.gid()),
+                (70_000, 80_000),
+                "system {system}"
+            );
         }
     }
     for (spec, system, why) in [(SPEC, 1, "GNU Hurd"), (EXT4, 3, "was not made for Linux")] {
         let image = spec.build();
         image.debugfs(&format!("ssv creator_os {system}\n"));
-        let error = try_open_for_writing(&image.path).map(drop).expect_err("it is only read");
+        let error = try_open_for_writing(&image.path)
+            .map(drop)
+            .expect_err("it is only read");
         assert!(error.to_string().contains(why), "{error}");
         assert_eq!(error.errno(), Errno::EOPNOTSUPP);
-        assert!(Ext4::open(Arc::new(model::device(&image.path)), &OpenOptions::default()).is_ok());
+        assert!(
+            Ext4::open(
+                Arc::new(model::device(&image.path)),
+                &OpenOptions::default()
+            )
+            .is_ok()
+        );
     }
 }

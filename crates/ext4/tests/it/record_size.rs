@@ -22,7 +22,9 @@ const SIZES: [(&str, u16, u16); 9] = [
 
 fn extra_isize(image: &std::path::Path, path: &str) -> String {
     let stat = tools::debugfs(image, false, &format!("stat {path}"));
-    let line = stat.lines().find(|line| line.contains("extra inode fields"));
+    let line = stat
+        .lines()
+        .find(|line| line.contains("extra inode fields"));
     line.unwrap_or("none").to_owned()
 }
 
@@ -30,7 +32,9 @@ fn extra_isize(image: &std::path::Path, path: &str) -> String {
 fn new_inodes_have_the_fields_that_the_superblock_asks_for() {
     for features in ["metadata_csum", "^extra_isize,^metadata_csum"] {
         for (size, wanted, least) in SIZES {
-            let mke2fs = vec!["-t", "ext4", "-b", "1024", "-N", "256", "-I", size, "-O", features];
+            let mke2fs = vec![
+                "-t", "ext4", "-b", "1024", "-N", "256", "-I", size, "-O", features,
+            ];
             let mke2fs: &'static [&'static str] = Vec::leak(mke2fs);
             let spec = ImageSpec::new("extra", 16 << 20, mke2fs);
             if !spec.can_run() {
@@ -38,7 +42,9 @@ fn new_inodes_have_the_fields_that_the_superblock_asks_for() {
             }
             let what = format!("{features}, records of {size}, {wanted} wanted, {least} at least");
             let image = spec.build();
-            image.debugfs(&format!("ssv want_extra_isize {wanted}\nssv min_extra_isize {least}\n"));
+            image.debugfs(&format!(
+                "ssv want_extra_isize {wanted}\nssv min_extra_isize {least}\n"
+            ));
             let theirs = {
                 let copy = image.copy();
                 let mount = copy.mount("noatime");
@@ -53,8 +59,14 @@ fn new_inodes_have_the_fields_that_the_superblock_asks_for() {
             ours.symlink("target", "/l").expect("a link");
             // In what is left of the record, or in a block.
             for (name, len) in [("user.a", 10), ("user.b", 150), ("user.c", 300)] {
-                ours.set_xattr("/f", name, &vec![b'1'; len], XattrFlags::empty(), LookupFlags::FOLLOW)
-                    .expect(name);
+                ours.set_xattr(
+                    "/f",
+                    name,
+                    &vec![b'1'; len],
+                    XattrFlags::empty(),
+                    LookupFlags::FOLLOW,
+                )
+                .expect(name);
                 let value = ours.get_xattr("/f", name, LookupFlags::FOLLOW).expect(name);
                 assert_eq!(value, vec![b'1'; len], "{what}");
             }

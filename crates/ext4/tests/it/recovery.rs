@@ -34,7 +34,9 @@ impl Pair {
         let dir = tools::temporary("extern4-");
         let path = |name: &str, size: u64| {
             let path = dir.path().join(name);
-            std::fs::File::create_new(&path).and_then(|file| file.set_len(size)).expect("a sparse file");
+            std::fs::File::create_new(&path)
+                .and_then(|file| file.set_len(size))
+                .expect("a sparse file");
             path
         };
         let volume = path("volume", SIZE);
@@ -43,7 +45,11 @@ impl Pair {
             let path = path("journal", 2 << 20);
             tools::run(
                 "mke2fs",
-                [&["-q", "-F", "-b", "1024", "-O", "journal_dev"][..], &[utf8(&path)]].concat(),
+                [
+                    &["-q", "-F", "-b", "1024", "-O", "journal_dev"][..],
+                    &[utf8(&path)],
+                ]
+                .concat(),
             );
             path
         });
@@ -52,13 +58,18 @@ impl Pair {
 
     /// Loads a volume from files. An external journal is joined to the volume.
     pub(crate) fn load(volume: &Path, journal: Option<&Path>) -> Self {
-        let read = |path: &Path| Arc::new(MemoryDevice::new(std::fs::read(path).expect("an image")));
-        let pair = Self { volume: read(volume), journal: journal.map(read) };
+        let read =
+            |path: &Path| Arc::new(MemoryDevice::new(std::fs::read(path).expect("an image")));
+        let pair = Self {
+            volume: read(volume),
+            journal: journal.map(read),
+        };
         if let Some(journal) = &pair.journal {
             let uuid = superblock_at(journal, SUPERBLOCK_OFFSET).uuid();
             for at in [SUPERBLOCK_OFFSET, COPY * 1024] {
                 edit_superblock(&pair.volume, at, |raw| {
-                    raw.s_feature_compat.set(raw.s_feature_compat.get() | Compat::HAS_JOURNAL.bits());
+                    raw.s_feature_compat
+                        .set(raw.s_feature_compat.get() | Compat::HAS_JOURNAL.bits());
                     raw.s_journal_uuid = uuid;
                 });
             }
@@ -73,13 +84,16 @@ impl Pair {
         let device = self.journal.as_ref().unwrap_or(&self.volume);
         let bytes = bytes_of(device);
         let is_one = |block: &[u8]| {
-            BlockHeader::recognise(block).is_some_and(|header| header.kind == BlockKind::SuperblockV2)
+            BlockHeader::recognise(block)
+                .is_some_and(|header| header.kind == BlockKind::SuperblockV2)
         };
         let at = bytes.chunks(1024).position(is_one).expect("a journal") * 1024;
         let place = Place::new(Structure::JournalSuperblock);
         let mut superblock = JournalSuperblock::decode(&bytes[at..], place).expect("sound");
         edit(&mut superblock);
-        device.write_at(superblock.encode().as_bytes(), at as u64).expect("memory");
+        device
+            .write_at(superblock.encode().as_bytes(), at as u64)
+            .expect("memory");
     }
 
     /// Writes both to files in `dir`.
@@ -89,12 +103,23 @@ impl Pair {
             std::fs::write(&path, bytes_of(device)).expect("an image");
             path
         };
-        (write("volume", &self.volume), self.journal.as_ref().map(|journal| write("journal", journal)))
+        (
+            write("volume", &self.volume),
+            self.journal
+                .as_ref()
+                .map(|journal| write("journal", journal)),
+        )
     }
 
     pub(crate) fn options(&self) -> OpenOptions {
-        let journal_device = self.journal.clone().map(|device| device as Arc<dyn BlockDevice>);
-        OpenOptions { journal_device, ..OpenOptions::default() }
+        let journal_device = self
+            .journal
+            .clone()
+            .map(|device| device as Arc<dyn BlockDevice>);
+        OpenOptions {
+            journal_device,
+            ..OpenOptions::default()
+        }
     }
 
     pub(crate) fn write(&self) -> Arc<Ext4> {
@@ -103,13 +128,22 @@ impl Pair {
     }
 
     pub(crate) fn read_by(&self, superblock: Option<Backup>) -> extern4_ext4::Result<Ext4> {
-        Ext4::open(Arc::clone(&self.volume) as _, &OpenOptions { superblock, ..self.options() })
+        Ext4::open(
+            Arc::clone(&self.volume) as _,
+            &OpenOptions {
+                superblock,
+                ..self.options()
+            },
+        )
     }
 
     /// Copies the devices in their present state.
     pub(crate) fn copy(&self) -> Self {
         let copy = |device: &Arc<MemoryDevice>| Arc::new(MemoryDevice::new(bytes_of(device)));
-        Self { volume: copy(&self.volume), journal: self.journal.as_ref().map(copy) }
+        Self {
+            volume: copy(&self.volume),
+            journal: self.journal.as_ref().map(copy),
+        }
     }
 
     /// The state that a crash leaves after some names were made durable.
@@ -126,7 +160,11 @@ impl Pair {
 
 /// Makes a volume in a file, also over what is there, with its journal inside or elsewhere.
 pub(crate) fn format(path: &Path, features: &str, external: bool, more: &[&str]) {
-    let features = if external { format!("{features},^has_journal") } else { features.to_owned() };
+    let features = if external {
+        format!("{features},^has_journal")
+    } else {
+        features.to_owned()
+    };
     let mut words = vec!["-q", "-F", "-b", "1024", "-t", "ext4", "-O", &features];
     words.extend(if external { &[][..] } else { &["-J", "size=1"] });
     words.extend(more);
@@ -164,14 +202,17 @@ fn clear_flag(device: &MemoryDevice) {
     edit_superblock(device, SUPERBLOCK_OFFSET, |raw| {
         let incompat = Incompat::from_bits_retain(raw.s_feature_incompat.get());
         assert!(incompat.contains(Incompat::RECOVER));
-        raw.s_feature_incompat.set((incompat - Incompat::RECOVER).bits());
+        raw.s_feature_incompat
+            .set((incompat - Incompat::RECOVER).bits());
     });
 }
 
 pub(crate) fn names(fs: &Ext4) -> Vec<String> {
     let root = walk::inode(fs, fs.root_ino()).expect("the root");
     let names = walk::names(fs, &root, 100).expect("it is read").into_iter();
-    let mut names: Vec<_> = names.map(|(name, _)| String::from_utf8(name).expect("ASCII")).collect();
+    let mut names: Vec<_> = names
+        .map(|(name, _)| String::from_utf8(name).expect("ASCII"))
+        .collect();
     names.sort_unstable();
     names
 }
@@ -191,12 +232,16 @@ fn the_journal_decides_whether_it_is_replayed() {
         let crashed = Pair::new("metadata_csum", external).crashed();
         for backup in [Backup::Block(COPY), Backup::Kib(COPY)] {
             let lost = crashed.copy();
-            lost.volume.write_at(&[0; SUPERBLOCK_SIZE], SUPERBLOCK_OFFSET).expect("memory");
+            lost.volume
+                .write_at(&[0; SUPERBLOCK_SIZE], SUPERBLOCK_OFFSET)
+                .expect("memory");
             let fs = lost.read_by(Some(backup)).expect("the copy is good");
             assert!(fs.replayed().is_some(), "{backup:?}");
             assert_eq!(names(&fs), NAMES, "external: {external}, {backup:?}");
         }
-        let fs = crashed.read_by(Some(Backup::Block(COPY))).expect("the copy is good");
+        let fs = crashed
+            .read_by(Some(Backup::Block(COPY)))
+            .expect("the copy is good");
         assert_eq!(names(&fs), NAMES, "the primary superblock is there as well");
 
         // A primary superblock that was restored from a copy has no flag.
@@ -205,8 +250,14 @@ fn the_journal_decides_whether_it_is_replayed() {
         assert_eq!(names(&fs), NAMES, "external: {external}");
         if !external {
             let mut found = Vec::new();
-            check(&fs, &Options::default(), &mut |fault| found.push(fault.to_string())).expect("checked");
-            assert!(matches!(&found[..], [it] if it.contains("the journal is not empty")), "{found:?}");
+            check(&fs, &Options::default(), &mut |fault| {
+                found.push(fault.to_string())
+            })
+            .expect("checked");
+            assert!(
+                matches!(&found[..], [it] if it.contains("the journal is not empty")),
+                "{found:?}"
+            );
         }
         let fs = crashed.write();
         assert!(fs.replayed().is_some());
@@ -225,23 +276,42 @@ fn a_journal_is_missed_only_where_it_may_hold_something() {
     }
     let external = Pair::new("metadata_csum", true);
     let open = |superblock| {
-        let options = OpenOptions { superblock, ..OpenOptions::default() };
+        let options = OpenOptions {
+            superblock,
+            ..OpenOptions::default()
+        };
         Ext4::open(Arc::clone(&external.volume) as _, &options)
     };
     open(None).expect("the superblock says that it is clean");
-    let error = open(Some(Backup::Block(COPY))).map(drop).expect_err("a copy cannot say that");
-    assert!(error.to_string().contains("its journal is on another device"), "{error}");
+    let error = open(Some(Backup::Block(COPY)))
+        .map(drop)
+        .expect_err("a copy cannot say that");
+    assert!(
+        error
+            .to_string()
+            .contains("its journal is on another device"),
+        "{error}"
+    );
 
     // Inode 8 is the journal's, in the first block of the first group's table.
     let internal = Pair::new("^metadata_csum", false);
     let fs = internal.read_by(None).expect("it opens");
     let at = fs.group(0).expect("a descriptor").inode_table() * 1024 + 7 * 256;
     internal.volume.write_at(&[0; 256], at).expect("memory");
-    assert_eq!(names(&internal.read_by(None).expect("it is clean")), [".", "..", "lost+found"]);
-    let error = internal.read_by(Some(Backup::Block(COPY))).map(drop).expect_err("a copy cannot say that");
+    assert_eq!(
+        names(&internal.read_by(None).expect("it is clean")),
+        [".", "..", "lost+found"]
+    );
+    let error = internal
+        .read_by(Some(Backup::Block(COPY)))
+        .map(drop)
+        .expect_err("a copy cannot say that");
     assert!(error.corrupt_kind().is_some(), "{error}");
-    let options =
-        OpenOptions { superblock: Some(Backup::Block(COPY)), ignore_journal: true, ..internal.options() };
+    let options = OpenOptions {
+        superblock: Some(Backup::Block(COPY)),
+        ignore_journal: true,
+        ..internal.options()
+    };
     Ext4::open(Arc::clone(&internal.volume) as _, &options).expect("without its journal");
 }
 
@@ -250,12 +320,17 @@ fn lifetime_writes_are_counted() {
     if !can_run() {
         return;
     }
-    for (features, external) in [("metadata_csum", false), ("metadata_csum", true), ("^has_journal", false)] {
+    for (features, external) in [
+        ("metadata_csum", false),
+        ("metadata_csum", true),
+        ("^has_journal", false),
+    ] {
         let pair = Pair::new(features, external);
         for round in 0..2 {
             let before = superblock_at(&pair.volume, SUPERBLOCK_OFFSET).kbytes_written();
             let record = Arc::new(RecordDevice::new(Arc::clone(&pair.volume) as _));
-            let fs = Ext4::open_for_writing(Arc::clone(&record) as _, &pair.options()).expect("it opens");
+            let fs = Ext4::open_for_writing(Arc::clone(&record) as _, &pair.options())
+                .expect("it opens");
             let fs = Arc::new(fs);
             let root = session(Arc::clone(&fs) as _);
             let flags = OpenFlags::WRITE | OpenFlags::CREATE;

@@ -40,8 +40,13 @@ enum Damage {
     TwiceInOnePlace,
 }
 
-const IN_BITMAPS: [Damage; 5] =
-    [Damage::BlockBitmap, Damage::InodeBitmap, Damage::OwnBlockFree, Damage::FreeBlocks, Damage::FreeInodes];
+const IN_BITMAPS: [Damage; 5] = [
+    Damage::BlockBitmap,
+    Damage::InodeBitmap,
+    Damage::OwnBlockFree,
+    Damage::FreeBlocks,
+    Damage::FreeInodes,
+];
 const IN_DESCRIPTORS: [Damage; 5] = [
     Damage::ImpossibleCount,
     Damage::DescriptorChecksum,
@@ -60,7 +65,8 @@ struct Sample {
 
 impl Sample {
     fn new() -> Option<Self> {
-        let spec = ImageSpec::new("set-aside", 64 << 20, MKE2FS).then(&[Step::Debugfs("mkdir 0\n")]);
+        let spec =
+            ImageSpec::new("set-aside", 64 << 20, MKE2FS).then(&[Step::Debugfs("mkdir 0\n")]);
         if !spec.can_run() {
             return None;
         }
@@ -74,20 +80,28 @@ impl Sample {
             let ino = root.stat(&path, LookupFlags::FOLLOW).expect("stat").ino;
             let group = group_of(&fs, ino);
             if group > 1 && group % 2 == 1 {
-                root.rename(&path, "/home", RenameFlags::empty()).expect("rename");
+                root.rename(&path, "/home", RenameFlags::empty())
+                    .expect("rename");
             }
             Some(group).filter(|_| root.stat("/home", LookupFlags::FOLLOW).is_ok())
         });
         run(&root, &Op::Create("/home/old".to_owned(), 0o644)).expect("create");
         run(&root, &Op::Write("/home/old".to_owned(), 0, 300_000)).expect("write");
         let group = group.expect("a directory in a group");
-        let old = root.stat("/home/old", LookupFlags::FOLLOW).expect("stat").ino;
+        let old = root
+            .stat("/home/old", LookupFlags::FOLLOW)
+            .expect("stat")
+            .ino;
         assert_eq!(group_of(&fs, old), group);
         drop(root);
         fs.close().expect("close");
         drop(fs);
         tools::e2fsck(&image.path).expect("it is sound");
-        Some(Self { image, group, old: old as u32 })
+        Some(Self {
+            image,
+            group,
+            old: old as u32,
+        })
     }
 
     /// Damages a copy of the volume. Every other checksum is right.
@@ -96,10 +110,16 @@ impl Sample {
         let mut bytes = std::fs::read(&image.path).expect("it is read");
         let fs = walk::open(&image.path);
         let (sb, group) = (fs.superblock(), self.group);
-        let at = sb.geometry().descriptor_position(group).expect("a descriptor");
+        let at = sb
+            .geometry()
+            .descriptor_position(group)
+            .expect("a descriptor");
         let at = (at.block * BLOCK) as usize + at.offset as usize;
         let mut descriptor = *fs.group(group).expect("it is sound");
-        assert!(!descriptor.flags().contains(GroupFlags::BLOCK_UNINIT), "a file has blocks there");
+        assert!(
+            !descriptor.flags().contains(GroupFlags::BLOCK_UNINIT),
+            "a file has blocks there"
+        );
         let other = fs.group(group - 1).expect("it is sound");
         let new = |block_bitmap, table| {
             let mut new = GroupDescriptor::new(block_bitmap, descriptor.inode_bitmap(), table, sb);
@@ -108,7 +128,10 @@ impl Sample {
             new.set_used_dirs(descriptor.used_dirs());
             new
         };
-        let (blocks, inodes) = (descriptor.block_bitmap() * BLOCK, descriptor.inode_bitmap() * BLOCK);
+        let (blocks, inodes) = (
+            descriptor.block_bitmap() * BLOCK,
+            descriptor.inode_bitmap() * BLOCK,
+        );
         match damage {
             Damage::BlockBitmap => bytes[blocks as usize + 900] ^= 1,
             Damage::InodeBitmap => bytes[inodes as usize + 100] ^= 1,
@@ -117,23 +140,37 @@ impl Sample {
             Damage::ImpossibleCount => descriptor.set_free_clusters(9000),
             Damage::BlockBitmapOutside => descriptor = new(1 << 20, descriptor.inode_table()),
             Damage::TableOutside => descriptor = new(descriptor.block_bitmap(), 65_500),
-            Damage::TwiceInOnePlace => descriptor = new(descriptor.block_bitmap(), other.inode_table() + 3),
+            Damage::TwiceInOnePlace => {
+                descriptor = new(descriptor.block_bitmap(), other.inode_table() + 3)
+            }
             Damage::DescriptorChecksum => {}
             Damage::OwnBlockFree | Damage::FileBlockFree => {
                 let block = match damage {
                     // The copies of the superblock and the descriptors are in odd groups.
                     Damage::OwnBlockFree => sb.geometry().superblock_in(group).expect("a copy"),
-                    _ => fs.raw_inode(self.old).map(|inode| first_block(inode.map())).expect("a map"),
+                    _ => fs
+                        .raw_inode(self.old)
+                        .map(|inode| first_block(inode.map()))
+                        .expect("a map"),
                 };
                 let bit = sb.geometry().cluster_in_group(block).expect("a bit");
-                let sum =
-                    free_bit(&mut bytes[blocks as usize..], bit, sb.geometry().clusters_per_group(), sb);
+                let sum = free_bit(
+                    &mut bytes[blocks as usize..],
+                    bit,
+                    sb.geometry().clusters_per_group(),
+                    sb,
+                );
                 descriptor.set_free_clusters(descriptor.free_clusters() + 1);
                 descriptor.set_block_bitmap_checksum(sum);
             }
             Damage::FileInodeFree => {
                 let bit = sb.geometry().inode_slot(self.old).expect("an inode").index;
-                let sum = free_bit(&mut bytes[inodes as usize..], bit, sb.geometry().inodes_per_group(), sb);
+                let sum = free_bit(
+                    &mut bytes[inodes as usize..],
+                    bit,
+                    sb.geometry().inodes_per_group(),
+                    sb,
+                );
                 descriptor.set_free_inodes(descriptor.free_inodes() + 1);
                 descriptor.set_inode_bitmap_checksum(sum);
             }
@@ -154,24 +191,40 @@ fn first_block(map: &[u8; 60]) -> u64 {
 
 /// Clears a bit of the bitmap at the start of `bytes`, and returns the new checksum.
 fn free_bit(bytes: &mut [u8], bit: u32, len: u32, sb: &Superblock) -> u32 {
-    assert!(bytes[bit as usize / 8] & 1 << (bit % 8) != 0, "it is in use");
+    assert!(
+        bytes[bit as usize / 8] & 1 << (bit % 8) != 0,
+        "it is in use"
+    );
     bytes[bit as usize / 8] &= !(1 << (bit % 8));
     compute_checksum(bytes, len, sb.metadata_seed().expect("checksums")).expect("a whole bitmap")
 }
 
 fn group_of(fs: &Ext4, ino: u64) -> u32 {
     let ino = u32::try_from(ino).expect("an inode number");
-    fs.superblock().geometry().inode_slot(ino).expect("an inode of the volume").group
+    fs.superblock()
+        .geometry()
+        .inode_slot(ino)
+        .expect("an inode of the volume")
+        .group
 }
 
 fn open(image: &Image, errors: Option<ErrorPolicy>) -> Arc<Ext4> {
-    let options = OpenOptions { errors, ..OpenOptions::default() };
+    let options = OpenOptions {
+        errors,
+        ..OpenOptions::default()
+    };
     Arc::new(open_for_writing_with(&image.path, &options).expect("it opens for writing"))
 }
 
 /// Has `e2fsck` mend the volume; then it is sound.
 fn mend(what: &str, image: &Image) {
-    assert!(walk::open(&image.path).superblock().state().contains(State::ERROR), "{what}");
+    assert!(
+        walk::open(&image.path)
+            .superblock()
+            .state()
+            .contains(State::ERROR),
+        "{what}"
+    );
     let _ = tools::try_run("e2fsck", ["-fy".as_ref(), image.path.as_os_str()]);
     tools::e2fsck(&image.path).unwrap_or_else(|error| panic!("{what}: {error}"));
 }
@@ -200,29 +253,49 @@ fn other_groups_take_what_a_damaged_group_cannot() {
             let listener = Arc::clone(&told);
             let on_warning =
                 Listener::new(move |text| listener.lock().expect("no panic").push(text.to_owned()));
-            let options = OpenOptions { on_warning: Some(on_warning), ..OpenOptions::default() };
-            let fs = open_for_writing_with(&image.path, &options).unwrap_or_else(|e| panic!("{what}: {e}"));
+            let options = OpenOptions {
+                on_warning: Some(on_warning),
+                ..OpenOptions::default()
+            };
+            let fs = open_for_writing_with(&image.path, &options)
+                .unwrap_or_else(|e| panic!("{what}: {e}"));
             let fs = Arc::new(fs);
             let root = session(Arc::clone(&fs) as _);
             change(&root, in_home).unwrap_or_else(|error| panic!("{what}: {error}"));
             // The volume gives all that it promises: it fills without damage or half-done changes.
             run(&root, &Op::Create("/all".to_owned(), 0o644)).expect("create");
-            let full =
-                (0..80).try_for_each(|at| run(&root, &Op::Write("/all".to_owned(), at << 20, 1 << 20)));
-            assert_eq!(full.expect_err("it is full").errno(), Errno::ENOSPC, "{what}");
+            let full = (0..80)
+                .try_for_each(|at| run(&root, &Op::Write("/all".to_owned(), at << 20, 1 << 20)));
+            assert_eq!(
+                full.expect_err("it is full").errno(),
+                Errno::ENOSPC,
+                "{what}"
+            );
             let free = fs.statfs().expect("statfs");
             assert!(free.blocks_available < 20, "{what}: {free:?}");
-            run(&root, &Op::Unlink("/all".to_owned())).unwrap_or_else(|error| panic!("{what}: {error}"));
+            run(&root, &Op::Unlink("/all".to_owned()))
+                .unwrap_or_else(|error| panic!("{what}: {error}"));
             drop(root);
             fs.close().unwrap_or_else(|error| panic!("{what}: {error}"));
             let warnings = fs.warnings();
-            let expected = if damage == Damage::TwiceInOnePlace { 2 } else { 1 };
+            let expected = if damage == Damage::TwiceInOnePlace {
+                2
+            } else {
+                1
+            };
             assert_eq!(warnings.len(), expected, "{what}: {warnings:?}");
             let group = format!("group {}", sample.group);
-            assert!(warnings.iter().any(|it| it.contains(&group)), "{what}: {warnings:?}");
+            assert!(
+                warnings.iter().any(|it| it.contains(&group)),
+                "{what}: {warnings:?}"
+            );
             assert_eq!(*told.lock().expect("no panic"), warnings, "{what}");
             drop(fs);
-            assert_eq!(walk::open(&image.path).superblock().error_count(), expected as u32, "{what}");
+            assert_eq!(
+                walk::open(&image.path).superblock().error_count(),
+                expected as u32,
+                "{what}"
+            );
             mend(&what, &image);
         }
     }
@@ -259,7 +332,9 @@ fn damage_of_a_group_ends_changes_where_that_is_asked_for() {
             let image = sample.damaged(damage);
             let fs = open(&image, Some(policy));
             let root = session(Arc::clone(&fs) as _);
-            let error = root.mkdir("/n", 0o755).expect_err("damage has ended changes");
+            let error = root
+                .mkdir("/n", 0o755)
+                .expect_err("damage has ended changes");
             assert_eq!(error.errno(), Errno::EROFS, "{what}: {error}");
             drop(root);
             fs.close().unwrap_or_else(|error| panic!("{what}: {error}"));
@@ -278,7 +353,8 @@ fn what_is_freed_twice_sets_its_group_aside() {
         let (what, image) = (format!("{damage:?}"), sample.damaged(damage));
         let fs = open(&image, None);
         let root = session(Arc::clone(&fs) as _);
-        run(&root, &Op::Unlink("/home/old".to_owned())).unwrap_or_else(|error| panic!("{what}: {error}"));
+        run(&root, &Op::Unlink("/home/old".to_owned()))
+            .unwrap_or_else(|error| panic!("{what}: {error}"));
         change(&root, false).unwrap_or_else(|error| panic!("{what}: {error}"));
         drop(root);
         fs.close().unwrap_or_else(|error| panic!("{what}: {error}"));

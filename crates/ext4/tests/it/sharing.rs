@@ -39,8 +39,12 @@ pub(crate) fn counts(fs: &Ext4) -> HashMap<u64, (u32, u32)> {
     fs.sync().expect("sync");
     let mut counts = HashMap::new();
     for ino in 1..=fs.superblock().inodes_count() {
-        let Ok(inode) = fs.raw_inode(ino) else { continue };
-        let Some(block) = inode.xattr_block().filter(|_| inode.links() > 0) else { continue };
+        let Ok(inode) = fs.raw_inode(ino) else {
+            continue;
+        };
+        let Some(block) = inode.xattr_block().filter(|_| inode.links() > 0) else {
+            continue;
+        };
         let bytes = fs.cache().read(block).expect("an attribute block");
         let stored = u32::from_le_bytes([bytes[4], bytes[5], bytes[6], bytes[7]]);
         counts.entry(block).or_insert((stored, 0)).1 += 1;
@@ -55,7 +59,10 @@ pub(crate) fn assert_counts(what: &str, fs: &Ext4) -> (u32, usize) {
     for (block, (stored, counted)) in &counts {
         assert_eq!(stored, counted, "{what}: block {block}");
     }
-    (counts.values().map(|(_, counted)| counted).sum(), counts.len())
+    (
+        counts.values().map(|(_, counted)| counted).sum(),
+        counts.len(),
+    )
 }
 
 /// A volume in memory.
@@ -73,32 +80,68 @@ impl Volume {
     }
 
     fn open_image(what: &'static str, image: Image) -> Self {
-        let device = Arc::new(MemoryDevice::new(std::fs::read(&image.path).expect("the image is read")));
+        let device = Arc::new(MemoryDevice::new(
+            std::fs::read(&image.path).expect("the image is read"),
+        ));
         let fs = memory::open(what, &device);
-        Self { what, image, device, session: session(Arc::clone(&fs) as _), fs }
+        Self {
+            what,
+            image,
+            device,
+            session: session(Arc::clone(&fs) as _),
+            fs,
+        }
     }
 
     fn file(&self, path: &str) {
-        drop(open(&self.session, path, OpenFlags::WRITE | OpenFlags::CREATE, 0o644).expect("a file"));
+        drop(
+            open(
+                &self.session,
+                path,
+                OpenFlags::WRITE | OpenFlags::CREATE,
+                0o644,
+            )
+            .expect("a file"),
+        );
     }
 
     fn set(&self, path: &str, value: &[u8]) {
-        let set = self.session.set_xattr(path, "user.v", value, XattrFlags::empty(), LookupFlags::FOLLOW);
+        let set = self.session.set_xattr(
+            path,
+            "user.v",
+            value,
+            XattrFlags::empty(),
+            LookupFlags::FOLLOW,
+        );
         set.unwrap_or_else(|e| panic!("{}: {path}: {e}", self.what));
     }
 
     fn get(&self, path: &str) -> Vec<u8> {
-        self.session.get_xattr(path, "user.v", LookupFlags::FOLLOW).expect("a value")
+        self.session
+            .get_xattr(path, "user.v", LookupFlags::FOLLOW)
+            .expect("a value")
     }
 
     fn block(&self, path: &str) -> Option<u64> {
-        let ino = self.session.stat(path, LookupFlags::NOFOLLOW).expect("a file").ino;
-        self.fs.raw_inode(ino as u32).expect("an inode").xattr_block()
+        let ino = self
+            .session
+            .stat(path, LookupFlags::NOFOLLOW)
+            .expect("a file")
+            .ino;
+        self.fs
+            .raw_inode(ino as u32)
+            .expect("an inode")
+            .xattr_block()
     }
 
     /// Closes it and has it judged.
     fn close(self) -> Image {
-        self.session.namespace().root().superblock().sync().expect("sync");
+        self.session
+            .namespace()
+            .root()
+            .superblock()
+            .sync()
+            .expect("sync");
         assert_counts(self.what, &self.fs);
         drop(self.session);
         self.fs.close().expect("close");
@@ -108,11 +151,17 @@ impl Volume {
     }
 }
 
-const EXT4: ImageSpec = ImageSpec::new("ext4", 48 << 20, &["-t", "ext4", "-b", "1024", "-J", "size=4"]);
+const EXT4: ImageSpec = ImageSpec::new(
+    "ext4",
+    48 << 20,
+    &["-t", "ext4", "-b", "1024", "-J", "size=4"],
+);
 const VALUES: ImageSpec = ImageSpec::new(
     "ext4-values",
     48 << 20,
-    &["-t", "ext4", "-b", "1024", "-I", "128", "-J", "size=4", "-O", "ea_inode"],
+    &[
+        "-t", "ext4", "-b", "1024", "-I", "128", "-J", "size=4", "-O", "ea_inode",
+    ],
 );
 
 fn value(of: u32, len: usize) -> Vec<u8> {
@@ -131,7 +180,10 @@ fn a_block_is_shared_by_1024() {
         volume.set(&path(number), &value(1, 500));
     }
     assert_eq!(assert_counts("filled", &volume.fs), (2100, 3));
-    let mut sizes: Vec<_> = counts(&volume.fs).into_values().map(|(stored, _)| stored).collect();
+    let mut sizes: Vec<_> = counts(&volume.fs)
+        .into_values()
+        .map(|(stored, _)| stored)
+        .collect();
     sizes.sort_unstable();
     assert_eq!(sizes, [52, 1024, 1024]);
     // One leaves a full block: there is room for one, though the others are found first.
@@ -169,22 +221,53 @@ fn sharing_survives_other_changes_of_an_inode() {
         let session = &volume.session;
         let shared = volume.block("/a");
         let assert_shared = |by: &[&str]| {
-            assert!(by.iter().all(|name| volume.block(name) == shared && shared.is_some()), "{by:?}");
-            assert!(by.iter().all(|name| volume.get(name) == value(7, 700)), "{by:?}");
-            assert_eq!(counts(&volume.fs)[&shared.expect("a block")], (by.len() as u32, by.len() as u32));
+            assert!(
+                by.iter()
+                    .all(|name| volume.block(name) == shared && shared.is_some()),
+                "{by:?}"
+            );
+            assert!(
+                by.iter().all(|name| volume.get(name) == value(7, 700)),
+                "{by:?}"
+            );
+            assert_eq!(
+                counts(&volume.fs)[&shared.expect("a block")],
+                (by.len() as u32, by.len() as u32)
+            );
         };
         assert_shared(&names);
-        session.chown("/a", Some(1000), Some(1001), LookupFlags::FOLLOW).expect("an owner");
-        session.chmod("/b", 0o600, LookupFlags::FOLLOW).expect("a mode");
-        session.truncate("/c", 70_000, LookupFlags::FOLLOW).expect("a size");
-        session.rename("/d", "/f", extern4_vfs::RenameFlags::empty()).expect("a name");
+        session
+            .chown("/a", Some(1000), Some(1001), LookupFlags::FOLLOW)
+            .expect("an owner");
+        session
+            .chmod("/b", 0o600, LookupFlags::FOLLOW)
+            .expect("a mode");
+        session
+            .truncate("/c", 70_000, LookupFlags::FOLLOW)
+            .expect("a size");
+        session
+            .rename("/d", "/f", extern4_vfs::RenameFlags::empty())
+            .expect("a name");
         assert_shared(&["/a", "/b", "/c", "/f", "/e"]);
         // Each inode that shares it counts it.
-        let sectors = |name| session.stat(name, LookupFlags::FOLLOW).expect("attributes").blocks;
+        let sectors = |name| {
+            session
+                .stat(name, LookupFlags::FOLLOW)
+                .expect("attributes")
+                .blocks
+        };
         assert_eq!((sectors("/a"), sectors("/b"), sectors("/e")), (2, 2, 2));
-        session.set_acl("/a", AclKind::Access, Some(acl(5)), LookupFlags::FOLLOW).expect("an ACL");
-        assert!(volume.block("/a") != shared || spec.name == "ext4", "{}", spec.name);
-        session.remove_xattr("/b", "user.v", LookupFlags::FOLLOW).expect("it goes");
+        session
+            .set_acl("/a", AclKind::Access, Some(acl(5)), LookupFlags::FOLLOW)
+            .expect("an ACL");
+        assert!(
+            volume.block("/a") != shared || spec.name == "ext4",
+            "{}",
+            spec.name
+        );
+        session
+            .remove_xattr("/b", "user.v", LookupFlags::FOLLOW)
+            .expect("it goes");
         assert_eq!((volume.block("/b"), sectors("/b")), (None, 0));
         session.unlink("/e").expect("it goes");
         volume.set("/f", &value(8, 700));
@@ -192,8 +275,12 @@ fn sharing_survives_other_changes_of_an_inode() {
         // An attribute that is set back is shared again.
         volume.set("/f", &value(7, 700));
         volume.set("/b", &value(7, 700));
-        assert!(volume.block("/f") == volume.block("/c") && volume.block("/b") == volume.block("/c"));
-        session.chmod("/a", 0o640, LookupFlags::FOLLOW).expect("a mode, and the ACL with it");
+        assert!(
+            volume.block("/f") == volume.block("/c") && volume.block("/b") == volume.block("/c")
+        );
+        session
+            .chmod("/a", 0o640, LookupFlags::FOLLOW)
+            .expect("a mode, and the ACL with it");
         volume.close();
     }
 }
@@ -207,13 +294,17 @@ fn acls_are_shared() {
     let volume = Volume::open(&VALUES);
     let session = &volume.session;
     session.mkdir("/dir", 0o755).expect("a directory");
-    session.set_acl("/dir", AclKind::Default, Some(acl(6)), LookupFlags::FOLLOW).expect("an ACL");
+    session
+        .set_acl("/dir", AclKind::Default, Some(acl(6)), LookupFlags::FOLLOW)
+        .expect("an ACL");
     for number in 0..20 {
         volume.file(&format!("/dir/{number}"));
     }
     assert_eq!(assert_counts("inherited", &volume.fs), (21, 2));
     for number in 0..10 {
-        session.chmod(format!("/dir/{number}"), 0o600, LookupFlags::FOLLOW).expect("a mode");
+        session
+            .chmod(format!("/dir/{number}"), 0o600, LookupFlags::FOLLOW)
+            .expect("a mode");
     }
     assert_eq!(assert_counts("changed", &volume.fs), (21, 3));
     volume.close();
@@ -247,13 +338,23 @@ fn values_are_shared() {
     volume.set("/a", &value(4, 9000));
     assert_eq!(before - free(), 2);
     volume.session.unlink("/b").expect("it goes");
-    volume.session.remove_xattr("/c", "user.v", LookupFlags::FOLLOW).expect("it goes");
+    volume
+        .session
+        .remove_xattr("/c", "user.v", LookupFlags::FOLLOW)
+        .expect("it goes");
     assert_eq!(
-        volume.session.get_xattr("/a", "user.other", LookupFlags::FOLLOW).expect("a value"),
+        volume
+            .session
+            .get_xattr("/a", "user.other", LookupFlags::FOLLOW)
+            .expect("a value"),
         value(3, 9000)
     );
     volume.session.unlink("/a").expect("it goes");
-    assert_eq!(before + 2 - free(), 1, "two files less, and a value that the third one has");
+    assert_eq!(
+        before + 2 - free(),
+        1,
+        "two files less, and a value that the third one has"
+    );
     volume.session.unlink("/c").expect("it goes");
     volume.close();
 }
@@ -261,7 +362,12 @@ fn values_are_shared() {
 fn set_by_kernel(root: &Path, names: &[&str]) -> std::io::Result<()> {
     for name in names {
         std::fs::write(root.join(name), b"x")?;
-        rustix::fs::setxattr(root.join(name), "user.v", &value(9, 600), rustix::fs::XattrFlags::empty())?;
+        rustix::fs::setxattr(
+            root.join(name),
+            "user.v",
+            &value(9, 600),
+            rustix::fs::XattrFlags::empty(),
+        )?;
     }
     Ok(())
 }
@@ -293,8 +399,13 @@ fn extern4_and_the_kernel_share_each_others_blocks() {
     }
     set_by_kernel(&mount.path, &["e"]).expect("the kernel sets it");
     std::fs::write(mount.path.join("f"), b"").expect("a file");
-    rustix::fs::setxattr(mount.path.join("f"), "user.v", &value(10, 600), rustix::fs::XattrFlags::empty())
-        .expect("the kernel sets it");
+    rustix::fs::setxattr(
+        mount.path.join("f"),
+        "user.v",
+        &value(10, 600),
+        rustix::fs::XattrFlags::empty(),
+    )
+    .expect("the kernel sets it");
     std::fs::remove_file(mount.path.join("a")).expect("it goes");
     mount.unmount();
     tools::e2fsck(&image.path).expect("no fault");
@@ -325,7 +436,8 @@ fn the_kernel_leaves_values_of_blocks_that_we_shared() {
     let mount = image.mount("noatime");
     for name in ["c", "d"] {
         let mut bytes = vec![0; 10_000];
-        let len = rustix::fs::getxattr(mount.path.join(name), "user.v", &mut bytes[..]).expect("a value");
+        let len =
+            rustix::fs::getxattr(mount.path.join(name), "user.v", &mut bytes[..]).expect("a value");
         assert_eq!(bytes[..len], value(3, 9000));
     }
     mount.unmount();
@@ -335,7 +447,11 @@ fn the_kernel_leaves_values_of_blocks_that_we_shared() {
 /// A block whose hash is 0 is never shared, with any contents.
 #[test]
 fn a_block_without_a_hash_is_not_shared() {
-    let spec = ImageSpec::new("ext4-plain", 16 << 20, &["-t", "ext4", "-b", "1024", "-O", "^metadata_csum"]);
+    let spec = ImageSpec::new(
+        "ext4-plain",
+        16 << 20,
+        &["-t", "ext4", "-b", "1024", "-O", "^metadata_csum"],
+    );
     if !spec.can_run() {
         return;
     }
@@ -365,17 +481,27 @@ fn an_uncounted_value_is_damage() {
     let volume = Volume::open(&VALUES);
     volume.file("/a");
     volume.set("/a", &value(3, 9000));
-    let ino = volume.session.stat("/a", LookupFlags::FOLLOW).expect("a file").ino + 1;
+    let ino = volume
+        .session
+        .stat("/a", LookupFlags::FOLLOW)
+        .expect("a file")
+        .ino
+        + 1;
     let image = volume.close();
     for field in ["ctime", "version"] {
         let command = format!("set_inode_field <{ino}> {field} 0");
-        tools::run("debugfs", ["-w", "-R", &command, image.path.to_str().expect("UTF-8")]);
+        tools::run(
+            "debugfs",
+            ["-w", "-R", &command, image.path.to_str().expect("UTF-8")],
+        );
     }
     let volume = Volume::open_image("uncounted", image);
     assert_eq!(volume.get("/a"), value(3, 9000));
     volume.file("/b");
     volume.fs.sync().expect("a commit");
-    let removed = volume.session.remove_xattr("/a", "user.v", LookupFlags::FOLLOW);
+    let removed = volume
+        .session
+        .remove_xattr("/a", "user.v", LookupFlags::FOLLOW);
     assert_eq!(removed.map_err(|e| e.errno()), Err(Errno::EUCLEAN));
 }
 
@@ -470,12 +596,18 @@ fn a_failed_join_frees_a_block_that_all_others_left() {
                         assert_eq!(volume.get(&path), colliding(of));
                     }
                 }
-                volume.session.remove_xattr(&path, "user.v", LookupFlags::FOLLOW).expect("it goes");
+                volume
+                    .session
+                    .remove_xattr(&path, "user.v", LookupFlags::FOLLOW)
+                    .expect("it goes");
             });
         }
     });
     let stats = volume.fs.sharing_stats().expect("it is written");
-    assert!(stats.differing > 0 && stats.blocks.entries == 0, "{stats:?}");
+    assert!(
+        stats.differing > 0 && stats.blocks.entries == 0,
+        "{stats:?}"
+    );
     assert_eq!(free(), before, "a block is lost");
     volume.close();
 }
@@ -494,14 +626,27 @@ fn values_with_equal_hashes_are_told_apart() {
         volume.set(&path, &colliding(number % 20));
         assert_eq!(volume.get(&path), colliding(number % 20));
     }
-    let blocks: HashSet<_> = (0..40).map(|number| volume.block(&format!("/f{number}"))).collect();
+    let blocks: HashSet<_> = (0..40)
+        .map(|number| volume.block(&format!("/f{number}")))
+        .collect();
     let hash = |block: &Option<u64>| {
-        let bytes = volume.fs.cache().read(block.expect("a block")).expect("it is there");
+        let bytes = volume
+            .fs
+            .cache()
+            .read(block.expect("a block"))
+            .expect("it is there");
         u32::from_le_bytes([bytes[12], bytes[13], bytes[14], bytes[15]])
     };
-    assert_eq!(blocks.iter().map(hash).collect::<HashSet<_>>().len(), 1, "they do not collide");
+    assert_eq!(
+        blocks.iter().map(hash).collect::<HashSet<_>>().len(),
+        1,
+        "they do not collide"
+    );
     let stats = volume.fs.sharing_stats().expect("it is written");
-    assert!(stats.differing <= 40 * 7 && stats.differing > 0, "{stats:?}");
+    assert!(
+        stats.differing <= 40 * 7 && stats.differing > 0,
+        "{stats:?}"
+    );
     assert!(stats.blocks.entries <= 7, "{stats:?}");
     volume.close();
 }

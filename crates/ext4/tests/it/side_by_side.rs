@@ -14,7 +14,9 @@ use extern4_testkit::tree::{Entry, Tree, assert_same};
 use extern4_vfs::memfs::{MemFs, MemLimits};
 use extern4_vfs::*;
 
-use crate::model::{Habits, LOG_CONTENTS, Op, Random, comparable, no_room, op, run, run_model, session};
+use crate::model::{
+    Habits, LOG_CONTENTS, Op, Random, comparable, no_room, op, run, run_model, session,
+};
 use crate::threads::check;
 use crate::watchdog::{Progress, watch};
 use crate::{memory, walk};
@@ -38,7 +40,9 @@ pub(crate) fn mark(thread: u64) -> String {
 
 /// Whether a path is one of a thread's.
 pub(crate) fn is_of(thread: u64, path: &[u8]) -> bool {
-    path.splitn(3, |byte| *byte == b'/').nth(2).is_some_and(|name| name.starts_with(mark(thread).as_bytes()))
+    path.splitn(3, |byte| *byte == b'/')
+        .nth(2)
+        .is_some_and(|name| name.starts_with(mark(thread).as_bytes()))
 }
 
 /// Turns an operation into one on names of that thread, in the shared directories.
@@ -46,7 +50,11 @@ pub(crate) fn own(mut op: Op, thread: u64) -> Op {
     let mark = mark(thread);
     for path in op.paths() {
         let name = path.trim_start_matches('/');
-        let first: u64 = name.bytes().take_while(|byte| *byte != b'/').map(u64::from).sum();
+        let first: u64 = name
+            .bytes()
+            .take_while(|byte| *byte != b'/')
+            .map(u64::from)
+            .sum();
         *path = format!("{}/{mark}{name}", SHARED[first as usize % SHARED.len()]);
     }
     // A file made through a link is the thread's own, too.
@@ -102,9 +110,16 @@ impl Balance {
     }
 
     fn assert(&self, what: &str, tree: &Tree) {
-        for path in FOUGHT.iter().flat_map(|dir| (0..NAMES).map(move |name| format!("{dir}/x{name}"))) {
+        for path in FOUGHT
+            .iter()
+            .flat_map(|dir| (0..NAMES).map(move |name| format!("{dir}/x{name}")))
+        {
             let there = i64::from(tree.entries.contains_key(path.as_bytes()));
-            assert_eq!(self.of(&path).load(Ordering::Relaxed), there, "{what}: {path}");
+            assert_eq!(
+                self.of(&path).load(Ordering::Relaxed),
+                there,
+                "{what}: {path}"
+            );
         }
     }
 }
@@ -174,7 +189,10 @@ fn together(models: &[Arc<MemFs>]) -> Tree {
                 all.entries.insert(path, entry);
             } else if SHARED.iter().any(|dir| dir.as_bytes() == path) {
                 let links = entry.nlink.unwrap_or(2) - 2;
-                let shared = all.entries.entry(path).or_insert(Entry { nlink: Some(2), ..entry });
+                let shared = all.entries.entry(path).or_insert(Entry {
+                    nlink: Some(2),
+                    ..entry
+                });
                 shared.nlink = shared.nlink.map(|sum| sum + links);
             }
         }
@@ -185,21 +203,26 @@ fn together(models: &[Arc<MemFs>]) -> Tree {
 /// The shared directories' part of the volume's tree.
 fn part(tree: Tree) -> Tree {
     let mut tree = comparable(tree);
-    tree.entries.retain(|path, _| SHARED.iter().any(|dir| path.starts_with(dir.as_bytes())));
+    tree.entries
+        .retain(|path, _| SHARED.iter().any(|dir| path.starts_with(dir.as_bytes())));
     tree
 }
 
 fn threads_against_models(spec: &ImageSpec, work: Work, threads: u64, seed: u64) {
     let what = format!("{} {threads} threads, seed {seed}", spec.name);
     let image = spec.build();
-    let device = Arc::new(MemoryDevice::new(std::fs::read(&image.path).expect("the image is read")));
+    let device = Arc::new(MemoryDevice::new(
+        std::fs::read(&image.path).expect("the image is read"),
+    ));
     let fs = memory::open(&what, &device);
     let ours = session(Arc::clone(&fs) as _);
     make_shared(&ours);
     for dir in FOUGHT {
         ours.mkdir(dir, 0o755).expect("a directory to fight in");
     }
-    let models: Vec<_> = (0..threads).map(|_| MemFs::new(MemLimits::default())).collect();
+    let models: Vec<_> = (0..threads)
+        .map(|_| MemFs::new(MemLimits::default()))
+        .collect();
     let balance = Arc::<Balance>::default();
     let crowd = models.iter().zip(0..).map(|(model, number)| {
         let model = session(Arc::clone(model) as _);
@@ -224,11 +247,22 @@ fn threads_against_models(spec: &ImageSpec, work: Work, threads: u64, seed: u64)
     let left = memory::judge_in(&what, &device, &image);
     assert_same(&format!("{what}, while it was open"), &live, &left);
     balance.assert(&what, &left);
-    assert_same(&format!("{what}, against the models"), &part(left), &together(&models));
+    assert_same(
+        &format!("{what}, against the models"),
+        &part(left),
+        &together(&models),
+    );
 }
 
 fn side_by_side(spec: ImageSpec, habits: Habits) {
-    all_against_models(spec, Work { habits, op, operations: 150 });
+    all_against_models(
+        spec,
+        Work {
+            habits,
+            op,
+            operations: 150,
+        },
+    );
 }
 
 fn all_against_models(spec: ImageSpec, work: Work) {
@@ -236,47 +270,102 @@ fn all_against_models(spec: ImageSpec, work: Work) {
         return;
     }
     for seed in 0..memory::number("EXTERN4_CROWDS", 3) {
-        threads_against_models(&spec, work, [8, 2, 4, 3, 1, 5, 6, 7][seed as usize % 8], seed + 1);
+        threads_against_models(
+            &spec,
+            work,
+            [8, 2, 4, 3, 1, 5, 6, 7][seed as usize % 8],
+            seed + 1,
+        );
     }
 }
 
-const HABITS: Habits =
-    Habits { file_size: 1 << 17, value_size: 700, block_size: 1024, fallocate: true, few_values: 0 };
+const HABITS: Habits = Habits {
+    file_size: 1 << 17,
+    value_size: 700,
+    block_size: 1024,
+    fallocate: true,
+    few_values: 0,
+};
 
 #[test]
 fn threads_on_ext4_agree_with_their_models() {
-    side_by_side(ImageSpec::new("ext4", 96 << 20, &["-t", "ext4", "-b", "1024", "-J", "size=4"]), HABITS);
+    side_by_side(
+        ImageSpec::new(
+            "ext4",
+            96 << 20,
+            &["-t", "ext4", "-b", "1024", "-J", "size=4"],
+        ),
+        HABITS,
+    );
 }
 
 #[test]
 fn threads_on_ext3_agree_with_their_models() {
-    let habits = Habits { fallocate: false, ..HABITS };
-    side_by_side(ImageSpec::new("ext3", 96 << 20, &["-t", "ext3", "-b", "1024", "-J", "size=4"]), habits);
+    let habits = Habits {
+        fallocate: false,
+        ..HABITS
+    };
+    side_by_side(
+        ImageSpec::new(
+            "ext3",
+            96 << 20,
+            &["-t", "ext3", "-b", "1024", "-J", "size=4"],
+        ),
+        habits,
+    );
 }
 
 #[test]
 fn threads_that_share_attributes_agree_with_their_models() {
-    let mke2fs = &["-t", "ext4", "-b", "1024", "-I", "128", "-J", "size=4", "-O", "ea_inode"];
-    let habits = Habits { few_values: 3, value_size: 6000, ..HABITS };
+    let mke2fs = &[
+        "-t", "ext4", "-b", "1024", "-I", "128", "-J", "size=4", "-O", "ea_inode",
+    ];
+    let habits = Habits {
+        few_values: 3,
+        value_size: 6000,
+        ..HABITS
+    };
     side_by_side(ImageSpec::new("ext4-few-ea", 96 << 20, mke2fs), habits);
 }
 
 #[test]
 fn threads_with_contents_in_inodes_agree_with_their_models() {
-    let mke2fs = &["-t", "ext4", "-b", "4096", "-O", "inline_data,ea_inode", "-J", "size=4"];
-    let habits = Habits { block_size: 4096, value_size: 9000, ..HABITS };
+    let mke2fs = &[
+        "-t",
+        "ext4",
+        "-b",
+        "4096",
+        "-O",
+        "inline_data,ea_inode",
+        "-J",
+        "size=4",
+    ];
+    let habits = Habits {
+        block_size: 4096,
+        value_size: 9000,
+        ..HABITS
+    };
     side_by_side(ImageSpec::new("ext4-inline", 96 << 20, mke2fs), habits);
 }
 
 #[test]
 fn threads_with_contents_in_the_journal_agree_with_their_models() {
-    let spec = ImageSpec::new("ext4-data", 96 << 20, &["-t", "ext4", "-b", "1024", "-J", "size=4"]);
+    let spec = ImageSpec::new(
+        "ext4-data",
+        96 << 20,
+        &["-t", "ext4", "-b", "1024", "-J", "size=4"],
+    );
     side_by_side(spec.then(LOG_CONTENTS), HABITS);
 }
 
 /// An operation on one of many names, which make directories large.
 fn on_many_names(random: &mut Random, _: &Habits) -> Op {
-    let mut path = || format!("/a-name-that-fills-a-directory-sooner-{}", random.below(500));
+    let mut path = || {
+        format!(
+            "/a-name-that-fills-a-directory-sooner-{}",
+            random.below(500)
+        )
+    };
     let (path, other) = (path(), path());
     match random.below(20) {
         0..=8 => Op::Mknod(path, NewKind::Regular),
@@ -292,9 +381,22 @@ fn on_many_names(random: &mut Random, _: &Habits) -> Op {
 
 #[test]
 fn threads_in_large_directories_agree_with_their_models() {
-    let work = Work { habits: HABITS, op: on_many_names, operations: 1000 };
+    let work = Work {
+        habits: HABITS,
+        op: on_many_names,
+        operations: 1000,
+    };
     let mke2fs = &["-t", "ext4", "-b", "1024", "-N", "20000", "-J", "size=4"];
     all_against_models(ImageSpec::new("ext4-large", 64 << 20, mke2fs), work);
-    let mke2fs = &["-t", "ext2", "-b", "1024", "-N", "20000", "-O", "^dir_index"];
+    let mke2fs = &[
+        "-t",
+        "ext2",
+        "-b",
+        "1024",
+        "-N",
+        "20000",
+        "-O",
+        "^dir_index",
+    ];
     all_against_models(ImageSpec::new("ext2-large", 64 << 20, mke2fs), work);
 }

@@ -9,8 +9,8 @@ use extern4_ext4::{Ext4, OpenOptions};
 use extern4_testkit::image::ImageSpec;
 use extern4_testkit::tree::assert_same;
 use extern4_vfs::{
-    AclKind, FallocateMode, FileFlags, FileOps as _, LookupFlags, NewKind, OpenFile, OpenFlags, RenameFlags,
-    Session, XattrFlags,
+    AclKind, FallocateMode, FileFlags, FileOps as _, LookupFlags, NewKind, OpenFile, OpenFlags,
+    RenameFlags, Session, XattrFlags,
 };
 
 use crate::model::{Op, open, run, session};
@@ -30,7 +30,12 @@ fn on_a_file() -> Vec<Op> {
         Op::Truncate(file(), 5_001),
         Op::Fallocate(file(), FallocateMode::empty(), 4000, 40_000),
         Op::Fallocate(file(), FallocateMode::ZERO_RANGE, 1000, 3500),
-        Op::Fallocate(file(), FallocateMode::PUNCH_HOLE | FallocateMode::KEEP_SIZE, 100, 3000),
+        Op::Fallocate(
+            file(),
+            FallocateMode::PUNCH_HOLE | FallocateMode::KEEP_SIZE,
+            100,
+            3000,
+        ),
         Op::Fallocate(file(), FallocateMode::INSERT_RANGE, 1024, 2048),
         Op::Fallocate(file(), FallocateMode::COLLAPSE_RANGE, 2048, 1024),
         Op::Chmod(file(), 0o600),
@@ -63,17 +68,30 @@ fn in_a_directory() -> Vec<Op> {
 
 /// Runs the operations, and after each looks at what a power loss would leave: nothing that has not
 /// been flushed.
-fn each_is_durable(spec: &ImageSpec, lazy_times: Option<Duration>, prepare: impl Fn(&Session), ops: Vec<Op>) {
+fn each_is_durable(
+    spec: &ImageSpec,
+    lazy_times: Option<Duration>,
+    prepare: impl Fn(&Session),
+    ops: Vec<Op>,
+) {
     if !spec.can_run() {
         return;
     }
     let device = Arc::new(CrashDevice::new(memory::bytes_of(spec)));
-    let options = OpenOptions { lazy_times, ..OpenOptions::default() };
+    let options = OpenOptions {
+        lazy_times,
+        ..OpenOptions::default()
+    };
     let fs = Ext4::open_for_writing(Arc::clone(&device) as _, &options).expect("it opens");
     let fs = Arc::new(fs);
     let session = session(Arc::clone(&fs) as _);
     prepare(&session);
-    session.namespace().root().superblock().sync().expect("sync");
+    session
+        .namespace()
+        .root()
+        .superblock()
+        .sync()
+        .expect("sync");
     for op in ops {
         let what = format!("{}, {op:?}", spec.name);
         run(&session, &op).unwrap_or_else(|e| panic!("{what}: {e}"));
@@ -86,11 +104,24 @@ fn each_is_durable(spec: &ImageSpec, lazy_times: Option<Duration>, prepare: impl
 const LONG: Duration = Duration::from_secs(1000);
 
 const VOLUMES: [ImageSpec; 2] = [
-    ImageSpec::new("ext4", 16 << 20, &["-t", "ext4", "-b", "1024", "-J", "size=1"]),
+    ImageSpec::new(
+        "ext4",
+        16 << 20,
+        &["-t", "ext4", "-b", "1024", "-J", "size=1"],
+    ),
     ImageSpec::new(
         "ext4-inline",
         16 << 20,
-        &["-t", "ext4", "-b", "1024", "-J", "size=1", "-O", "inline_data"],
+        &[
+            "-t",
+            "ext4",
+            "-b",
+            "1024",
+            "-J",
+            "size=1",
+            "-O",
+            "inline_data",
+        ],
     ),
 ];
 
@@ -98,7 +129,9 @@ const VOLUMES: [ImageSpec; 2] = [
 fn changes_of_a_synchronous_file_are_durable() {
     let prepare = |session: &Session| {
         run(session, &Op::Create("/file".to_owned(), 0o644)).expect("a file");
-        session.set_flags("/file", FileFlags::SYNC, LookupFlags::FOLLOW).expect("flags");
+        session
+            .set_flags("/file", FileFlags::SYNC, LookupFlags::FOLLOW)
+            .expect("flags");
     };
     for spec in &VOLUMES {
         each_is_durable(spec, None, prepare, on_a_file());
@@ -111,9 +144,13 @@ fn changes_in_a_synchronous_directory_are_durable() {
     for flags in [FileFlags::SYNC, DIRSYNC] {
         let prepare = |session: &Session| {
             run(session, &Op::Mkdir("/dir".to_owned(), 0o755)).expect("a directory");
-            session.set_flags("/dir", flags, LookupFlags::FOLLOW).expect("flags");
+            session
+                .set_flags("/dir", flags, LookupFlags::FOLLOW)
+                .expect("flags");
         };
-        VOLUMES.iter().for_each(|spec| each_is_durable(spec, None, prepare, in_a_directory()));
+        VOLUMES
+            .iter()
+            .for_each(|spec| each_is_durable(spec, None, prepare, in_a_directory()));
     }
 }
 
@@ -122,15 +159,23 @@ fn changes_in_a_synchronous_directory_are_durable() {
 fn a_sync_of_a_file_that_was_forgotten_makes_it_durable() {
     for spec in VOLUMES.iter().filter(|spec| spec.can_run()) {
         let device = Arc::new(CrashDevice::new(memory::bytes_of(spec)));
-        let fs = Ext4::open_for_writing(Arc::clone(&device) as _, &OpenOptions::default()).expect("it opens");
+        let fs = Ext4::open_for_writing(Arc::clone(&device) as _, &OpenOptions::default())
+            .expect("it opens");
         let fs = Arc::new(fs);
         let session = session(Arc::clone(&fs) as _);
         run(&session, &Op::Create("/file".to_owned(), 0o644)).expect("a file");
         run(&session, &Op::Write("/file".to_owned(), 0, 5000)).expect("contents");
         session.namespace().root().superblock().drop_caches();
-        open(&session, "/file", OpenFlags::READ, 0).expect("it opens").sync(false).expect("a sync");
+        open(&session, "/file", OpenFlags::READ, 0)
+            .expect("it opens")
+            .sync(false)
+            .expect("a sync");
         let left = Arc::new(device.crash(device.moment(), |_| false));
-        assert_same(spec.name, &memory::tree(spec.name, &left), &walk::tree(&*fs));
+        assert_same(
+            spec.name,
+            &memory::tree(spec.name, &left),
+            &walk::tree(&*fs),
+        );
     }
 }
 
@@ -139,11 +184,18 @@ fn a_sync_of_a_file_that_was_forgotten_makes_it_durable() {
 fn a_sync_of_a_directory_makes_names_of_the_same_tick_durable() {
     for spec in VOLUMES.iter().filter(|spec| spec.can_run()) {
         let device = Arc::new(CrashDevice::new(memory::bytes_of(spec)));
-        let fs = Ext4::open_for_writing(Arc::clone(&device) as _, &OpenOptions::default()).expect("it opens");
+        let fs = Ext4::open_for_writing(Arc::clone(&device) as _, &OpenOptions::default())
+            .expect("it opens");
         let session = session(Arc::new(fs) as _);
         run(&session, &Op::Mkdir("/dir".to_owned(), 0o755)).expect("a directory");
-        let dir = open(&session, "/dir", OpenFlags::READ | OpenFlags::DIRECTORY, 0).expect("it opens");
-        let changed = || session.stat("/dir", LookupFlags::FOLLOW).expect("it is there").ctime;
+        let dir =
+            open(&session, "/dir", OpenFlags::READ | OpenFlags::DIRECTORY, 0).expect("it opens");
+        let changed = || {
+            session
+                .stat("/dir", LookupFlags::FOLLOW)
+                .expect("it is there")
+                .ctime
+        };
         let mut in_one_tick = 0;
         let make = |name: &str| {
             run(&session, &Op::Mknod(name.to_owned(), NewKind::Fifo)).expect("a name");
@@ -156,7 +208,11 @@ fn a_sync_of_a_directory_makes_names_of_the_same_tick_durable() {
             in_one_tick += u32::from(before == changed());
             dir.sync(false).expect("a sync");
             let left = memory::open(&name, &Arc::new(device.crash(device.moment(), |_| false)));
-            assert!(walk::resolve(&left, &name).is_ok(), "{}: {name} after a sync", spec.name);
+            assert!(
+                walk::resolve(&left, &name).is_ok(),
+                "{}: {name} after a sync",
+                spec.name
+            );
         }
         assert!(in_one_tick > 0, "each change is in a tick of its own");
     }
@@ -174,21 +230,41 @@ impl Written {
     /// Its contents are durable.
     fn new(spec: &ImageSpec, lazy_times: Option<Duration>) -> Self {
         let device = Arc::new(CrashDevice::new(memory::bytes_of(spec)));
-        let options = OpenOptions { lazy_times, ..OpenOptions::default() };
-        let fs = Arc::new(Ext4::open_for_writing(Arc::clone(&device) as _, &options).expect("it opens"));
+        let options = OpenOptions {
+            lazy_times,
+            ..OpenOptions::default()
+        };
+        let fs =
+            Arc::new(Ext4::open_for_writing(Arc::clone(&device) as _, &options).expect("it opens"));
         let session = session(Arc::clone(&fs) as _);
         run(&session, &Op::Create("/file".to_owned(), 0o644)).expect("a file");
-        let file = open(&session, "/file", OpenFlags::READ | OpenFlags::WRITE, 0).expect("it opens");
+        let file =
+            open(&session, "/file", OpenFlags::READ | OpenFlags::WRITE, 0).expect("it opens");
         file.write_at(&[0xff; 5000], 0).expect("contents");
         file.sync(false).expect("a sync");
-        Self { device, fs, session, file }
+        Self {
+            device,
+            fs,
+            session,
+            file,
+        }
     }
 
     /// Writes bytes that say `number`, and returns whether that has changed the times.
     fn write(&self, number: u8, offset: u64) -> bool {
-        let changed = || self.session.stat("/file", LookupFlags::FOLLOW).expect("it is there").ctime;
+        let changed = || {
+            self.session
+                .stat("/file", LookupFlags::FOLLOW)
+                .expect("it is there")
+                .ctime
+        };
         let before = changed();
-        assert_eq!(self.file.write_at(&[number; 1000], offset).expect("a write"), 1000);
+        assert_eq!(
+            self.file
+                .write_at(&[number; 1000], offset)
+                .expect("a write"),
+            1000
+        );
         before != changed()
     }
 
@@ -203,7 +279,10 @@ impl Written {
         let left = self.volume_left();
         let inode = walk::resolve(&left, "/file").expect("the file");
         let mut bytes = vec![0; usize::try_from(inode.attr().size).expect("a short file")];
-        assert_eq!(left.read_at(&inode, &mut bytes, 0).expect("a read"), bytes.len());
+        assert_eq!(
+            left.read_at(&inode, &mut bytes, 0).expect("a read"),
+            bytes.len()
+        );
         bytes
     }
 
@@ -213,12 +292,15 @@ impl Written {
     }
 }
 
-const UNJOURNALED: ImageSpec = ImageSpec::new("unjournaled", 16 << 20, &["-t", "ext2", "-b", "1024"]);
+const UNJOURNALED: ImageSpec =
+    ImageSpec::new("unjournaled", 16 << 20, &["-t", "ext2", "-b", "1024"]);
 
 /// Contents that are written over within one tick of the clock leave the inode as it is.
 #[test]
 fn a_sync_makes_overwritten_contents_durable_within_a_tick() {
-    let specs = [&VOLUMES[0], &UNJOURNALED].into_iter().filter(|spec| spec.can_run());
+    let specs = [&VOLUMES[0], &UNJOURNALED]
+        .into_iter()
+        .filter(|spec| spec.can_run());
     for (spec, lazy_times) in specs.flat_map(|spec| [(spec, None), (spec, Some(LONG))]) {
         let (written, mut in_one_tick) = (Written::new(spec, lazy_times), 0);
         for number in 0..100 {
@@ -228,7 +310,12 @@ fn a_sync_makes_overwritten_contents_durable_within_a_tick() {
             written.file.sync(number % 2 != 0).expect("a sync");
             in_one_tick += u32::from(!written.write(number, 100));
             written.file.sync(number % 3 != 0).expect("a sync");
-            assert_eq!(written.left()[100..1100], [number; 1000], "{}, {lazy_times:?}, {number}", spec.name);
+            assert_eq!(
+                written.left()[100..1100],
+                [number; 1000],
+                "{}, {lazy_times:?}, {number}",
+                spec.name
+            );
         }
         assert!(in_one_tick > 0, "each change is in a tick of its own");
     }
@@ -236,7 +323,10 @@ fn a_sync_makes_overwritten_contents_durable_within_a_tick() {
 
 #[test]
 fn contents_that_are_written_over_are_made_durable_by_a_flush_alone() {
-    for spec in [&VOLUMES[0], &UNJOURNALED].into_iter().filter(|spec| spec.can_run()) {
+    for spec in [&VOLUMES[0], &UNJOURNALED]
+        .into_iter()
+        .filter(|spec| spec.can_run())
+    {
         let written = Written::new(spec, None);
         let (transactions, flushes) = written.counts();
         for number in 0..20 {
@@ -244,7 +334,12 @@ fn contents_that_are_written_over_are_made_durable_by_a_flush_alone() {
             written.file.sync(true).expect("a sync");
             written.file.sync(true).expect("nothing to be done");
         }
-        assert_eq!(written.counts(), (transactions, flushes + 20), "{}", spec.name);
+        assert_eq!(
+            written.counts(),
+            (transactions, flushes + 20),
+            "{}",
+            spec.name
+        );
         // A write that makes it longer is durable, too.
         written.write(20, 4500);
         written.file.sync(true).expect("a sync");
@@ -255,7 +350,10 @@ fn contents_that_are_written_over_are_made_durable_by_a_flush_alone() {
         written.file.sync(false).expect("a sync");
         let left = written.volume_left();
         let left = walk::resolve(&left, "/file").expect("the file").attr();
-        let now = written.session.stat("/file", LookupFlags::FOLLOW).expect("it is there");
+        let now = written
+            .session
+            .stat("/file", LookupFlags::FOLLOW)
+            .expect("it is there");
         assert_eq!(left.mtime.sec, now.mtime.sec, "{}", spec.name);
     }
 }
@@ -267,11 +365,21 @@ fn a_file_that_was_forgotten_is_looked_at_once() {
     if !VOLUMES[0].can_run() {
         return;
     }
-    let Written { device, fs, session, file } = Written::new(&VOLUMES[0], None);
+    let Written {
+        device,
+        fs,
+        session,
+        file,
+    } = Written::new(&VOLUMES[0], None);
     drop(file);
     session.namespace().root().superblock().drop_caches();
     let file = open(&session, "/file", OpenFlags::READ | OpenFlags::WRITE, 0).expect("it opens");
-    let written = Written { device, fs, session, file };
+    let written = Written {
+        device,
+        fs,
+        session,
+        file,
+    };
     written.write(1, 0);
     written.file.sync(true).expect("a sync");
     let (transactions, flushes) = written.counts();
@@ -286,12 +394,20 @@ fn a_file_that_was_forgotten_is_looked_at_once() {
 fn a_synchronous_file_that_is_renamed_again_within_a_tick_is_durable() {
     for spec in VOLUMES.iter().filter(|spec| spec.can_run()) {
         let device = Arc::new(CrashDevice::new(memory::bytes_of(spec)));
-        let fs = Ext4::open_for_writing(Arc::clone(&device) as _, &OpenOptions::default()).expect("it opens");
+        let fs = Ext4::open_for_writing(Arc::clone(&device) as _, &OpenOptions::default())
+            .expect("it opens");
         let session = session(Arc::new(fs) as _);
         let name = |number: u32| format!("/{number}");
         run(&session, &Op::Create(name(0), 0o644)).expect("a file");
-        session.set_flags(name(0), FileFlags::SYNC, LookupFlags::FOLLOW).expect("flags");
-        let changed = |number| session.stat(name(number), LookupFlags::FOLLOW).expect("it is there").ctime;
+        session
+            .set_flags(name(0), FileFlags::SYNC, LookupFlags::FOLLOW)
+            .expect("flags");
+        let changed = |number| {
+            session
+                .stat(name(number), LookupFlags::FOLLOW)
+                .expect("it is there")
+                .ctime
+        };
         let rename = |from| {
             let op = Op::Rename(name(from), name(from + 1), RenameFlags::empty());
             run(&session, &op).expect("a rename");
@@ -302,8 +418,15 @@ fn a_synchronous_file_that_is_renamed_again_within_a_tick_is_durable() {
             let before = changed(number + 1);
             rename(number + 1);
             in_one_tick += u32::from(before == changed(number + 2));
-            let left = memory::open(spec.name, &Arc::new(device.crash(device.moment(), |_| false)));
-            assert!(walk::resolve(&left, &name(number + 2)).is_ok(), "{}: {number}", spec.name);
+            let left = memory::open(
+                spec.name,
+                &Arc::new(device.crash(device.moment(), |_| false)),
+            );
+            assert!(
+                walk::resolve(&left, &name(number + 2)).is_ok(),
+                "{}: {number}",
+                spec.name
+            );
         }
         assert!(in_one_tick > 0, "each change is in a tick of its own");
     }

@@ -34,12 +34,26 @@ impl Member {
         let uid = [0, 1000, 1001, 2000][number as usize % 4];
         let cred = Cred::new(uid, uid, &[100]);
         let own = format!("/own-{number}");
-        everything.mkdir(&own, 0o755).expect("a directory of its own");
-        everything.chown(&own, Some(uid), Some(uid), LookupFlags::NOFOLLOW).expect("its owner");
+        everything
+            .mkdir(&own, 0o755)
+            .expect("a directory of its own");
+        everything
+            .chown(&own, Some(uid), Some(uid), LookupFlags::NOFOLLOW)
+            .expect("its owner");
         let mut inside = everything.clone();
         inside.chroot(&own).expect("its root");
-        let sessions = [everything.with_cred(cred.clone()), everything.clone(), inside.with_cred(cred)];
-        Self { number, sessions, random: Random::new(seed), habits, progress: Arc::default() }
+        let sessions = [
+            everything.with_cred(cred.clone()),
+            everything.clone(),
+            inside.with_cred(cred),
+        ];
+        Self {
+            number,
+            sessions,
+            random: Random::new(seed),
+            habits,
+            progress: Arc::default(),
+        }
     }
 
     fn work(mut self) {
@@ -93,7 +107,14 @@ fn read(session: &Session, path: &str) -> Result<()> {
 /// Asserts that a result is not one that a sound volume never gives.
 pub(crate) fn check(what: &str, result: Result<()>) {
     let Err(error) = result else { return };
-    let bad = [Errno::EIO, Errno::EUCLEAN, Errno::EROFS, Errno::ESTALE, Errno::EBADF, Errno::ENOKEY];
+    let bad = [
+        Errno::EIO,
+        Errno::EUCLEAN,
+        Errno::EROFS,
+        Errno::ESTALE,
+        Errno::EBADF,
+        Errno::ENOKEY,
+    ];
     assert!(
         !bad.contains(&error.errno()) && error.cause().is_none(),
         "{what}: {error:?} {:?}",
@@ -104,19 +125,31 @@ pub(crate) fn check(what: &str, result: Result<()>) {
 fn crowd(spec: &ImageSpec, habits: Habits, threads: u64, seed: u64) {
     let what = format!("{} {threads} threads, seed {seed}", spec.name);
     let image = spec.build();
-    let device = Arc::new(MemoryDevice::new(std::fs::read(&image.path).expect("the image is read")));
+    let device = Arc::new(MemoryDevice::new(
+        std::fs::read(&image.path).expect("the image is read"),
+    ));
     let fs = memory::open(&what, &device);
     let everything = session(Arc::clone(&fs) as _);
-    everything.chmod("/", 0o777, LookupFlags::NOFOLLOW).expect("a root for all");
+    everything
+        .chmod("/", 0o777, LookupFlags::NOFOLLOW)
+        .expect("a root for all");
     for at in 0..4 {
-        everything.mkdir(format!("/d{at}"), 0o777).expect("a directory for all");
-        everything.chmod(format!("/d{at}"), 0o777, LookupFlags::NOFOLLOW).expect("its mode");
+        everything
+            .mkdir(format!("/d{at}"), 0o777)
+            .expect("a directory for all");
+        everything
+            .chmod(format!("/d{at}"), 0o777, LookupFlags::NOFOLLOW)
+            .expect("its mode");
     }
-    let crowd = (0..threads).map(|number| Member::new(&everything, number, seed * 100 + number, habits));
+    let crowd =
+        (0..threads).map(|number| Member::new(&everything, number, seed * 100 + number, habits));
     let crowd: Vec<_> = crowd.collect();
-    let crowd = crowd
-        .into_iter()
-        .map(|member| (Arc::clone(&member.progress), std::thread::spawn(move || member.work())));
+    let crowd = crowd.into_iter().map(|member| {
+        (
+            Arc::clone(&member.progress),
+            std::thread::spawn(move || member.work()),
+        )
+    });
     watch(&what, crowd.collect());
     drop(everything);
     if habits.few_values > 0 {
@@ -135,60 +168,131 @@ fn crowds(spec: ImageSpec, habits: Habits) {
         return;
     }
     for seed in 0..memory::number("EXTERN4_CROWDS", 4) {
-        crowd(&spec, habits, [8, 2, 4, 3, 1, 5, 6, 7][seed as usize % 8], seed + 1);
+        crowd(
+            &spec,
+            habits,
+            [8, 2, 4, 3, 1, 5, 6, 7][seed as usize % 8],
+            seed + 1,
+        );
     }
 }
 
-const HABITS: Habits =
-    Habits { file_size: 1 << 18, value_size: 700, block_size: 1024, fallocate: true, few_values: 0 };
+const HABITS: Habits = Habits {
+    file_size: 1 << 18,
+    value_size: 700,
+    block_size: 1024,
+    fallocate: true,
+    few_values: 0,
+};
 
 #[test]
 fn many_threads_change_ext4() {
-    crowds(ImageSpec::new("ext4", 48 << 20, &["-t", "ext4", "-b", "1024", "-J", "size=4"]), HABITS);
+    crowds(
+        ImageSpec::new(
+            "ext4",
+            48 << 20,
+            &["-t", "ext4", "-b", "1024", "-J", "size=4"],
+        ),
+        HABITS,
+    );
 }
 
 #[test]
 fn many_threads_change_ext4_with_quotas() {
-    let mke2fs = &["-t", "ext4", "-b", "1024", "-J", "size=4", "-O", "quota,project", "-E", ALL_QUOTAS];
+    let mke2fs = &[
+        "-t",
+        "ext4",
+        "-b",
+        "1024",
+        "-J",
+        "size=4",
+        "-O",
+        "quota,project",
+        "-E",
+        ALL_QUOTAS,
+    ];
     crowds(ImageSpec::new("ext4-quota", 48 << 20, mke2fs), HABITS);
 }
 
 #[test]
 fn many_threads_change_ext2() {
-    let habits = Habits { fallocate: false, ..HABITS };
-    crowds(ImageSpec::new("ext2", 32 << 20, &["-t", "ext2", "-b", "1024"]), habits);
+    let habits = Habits {
+        fallocate: false,
+        ..HABITS
+    };
+    crowds(
+        ImageSpec::new("ext2", 32 << 20, &["-t", "ext2", "-b", "1024"]),
+        habits,
+    );
 }
 
 #[test]
 fn many_threads_change_ext4_with_contents_in_inodes() {
-    let mke2fs = &["-t", "ext4", "-b", "4096", "-O", "inline_data,ea_inode", "-J", "size=4"];
-    let habits = Habits { block_size: 4096, value_size: 9000, ..HABITS };
+    let mke2fs = &[
+        "-t",
+        "ext4",
+        "-b",
+        "4096",
+        "-O",
+        "inline_data,ea_inode",
+        "-J",
+        "size=4",
+    ];
+    let habits = Habits {
+        block_size: 4096,
+        value_size: 9000,
+        ..HABITS
+    };
     crowds(ImageSpec::new("ext4-inline", 64 << 20, mke2fs), habits);
 }
 
 #[test]
 fn many_threads_share_few_attributes() {
-    let habits = Habits { few_values: 3, ..HABITS };
-    crowds(ImageSpec::new("ext4-few", 48 << 20, &["-t", "ext4", "-b", "1024", "-J", "size=4"]), habits);
-    let mke2fs = &["-t", "ext4", "-b", "1024", "-I", "128", "-J", "size=4", "-O", "ea_inode"];
-    let habits = Habits { few_values: 3, value_size: 6000, ..HABITS };
+    let habits = Habits {
+        few_values: 3,
+        ..HABITS
+    };
+    crowds(
+        ImageSpec::new(
+            "ext4-few",
+            48 << 20,
+            &["-t", "ext4", "-b", "1024", "-J", "size=4"],
+        ),
+        habits,
+    );
+    let mke2fs = &[
+        "-t", "ext4", "-b", "1024", "-I", "128", "-J", "size=4", "-O", "ea_inode",
+    ];
+    let habits = Habits {
+        few_values: 3,
+        value_size: 6000,
+        ..HABITS
+    };
     crowds(ImageSpec::new("ext4-few-ea", 48 << 20, mke2fs), habits);
 }
 
 /// While one looks how much room a directory has, others make it larger.
 #[test]
 fn many_threads_fill_a_directory() {
-    let spec = ImageSpec::new("ext4-dir", 64 << 20, &["-t", "ext4", "-b", "1024", "-N", "40000"]);
+    let spec = ImageSpec::new(
+        "ext4-dir",
+        64 << 20,
+        &["-t", "ext4", "-b", "1024", "-N", "40000"],
+    );
     if !spec.can_run() {
         return;
     }
     let image = spec.build();
-    let device = Arc::new(MemoryDevice::new(std::fs::read(&image.path).expect("the image is read")));
+    let device = Arc::new(MemoryDevice::new(
+        std::fs::read(&image.path).expect("the image is read"),
+    ));
     let fs = memory::open(spec.name, &device);
     let everything = session(Arc::clone(&fs) as _);
     let (directories, threads, names) = (20, 8, 120);
     for dir in 0..directories {
-        everything.mkdir(format!("/{dir}"), 0o755).expect("a directory");
+        everything
+            .mkdir(format!("/{dir}"), 0o755)
+            .expect("a directory");
         std::thread::scope(|scope| {
             for thread in 0..threads {
                 let everything = &everything;
@@ -206,6 +310,9 @@ fn many_threads_fill_a_directory() {
     fs.close().expect("close");
     drop(fs);
     let left = memory::judge_in(spec.name, &device, &image);
-    let made = left.entries.keys().filter(|path| path.iter().filter(|byte| **byte == b'/').count() == 2);
+    let made = left
+        .entries
+        .keys()
+        .filter(|path| path.iter().filter(|byte| **byte == b'/').count() == 2);
     assert_eq!(made.count(), directories * threads * names);
 }

@@ -42,7 +42,11 @@ const NANOS: [u32; 4] = [0, 1, 500_000_000, 999_999_999];
 fn system_time(seconds: i64, nanos: u32) -> SystemTime {
     let whole = Duration::from_secs(seconds.unsigned_abs());
     let base = SystemTime::UNIX_EPOCH;
-    let base = if seconds < 0 { base - whole } else { base + whole };
+    let base = if seconds < 0 {
+        base - whole
+    } else {
+        base + whole
+    };
     base + Duration::from_nanos(nanos.into())
 }
 
@@ -58,13 +62,18 @@ fn times_out_of_range_become_the_nearest_in_range() {
         if !spec.can_run() {
             return;
         }
-        let times = || SECONDS.iter().flat_map(|&seconds| NANOS.iter().map(move |&nanos| (seconds, nanos)));
+        let times = || {
+            SECONDS
+                .iter()
+                .flat_map(|&seconds| NANOS.iter().map(move |&nanos| (seconds, nanos)))
+        };
         let (theirs, ours) = (spec.build(), spec.build());
         let mount = theirs.mount("noatime");
         for (at, (seconds, nanos)) in times().enumerate() {
             let file = std::fs::File::create(mount.path.join(at.to_string())).expect("a file");
             let time = system_time(seconds, nanos);
-            file.set_times(FileTimes::new().set_accessed(time).set_modified(time)).expect("it can be set");
+            file.set_times(FileTimes::new().set_accessed(time).set_modified(time))
+                .expect("it can be set");
         }
         mount.unmount();
         let fs = open_for_writing(&ours.path);
@@ -73,12 +82,16 @@ fn times_out_of_range_become_the_nearest_in_range() {
             let path = format!("/{at}");
             drop(open(&root, &path, OpenFlags::WRITE | OpenFlags::CREATE, 0o644).expect("a file"));
             let time = SetTime::At(Timespec { sec, nsec });
-            root.utimens(&path, time, time, LookupFlags::FOLLOW).expect("it can be set");
+            root.utimens(&path, time, time, LookupFlags::FOLLOW)
+                .expect("it can be set");
             let stat = root.stat(&path, LookupFlags::FOLLOW).expect("it is there");
             assert_eq!(stat.atime, stat.mtime);
             if mke2fs.contains(&"256") {
                 let end = sec <= FIRST || sec >= LONG;
-                let held = Timespec { sec: sec.clamp(FIRST, LONG), nsec: if end { 0 } else { nsec } };
+                let held = Timespec {
+                    sec: sec.clamp(FIRST, LONG),
+                    nsec: if end { 0 } else { nsec },
+                };
                 assert_eq!(stat.mtime, held, "{mke2fs:?}, {sec} and {nsec}");
             }
         }
@@ -89,8 +102,9 @@ fn times_out_of_range_become_the_nearest_in_range() {
         let ours = extern4_testkit::tree::from_mount(&ours.mount("ro,noatime").path);
         for (at, time) in times().enumerate() {
             let path = format!("/{at}").into_bytes();
-            let of =
-                |tree: &extern4_testkit::tree::Tree| (tree.entries[&path].atime, tree.entries[&path].mtime);
+            let of = |tree: &extern4_testkit::tree::Tree| {
+                (tree.entries[&path].atime, tree.entries[&path].mtime)
+            };
             assert_eq!(of(&ours), of(&theirs), "{mke2fs:?}, {time:?}");
         }
     }

@@ -60,12 +60,23 @@ fn removed_files_take_no_room_on_the_host() {
     let sb = Arc::clone(root.root().superblock());
     // Neither where nothing is, nor in runs that are longer than there are.
     for (range, min) in [(0..1023, 0), (1 << 40..1 << 41, 0), (0..u64::MAX, u64::MAX)] {
-        assert_eq!(sb.trim(range.clone(), min).unwrap_err(), Errno::EINVAL, "{range:?} {min}");
+        assert_eq!(
+            sb.trim(range.clone(), min).unwrap_err(),
+            Errno::EINVAL,
+            "{range:?} {min}"
+        );
     }
     assert_eq!(sb.trim(0..4 << 20, 8192 << 10).unwrap(), 0);
     let trimmed = sb.trim(0..u64::MAX, 0).unwrap();
-    assert!(trimmed > 32 << 20 && trimmed <= sb.statfs().unwrap().blocks_free * 1024, "{trimmed}");
-    assert!(taken(&image) + (31 << 20) < before, "{} of {before} bytes", taken(&image));
+    assert!(
+        trimmed > 32 << 20 && trimmed <= sb.statfs().unwrap().blocks_free * 1024,
+        "{trimmed}"
+    );
+    assert!(
+        taken(&image) + (31 << 20) < before,
+        "{} of {before} bytes",
+        taken(&image)
+    );
     assert!(holds(&root, "/kept", 1, 8 * MIB));
     drop(sb);
     close(&image, fs, root);
@@ -91,7 +102,10 @@ fn nothing_is_lost_that_is_written_meanwhile() {
                 put(&root, &format!("/{file}"), round * 4 + file, MIB);
             }
             for file in 0..4 {
-                assert!(holds(&root, &format!("/{file}"), round * 4 + file, MIB), "{round} {file}");
+                assert!(
+                    holds(&root, &format!("/{file}"), round * 4 + file, MIB),
+                    "{round} {file}"
+                );
                 root.unlink(format!("/{file}")).unwrap();
             }
         }
@@ -126,7 +140,11 @@ fn files_that_a_crash_brings_back_are_whole() {
 
 /// Commits only when it is asked to.
 fn discarding(discard: Option<bool>) -> OpenOptions {
-    OpenOptions { discard, commit_interval: Some(Duration::from_secs(3600)), ..OpenOptions::default() }
+    OpenOptions {
+        discard,
+        commit_interval: Some(Duration::from_secs(3600)),
+        ..OpenOptions::default()
+    }
 }
 
 fn open_on(device: Arc<dyn BlockDevice>, options: &OpenOptions) -> (Arc<Ext4>, Session) {
@@ -150,7 +168,11 @@ fn freed_blocks_are_discarded_once_durable_if_asked_for() {
         (SPEC, Some(true), true),
         (BY_DEFAULT, None, true),
         (BY_DEFAULT, Some(false), false),
-        (ImageSpec::new("plain", 96 << 20, &["-t", "ext2", "-b", "1024"]), Some(true), true),
+        (
+            ImageSpec::new("plain", 96 << 20, &["-t", "ext2", "-b", "1024"]),
+            Some(true),
+            true,
+        ),
     ] {
         if !spec.can_run() {
             return;
@@ -163,8 +185,12 @@ fn freed_blocks_are_discarded_once_durable_if_asked_for() {
         put_and_remove(&fs, &root);
         assert_eq!(record.counts().discards, 0);
         fs.sync().unwrap();
-        let told =
-            record.log().iter().filter(|request| request.op == Op::Discard).map(|it| it.len).sum::<u64>();
+        let told = record
+            .log()
+            .iter()
+            .filter(|request| request.op == Op::Discard)
+            .map(|it| it.len)
+            .sum::<u64>();
         assert_eq!(told >= 4 << 20, is_told, "{asked:?}: {told} bytes");
         assert_eq!(taken(&image) < before + (1 << 20), is_told, "{asked:?}");
         // Adjacent blocks are reported in one call.

@@ -25,7 +25,9 @@ const OPERATIONS: u64 = 60;
 fn to_write() -> OpenOptions {
     let mut options = OpenOptions::new();
     // OK: a small number.
-    options.write(true).custom_flags(OFlags::NONBLOCK.bits() as i32);
+    options
+        .write(true)
+        .custom_flags(OFlags::NONBLOCK.bits() as i32);
     options
 }
 
@@ -52,7 +54,8 @@ fn kernel(root: &Path, random: &mut Random) {
             _ => {
                 let value = data(0, size % 600);
                 let set = rustix::fs::XattrFlags::empty();
-                rustix::fs::lsetxattr(&one, format!("user.k{}", size % 5), &value, set).map_err(Into::into)
+                rustix::fs::lsetxattr(&one, format!("user.k{}", size % 5), &value, set)
+                    .map_err(Into::into)
             }
         };
     }
@@ -61,16 +64,27 @@ fn kernel(root: &Path, random: &mut Random) {
 /// Our operations in a turn. If we do not close the volume, the synced changes are in the journal
 /// only.
 fn ours(what: &str, image: &Image, habits: &Habits, random: &mut Random, closes: bool) {
-    let device = Arc::new(MemoryDevice::new(std::fs::read(&image.path).expect("the image is read")));
+    let device = Arc::new(MemoryDevice::new(
+        std::fs::read(&image.path).expect("the image is read"),
+    ));
     let fs = memory::open(what, &device);
     let session = session(Arc::clone(&fs) as _);
     for at in 0..OPERATIONS {
         let op = op(random, habits);
         if let Err(error) = run(&session, &op) {
-            assert!(error.cause().is_none(), "{what}, operation {at}: {op:?}: {:?}", error.cause());
+            assert!(
+                error.cause().is_none(),
+                "{what}, operation {at}: {op:?}: {:?}",
+                error.cause()
+            );
         }
     }
-    session.namespace().root().superblock().sync().expect("sync");
+    session
+        .namespace()
+        .root()
+        .superblock()
+        .sync()
+        .expect("sync");
     drop(session);
     if closes {
         fs.close().unwrap_or_else(|e| panic!("{what}: {e}"));
@@ -104,30 +118,68 @@ fn turns(spec: ImageSpec, habits: Habits) {
     }
 }
 
-const HABITS: Habits =
-    Habits { file_size: 1 << 18, value_size: 700, block_size: 1024, fallocate: true, few_values: 0 };
+const HABITS: Habits = Habits {
+    file_size: 1 << 18,
+    value_size: 700,
+    block_size: 1024,
+    fallocate: true,
+    few_values: 0,
+};
 
 #[test]
 fn the_kernel_and_we_take_turns_on_ext4() {
-    turns(ImageSpec::new("turns-ext4", 48 << 20, &["-t", "ext4", "-b", "1024", "-J", "size=4"]), HABITS);
+    turns(
+        ImageSpec::new(
+            "turns-ext4",
+            48 << 20,
+            &["-t", "ext4", "-b", "1024", "-J", "size=4"],
+        ),
+        HABITS,
+    );
 }
 
 #[test]
 fn the_kernel_and_we_take_turns_on_ext4_with_large_blocks() {
-    let habits = Habits { block_size: 4096, ..HABITS };
-    turns(ImageSpec::new("turns-ext4-4k", 64 << 20, &["-t", "ext4", "-b", "4096", "-O", "ea_inode"]), habits);
+    let habits = Habits {
+        block_size: 4096,
+        ..HABITS
+    };
+    turns(
+        ImageSpec::new(
+            "turns-ext4-4k",
+            64 << 20,
+            &["-t", "ext4", "-b", "4096", "-O", "ea_inode"],
+        ),
+        habits,
+    );
 }
 
 #[test]
 fn the_kernel_and_we_take_turns_on_ext3() {
-    let habits = Habits { fallocate: false, ..HABITS };
-    turns(ImageSpec::new("turns-ext3", 48 << 20, &["-t", "ext3", "-b", "1024", "-J", "size=4"]), habits);
+    let habits = Habits {
+        fallocate: false,
+        ..HABITS
+    };
+    turns(
+        ImageSpec::new(
+            "turns-ext3",
+            48 << 20,
+            &["-t", "ext3", "-b", "1024", "-J", "size=4"],
+        ),
+        habits,
+    );
 }
 
 #[test]
 fn the_kernel_and_we_take_turns_on_ext2() {
-    let habits = Habits { fallocate: false, ..HABITS };
-    turns(ImageSpec::new("turns-ext2", 32 << 20, &["-t", "ext2", "-b", "1024"]), habits);
+    let habits = Habits {
+        fallocate: false,
+        ..HABITS
+    };
+    turns(
+        ImageSpec::new("turns-ext2", 32 << 20, &["-t", "ext2", "-b", "1024"]),
+        habits,
+    );
 }
 
 #[test]
@@ -135,6 +187,17 @@ fn the_kernel_and_we_take_turns_on_ext4_with_quotas() {
     if !tools::can_run(&[Need::Mount, Need::KernelQuota]) {
         return;
     }
-    let mke2fs = &["-t", "ext4", "-b", "1024", "-J", "size=4", "-O", "quota,project", "-E", ALL_QUOTAS];
+    let mke2fs = &[
+        "-t",
+        "ext4",
+        "-b",
+        "1024",
+        "-J",
+        "size=4",
+        "-O",
+        "quota,project",
+        "-E",
+        ALL_QUOTAS,
+    ];
     turns(ImageSpec::new("ext4-quota", 48 << 20, mke2fs), HABITS);
 }

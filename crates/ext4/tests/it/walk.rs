@@ -11,7 +11,9 @@ use std::sync::Arc;
 use extern4_block::FileDevice;
 use extern4_ext4::{Ext4, OpenOptions};
 use extern4_testkit::tree::{Content, ContentDigest, Entry, Kind, Time, Tree, join};
-use extern4_vfs::{AclKind, FileSystem, FileType, Inode, InodeOps, Lent, Result, SpanKind, Timespec};
+use extern4_vfs::{
+    AclKind, FileSystem, FileType, Inode, InodeOps, Lent, Result, SpanKind, Timespec,
+};
 
 /// Opens the image at `path` with the default options.
 pub(crate) fn open(path: &Path) -> Ext4 {
@@ -33,7 +35,9 @@ pub(crate) fn inode(fs: &impl FileSystem, ino: u64) -> Result<Inode> {
 pub(crate) fn resolve(fs: &Ext4, path: &str) -> Result<Inode> {
     let mut found = inode(fs, fs.root_ino())?;
     for name in path.split('/').filter(|name| !name.is_empty()) {
-        let ino = fs.lookup(&found, name.as_bytes())?.ok_or(extern4_vfs::Errno::ENOENT)?;
+        let ino = fs
+            .lookup(&found, name.as_bytes())?
+            .ok_or(extern4_vfs::Errno::ENOENT)?;
         found = inode(fs, ino)?;
     }
     Ok(found)
@@ -41,7 +45,11 @@ pub(crate) fn resolve(fs: &Ext4, path: &str) -> Result<Inode> {
 
 /// The names in a directory, `.` and `..` among them, in the order they are listed; `stop_after`
 /// entries a call.
-pub(crate) fn names(fs: &impl FileSystem, dir: &Inode, stop_after: usize) -> Result<Vec<(Vec<u8>, u64)>> {
+pub(crate) fn names(
+    fs: &impl FileSystem,
+    dir: &Inode,
+    stop_after: usize,
+) -> Result<Vec<(Vec<u8>, u64)>> {
     let (mut names, mut cookie) = (Vec::new(), 0);
     loop {
         let mut seen = 0;
@@ -49,7 +57,11 @@ pub(crate) fn names(fs: &impl FileSystem, dir: &Inode, stop_after: usize) -> Res
             names.push((entry.name.to_vec(), entry.ino));
             cookie = entry.next;
             seen += 1;
-            if seen == stop_after { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            if seen == stop_after {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(())
+            }
         })?;
         if seen < stop_after {
             return Ok(names);
@@ -65,16 +77,23 @@ pub(crate) fn tree(fs: &impl FileSystem) -> Tree {
         let shown = path.escape_ascii().to_string();
         let inode = inode(fs, ino).unwrap_or_else(|e| panic!("{shown}: {e}"));
         if inode.attr().kind == FileType::Directory {
-            for (name, child) in names(fs, &inode, usize::MAX).unwrap_or_else(|e| panic!("{shown}: {e}")) {
+            for (name, child) in
+                names(fs, &inode, usize::MAX).unwrap_or_else(|e| panic!("{shown}: {e}"))
+            {
                 if name != b"." && name != b".." {
-                    let found = fs.lookup(&inode, &name).unwrap_or_else(|e| panic!("{shown}: {e}"));
+                    let found = fs
+                        .lookup(&inode, &name)
+                        .unwrap_or_else(|e| panic!("{shown}: {e}"));
                     assert_eq!(found, Some(child), "{shown}/{}", name.escape_ascii());
                     todo.push((join(&path, &name), child));
                 }
             }
         }
         let entry = entry(fs, &inode).unwrap_or_else(|e| panic!("{shown}: {e}"));
-        assert!(tree.entries.insert(path, entry).is_none(), "{shown} is listed twice");
+        assert!(
+            tree.entries.insert(path, entry).is_none(),
+            "{shown} is listed twice"
+        );
     }
     tree
 }
@@ -82,7 +101,10 @@ pub(crate) fn tree(fs: &impl FileSystem) -> Tree {
 fn entry(fs: &impl FileSystem, inode: &Inode) -> Result<Entry> {
     let attr = inode.attr();
     let kind = Kind::of_mode(u32::from(attr.kind.mode_bits())).expect("a type");
-    let time = |t: Timespec| Time { sec: t.sec, nsec: t.nsec };
+    let time = |t: Timespec| Time {
+        sec: t.sec,
+        nsec: t.nsec,
+    };
     Ok(Entry {
         kind,
         mode: u32::from(attr.mode),
@@ -99,7 +121,11 @@ fn entry(fs: &impl FileSystem, inode: &Inode) -> Result<Entry> {
         ino: attr.ino,
         flags: None,
         xattrs: Some(xattrs(fs, inode)?),
-        link: if kind == Kind::Symlink { Some(fs.read_link(inode)?.into()) } else { None },
+        link: if kind == Kind::Symlink {
+            Some(fs.read_link(inode)?.into())
+        } else {
+            None
+        },
         content: (kind == Kind::File).then(|| content(fs, inode)),
     })
 }
@@ -112,9 +138,10 @@ fn xattrs(fs: &impl FileSystem, inode: &Inode) -> Result<BTreeMap<Vec<u8>, Vec<u
         let value = fs.get_xattr(inode, &name)?;
         xattrs.insert(name, value);
     }
-    for (kind, name) in
-        [(AclKind::Access, "system.posix_acl_access"), (AclKind::Default, "system.posix_acl_default")]
-    {
+    for (kind, name) in [
+        (AclKind::Access, "system.posix_acl_access"),
+        (AclKind::Default, "system.posix_acl_default"),
+    ] {
         if let Some(acl) = fs.get_acl(inode, kind)? {
             xattrs.insert(name.into(), acl.to_xattr());
         }
@@ -130,11 +157,17 @@ fn content(fs: &impl FileSystem, inode: &Inode) -> Content {
         for &(start, end) in &data {
             let mut at = start;
             while at < end {
-                let want = buffer.len().min(usize::try_from(end - at).unwrap_or(usize::MAX));
+                let want = buffer
+                    .len()
+                    .min(usize::try_from(end - at).unwrap_or(usize::MAX));
                 let got = fs.read_at(inode, &mut buffer[..want], at)?;
                 assert_eq!(got, want);
                 if let Some(lent) = lent(fs, inode, at, want)? {
-                    assert!(lent == buffer[..want], "inode {}: lent bytes from {at} on", inode.ino());
+                    assert!(
+                        lent == buffer[..want],
+                        "inode {}: lent bytes from {at} on",
+                        inode.ino()
+                    );
                 }
                 digest.add(at, &buffer[..want]);
                 at += want as u64;
@@ -143,20 +176,32 @@ fn content(fs: &impl FileSystem, inode: &Inode) -> Content {
         Ok((digest.finish(), data))
     };
     match read() {
-        Ok((digest, data)) => Content { digest: Ok(digest), data: Some(data) },
-        Err(e) => Content { digest: Err(i32::from(e.errno().raw())), data: None },
+        Ok((digest, data)) => Content {
+            digest: Ok(digest),
+            data: Some(data),
+        },
+        Err(e) => Content {
+            digest: Err(i32::from(e.errno().raw())),
+            data: None,
+        },
     }
 }
 
 /// The bytes of a file that are lent, if any are.
-pub(crate) fn lent(fs: &impl FileSystem, inode: &Inode, offset: u64, len: usize) -> Result<Option<Vec<u8>>> {
+pub(crate) fn lent(
+    fs: &impl FileSystem,
+    inode: &Inode,
+    offset: u64,
+    len: usize,
+) -> Result<Option<Vec<u8>>> {
     let mut bytes = Vec::new();
     let taken = fs.lend(inode, offset, len, &mut |pieces| {
         for piece in pieces {
             let start = bytes.len();
             bytes.resize(start + piece.len_bytes(), 0);
             if let Lent::Host { file, offset, .. } = *piece {
-                file.read_exact_at(&mut bytes[start..], offset).expect("the image has it");
+                file.read_exact_at(&mut bytes[start..], offset)
+                    .expect("the image has it");
             }
         }
         true

@@ -44,7 +44,11 @@ pub(crate) fn watch(what: &str, crowd: Vec<(Arc<Progress>, JoinHandle<()>)>) {
             if now != *ended || progress.all.load(Ordering::Relaxed) || thread.is_finished() {
                 (*ended, *since) = (now, Instant::now());
             }
-            assert!(since.elapsed() < HANG_TIMEOUT, "{what}: a thread hangs\n{}", doing(&crowd));
+            assert!(
+                since.elapsed() < HANG_TIMEOUT,
+                "{what}: a thread hangs\n{}",
+                doing(&crowd)
+            );
         }
     }
     for (_, thread) in crowd {
@@ -57,8 +61,20 @@ pub(crate) fn watch(what: &str, crowd: Vec<(Arc<Progress>, JoinHandle<()>)>) {
 
 fn doing(crowd: &[(Arc<Progress>, JoinHandle<()>)]) -> String {
     let of = |(at, (progress, thread)): (usize, &(Arc<Progress>, JoinHandle<()>))| {
-        let state = if thread.is_finished() { "ended" } else { "runs" };
-        format!("thread {at} {state}: {}", progress.now.lock().expect("no thread panics with it"))
+        let state = if thread.is_finished() {
+            "ended"
+        } else {
+            "runs"
+        };
+        format!(
+            "thread {at} {state}: {}",
+            progress.now.lock().expect("no thread panics with it")
+        )
     };
-    crowd.iter().enumerate().map(of).collect::<Vec<_>>().join("\n")
+    crowd
+        .iter()
+        .enumerate()
+        .map(of)
+        .collect::<Vec<_>>()
+        .join("\n")
 }

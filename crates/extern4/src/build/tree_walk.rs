@@ -105,7 +105,10 @@ impl TreeWalk {
             is_whole: false,
         };
         let visited = walk.visit(session, name, Vec::new());
-        visited.map_err(|error| Unreadable { path: Vec::new(), error })?;
+        visited.map_err(|error| Unreadable {
+            path: Vec::new(),
+            error,
+        })?;
         if let Some(Ok(top)) = walk.ready.front() {
             walk.is_whole = top.metadata.ino() == ROOT_INO;
         }
@@ -130,13 +133,22 @@ impl TreeWalk {
     fn visit(&mut self, session: &Session, name: &[u8], path: Vec<u8>) -> Result<()> {
         let (entry, metadata) = self.reader.file(session, name, path)?;
         let path = entry.path.clone();
-        let is_entered =
-            entry.kind == Kind::Directory && !self.unwanted.as_ref().is_some_and(|unwanted| unwanted(&path));
+        let is_entered = entry.kind == Kind::Directory
+            && !self
+                .unwanted
+                .as_ref()
+                .is_some_and(|unwanted| unwanted(&path));
         let level = is_entered.then(|| self.list(session, name, &path, metadata.ino()));
         let is_empty = matches!(&level, Some(Ok(level)) if level.names.is_empty());
         let is_lost_found = is_empty && self.is_whole && path == LOST_FOUND;
         let (session, name) = (session.clone(), Box::from(name));
-        let file = TreeFile { entry, metadata, is_lost_found, session, name };
+        let file = TreeFile {
+            entry,
+            metadata,
+            is_lost_found,
+            session,
+            name,
+        };
         self.ready.push_back(Ok(file));
         match level {
             Some(Ok(level)) => self.levels.push(level),
@@ -152,10 +164,16 @@ impl TreeWalk {
             return Err(Error::new(ErrorKind::Corrupt, "read").because(cause));
         }
         let session = session.at(OsStr::from_bytes(name))?;
-        let names = session.read_dir(".")?.map(|entry| Ok(Box::from(entry?.file_name().as_bytes())));
+        let names = session
+            .read_dir(".")?
+            .map(|entry| Ok(Box::from(entry?.file_name().as_bytes())));
         let mut names = names.collect::<Result<Vec<Box<[u8]>>>>()?;
         names.sort_unstable_by(|left, right| right.cmp(left));
-        Ok(Level { session, path: path.to_vec(), names })
+        Ok(Level {
+            session,
+            path: path.to_vec(),
+            names,
+        })
     }
 }
 
@@ -194,7 +212,12 @@ impl TreeReader {
     ///
     /// # Errors
     /// The file cannot be read.
-    pub fn file(&mut self, session: &Session, name: &[u8], path: Vec<u8>) -> Result<(Entry, Metadata)> {
+    pub fn file(
+        &mut self,
+        session: &Session,
+        name: &[u8],
+        path: Vec<u8>,
+    ) -> Result<(Entry, Metadata)> {
         let metadata = session.symlink_metadata(OsStr::from_bytes(name))?;
         let kind = self.kind(session, name, &path, &metadata)?;
         let xattrs = match kind {
@@ -208,7 +231,10 @@ impl TreeReader {
             mode: (metadata.mode() & 0o7777) as u16,
             uid: metadata.uid(),
             gid: metadata.gid(),
-            mtime: Time { secs: mtime.sec, nanos: mtime.nsec },
+            mtime: Time {
+                secs: mtime.sec,
+                nanos: mtime.nsec,
+            },
             xattrs,
             flags: Some(InodeFlags::from_bits_retain(metadata.flags().bits()) & InodeFlags::KEPT),
             project: Some(metadata.project()),
@@ -216,7 +242,13 @@ impl TreeReader {
         Ok((entry, metadata))
     }
 
-    fn kind(&mut self, session: &Session, name: &[u8], path: &[u8], metadata: &Metadata) -> Result<Kind> {
+    fn kind(
+        &mut self,
+        session: &Session,
+        name: &[u8],
+        path: &[u8],
+        metadata: &Metadata,
+    ) -> Result<Kind> {
         if !metadata.is_dir() && metadata.nlink() > 1 {
             if let Some(first) = self.first_paths.get(&metadata.ino()) {
                 return Ok(Kind::HardLink(first.clone()));
@@ -226,12 +258,16 @@ impl TreeReader {
         let (major, minor) = (metadata.rdev().major, metadata.rdev().minor);
         Ok(match metadata.file_type() {
             FileType::Directory => Kind::Directory,
-            FileType::Regular => {
-                Kind::File(Contents { size: metadata.len(), data: Data::Stored { position: 0 } })
-            }
-            FileType::Symlink => {
-                Kind::Symlink(session.read_link(OsStr::from_bytes(name))?.into_os_string().into_vec())
-            }
+            FileType::Regular => Kind::File(Contents {
+                size: metadata.len(),
+                data: Data::Stored { position: 0 },
+            }),
+            FileType::Symlink => Kind::Symlink(
+                session
+                    .read_link(OsStr::from_bytes(name))?
+                    .into_os_string()
+                    .into_vec(),
+            ),
             FileType::CharDevice => Kind::CharDevice { major, minor },
             FileType::BlockDevice => Kind::BlockDevice { major, minor },
             FileType::Fifo => Kind::Fifo,
@@ -260,14 +296,22 @@ impl TreeFile {
             && let Some(offset) = opened.seek_data(at)?
         {
             at = opened.seek_hole(offset)?.unwrap_or(size).min(size);
-            pieces.push(Piece { offset, len: at - offset, position: offset });
+            pieces.push(Piece {
+                offset,
+                len: at - offset,
+                position: offset,
+            });
         }
         let is_whole = match pieces[..] {
             [] => size == 0,
             [piece] => piece.offset == 0 && piece.len == size,
             _ => false,
         };
-        let data = if is_whole { Data::Stored { position: 0 } } else { Data::Pieces(pieces.into()) };
+        let data = if is_whole {
+            Data::Stored { position: 0 }
+        } else {
+            Data::Pieces(pieces.into())
+        };
         Ok(Contents { size, data })
     }
 }

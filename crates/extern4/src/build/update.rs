@@ -90,7 +90,11 @@ impl Update {
         watch: Option<&Watch>,
     ) -> Result<Self, UpdateError> {
         let plan = planner::plan(&merged, session, &options, watch)?;
-        Ok(Self { merged, options, plan })
+        Ok(Self {
+            merged,
+            options,
+            plan,
+        })
     }
 
     /// Returns what changes, in numbers.
@@ -100,7 +104,11 @@ impl Update {
 
     /// Messages for the user about what the sources lack.
     pub fn warnings(&self) -> impl Iterator<Item = &str> {
-        self.merged.warnings().iter().chain(&self.plan.warnings).map(String::as_str)
+        self.merged
+            .warnings()
+            .iter()
+            .chain(&self.plan.warnings)
+            .map(String::as_str)
     }
 
     /// Returns names that cannot be updated, with the reasons.
@@ -131,15 +139,27 @@ impl Update {
         watch: Option<&Watch>,
         tell: &mut dyn FnMut(UpdateStep<'_>) -> ControlFlow<()>,
     ) -> Result<u64, UpdateError> {
-        let Plan { removals, steps, summary, .. } = &self.plan;
-        let mut writer = Writer::new(&self.merged, session, self.options.owners, watch, summary.bytes);
+        let Plan {
+            removals,
+            steps,
+            summary,
+            ..
+        } = &self.plan;
+        let mut writer = Writer::new(
+            &self.merged,
+            session,
+            self.options.owners,
+            watch,
+            summary.bytes,
+        );
         for step in removals.iter().chain(steps) {
             let told = match (writer.step(step), step.change) {
                 (Ok(()), Some(change)) => tell(UpdateStep::Done(change, &step.path)),
                 (Ok(()), None) => ControlFlow::Continue(()),
-                (Err(Failure::Volume(error)), _) => {
-                    tell(UpdateStep::Failed(&Unreadable { path: step.path.clone(), error }))
-                }
+                (Err(Failure::Volume(error)), _) => tell(UpdateStep::Failed(&Unreadable {
+                    path: step.path.clone(),
+                    error,
+                })),
                 (Err(failure), _) => return Err(failure.at(&step.path)),
             };
             if told.is_break() {

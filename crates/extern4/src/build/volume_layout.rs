@@ -51,10 +51,20 @@ fn inode(volume: &Volume, ino: u32, path: &Path) -> Result<OldInode> {
     if inode.has_map() {
         ext4.walk_map(&inode, &mut map);
     }
-    let Map { runs, nodes: map_blocks, fault, .. } = map;
+    let Map {
+        runs,
+        nodes: map_blocks,
+        fault,
+        ..
+    } = map;
     match fault {
         Some(error) => Err(failed(error)),
-        None => Ok(OldInode { kind: inode.kind(), runs, map_blocks, xattr_block: inode.xattr_block() }),
+        None => Ok(OldInode {
+            kind: inode.kind(),
+            runs,
+            map_blocks,
+            xattr_block: inode.xattr_block(),
+        }),
     }
 }
 
@@ -73,13 +83,18 @@ impl MapVisitor for Map {
         self.nodes.push(node.block);
         if self.nodes.len() as u64 > self.most_nodes {
             let what = "the map has more blocks than the volume";
-            self.fault.get_or_insert(self.place.corrupt(CorruptKind::Mismatch { what }).into());
+            self.fault
+                .get_or_insert(self.place.corrupt(CorruptKind::Mismatch { what }).into());
         }
         self.fault.is_none()
     }
 
     fn run(&mut self, run: DataRun) {
-        self.runs.push(Run { logical: run.logical, start: run.physical, len: run.len });
+        self.runs.push(Run {
+            logical: run.logical,
+            start: run.physical,
+            len: run.len,
+        });
     }
 
     fn fault(&mut self, _: Place, error: extern4_ext4::Error) {

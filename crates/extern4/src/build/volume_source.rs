@@ -37,7 +37,10 @@ impl VolumeSource {
 impl Source for VolumeSource {
     fn scan(&self, sink: &mut dyn Sink) -> TreeResult<()> {
         let unreadable = |Unreadable { path, error }| failed(&path, error);
-        for file in TreeWalk::new(&self.top).map_err(unreadable)?.without(sink.unwanted()) {
+        for file in TreeWalk::new(&self.top)
+            .map_err(unreadable)?
+            .without(sink.unwanted())
+        {
             let file = file.map_err(unreadable)?;
             sink.entry(entry(file)?)?;
         }
@@ -66,7 +69,9 @@ impl ReadAt for File {
 
 /// Returns the error at a path of the source.
 fn failed(path: &[u8], error: Error) -> TreeError {
-    TreeError::Source(Box::new(error.at(&Path::new("/").join(OsStr::from_bytes(path)))))
+    TreeError::Source(Box::new(
+        error.at(&Path::new("/").join(OsStr::from_bytes(path))),
+    ))
 }
 
 fn open(top: &Session, path: &[u8]) -> Result<File> {
@@ -81,5 +86,8 @@ fn entry(file: TreeFile) -> TreeResult<Entry> {
     }
     let contents = file.open().and_then(|opened| file.contents(&opened));
     let contents = contents.map_err(|error| failed(&file.entry.path, error))?;
-    Ok(Entry { kind: Kind::File(contents), ..file.entry })
+    Ok(Entry {
+        kind: Kind::File(contents),
+        ..file.entry
+    })
 }

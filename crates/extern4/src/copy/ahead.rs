@@ -30,14 +30,22 @@ struct Batch {
 
 /// Calls `each` for every step of the walk, in its order, with the contents that the step refers
 /// to, until a call breaks. Fails only at the start, if no thread can be started.
-pub(super) fn walk(walk: Walk, mut each: impl FnMut(Step, &[u8]) -> ControlFlow<()>) -> io::Result<()> {
+pub(super) fn walk(
+    walk: Walk,
+    mut each: impl FnMut(Step, &[u8]) -> ControlFlow<()>,
+) -> io::Result<()> {
     let (full, batches) = sync_channel::<Batch>(BATCHES);
     let (empty, used) = channel();
     thread::scope(|scope| {
         let reader = thread::Builder::new().name("reader".to_owned());
         reader.spawn_scoped(scope, move || read(walk, &full, &used))?;
         for mut batch in batches {
-            if batch.steps.drain(..).try_for_each(|step| each(step, &batch.bytes)).is_break() {
+            if batch
+                .steps
+                .drain(..)
+                .try_for_each(|step| each(step, &batch.bytes))
+                .is_break()
+            {
                 // The reader finds that nothing takes its batches.
                 break;
             }
@@ -55,13 +63,15 @@ fn read(mut walk: Walk, full: &SyncSender<Batch>, used: &Receiver<Batch>) {
         batch.bytes.clear();
         walk.bytes = batch.bytes;
         let mut open = 0;
-        while batch.steps.len() < BATCH_STEPS && walk.bytes.len() < BATCH_BYTES && open < BATCH_OPEN {
+        while batch.steps.len() < BATCH_STEPS && walk.bytes.len() < BATCH_BYTES && open < BATCH_OPEN
+        {
             let Some(step) = walk.next() else {
                 at_end = true;
                 break;
             };
-            open +=
-                usize::from(matches!(&step, Step::File(found) if matches!(found.body, Ok(Body::Open(_)))));
+            open += usize::from(
+                matches!(&step, Step::File(found) if matches!(found.body, Ok(Body::Open(_)))),
+            );
             batch.steps.push(step);
         }
         batch.bytes = std::mem::take(&mut walk.bytes);

@@ -135,7 +135,12 @@ impl Failure {
             Self::To(error) => (CopySide::To, error),
             Self::Stays | Self::Stopped => return None,
         };
-        Some(CopyFailure { from: from.to_owned(), to: to.to_owned(), side, error })
+        Some(CopyFailure {
+            from: from.to_owned(),
+            to: to.to_owned(),
+            side,
+            error,
+        })
     }
 
     /// Returns the failure of a copy that is refused for its original.

@@ -59,7 +59,9 @@ pub struct CopyInto<'a> {
 impl<'a> CopyInto<'a> {
     /// Starts a copy into `volume`, with the rights of `session`.
     pub fn new(volume: &Volume, session: &'a Session, options: &'a CopyOptions) -> Self {
-        let image = volume.image_file().and_then(|file| Directory::of_host().ok()?.node(file, true).ok());
+        let image = volume
+            .image_file()
+            .and_then(|file| Directory::of_host().ok()?.node(file, true).ok());
         Self {
             options,
             to: session,
@@ -74,12 +76,22 @@ impl<'a> CopyInto<'a> {
 
     /// Copies one file, or a directory with everything below it, to `destination`; into
     /// `destination` if that is a directory.
-    pub fn copy(&mut self, from: CopyPath<'_>, destination: &Path, observer: &mut dyn CopyObserver) {
+    pub fn copy(
+        &mut self,
+        from: CopyPath<'_>,
+        destination: &Path,
+        observer: &mut dyn CopyObserver,
+    ) {
         self.copy_unprotected(from, destination, observer);
         self.protect(observer);
     }
 
-    fn copy_unprotected(&mut self, from: CopyPath<'_>, destination: &Path, observer: &mut dyn CopyObserver) {
+    fn copy_unprotected(
+        &mut self,
+        from: CopyPath<'_>,
+        destination: &Path,
+        observer: &mut dyn CopyObserver,
+    ) {
         let (path, mut to) = (from.path(), destination.to_owned());
         if !self.options.parents {
             let copied = self.one(from, &mut to, observer);
@@ -92,7 +104,11 @@ impl<'a> CopyInto<'a> {
         };
         self.summary.note(copied, path, &to, observer);
         // A file that is made in a directory changes its times.
-        for (path, to) in made.iter().rev().filter(|_| self.options.preserve.has_any()) {
+        for (path, to) in made
+            .iter()
+            .rev()
+            .filter(|_| self.options.preserve.has_any())
+        {
             let kept = self.keep_parent(from, path, to);
             self.summary.note(kept, path, to, observer);
         }
@@ -125,7 +141,11 @@ impl<'a> CopyInto<'a> {
             original.push(name);
             to.push(name);
             let node = Self::directory_of(from)?.node(&original, true)?;
-            let mode = self.options.preserve.first_mode(node.mode, true, self.to.umask()) | 0o700;
+            let mode = self
+                .options
+                .preserve
+                .first_mode(node.mode, true, self.to.umask())
+                | 0o700;
             match self.to.create_dir_with(&*to, mode) {
                 Ok(()) => made.push((original.clone(), to.clone())),
                 Err(error) if error.errno() == Errno::EEXIST => continue,
@@ -147,7 +167,9 @@ impl<'a> CopyInto<'a> {
     fn keep_parent(&mut self, from: CopyPath<'_>, path: &Path, to: &Path) -> Result<(), Failure> {
         let directory = Self::directory_of(from)?;
         let node = directory.node(path, true)?;
-        let xattrs = directory.inside(path, true).and_then(|inside| inside.own_xattrs());
+        let xattrs = directory
+            .inside(path, true)
+            .and_then(|inside| inside.own_xattrs());
         self.keep(path, &node, xattrs, (self.to, to.as_os_str()), true)
     }
 
@@ -161,7 +183,9 @@ impl<'a> CopyInto<'a> {
         let path = from.path();
         let directory = match from {
             CopyPath::Host(_) => Directory::of_host()?,
-            CopyPath::Volume(volume, session, _) => Directory::Volume(session.clone(), self.volume(volume)),
+            CopyPath::Volume(volume, session, _) => {
+                Directory::Volume(session.clone(), self.volume(volume))
+            }
         };
         let node = directory.node(path, self.follows_named())?;
         self.check_source(from, &node)?;
@@ -169,9 +193,13 @@ impl<'a> CopyInto<'a> {
         let there = self.there(to)?;
         self.check_destination(from, &node, to, there.as_ref())?;
         let existing = self.complete(path, &node, to, there.as_ref())?;
-        let name = to.file_name().map_or_else(|| OsString::from("."), ToOwned::to_owned);
+        let name = to
+            .file_name()
+            .map_or_else(|| OsString::from("."), ToOwned::to_owned);
         let parent = match to.parent() {
-            Some(above) if to.file_name().is_some() && above.as_os_str().is_empty() => Path::new("."),
+            Some(above) if to.file_name().is_some() && above.as_os_str().is_empty() => {
+                Path::new(".")
+            }
             Some(above) if to.file_name().is_some() => above,
             _ => to.as_path(),
         };
@@ -185,20 +213,39 @@ impl<'a> CopyInto<'a> {
         };
         if node.is_dir()
             && let Directory::Volume(view, 0) = &directory
-            && parent.canonicalize(".")?.join(&name).starts_with(view.canonicalize(path)?)
+            && parent
+                .canonicalize(".")?
+                .join(&name)
+                .starts_with(view.canonicalize(path)?)
         {
             return Err(Failure::from(Refusal::IntoItself));
         }
         if !node.is_dir() {
             let follow = self.follows_named();
-            let wants = Wants { ahead: false, follow, streams: self.streams(from), ..self.wants() };
+            let wants = Wants {
+                ahead: false,
+                follow,
+                streams: self.streams(from),
+                ..self.wants()
+            };
             let mut found = directory.find(path, node, wants, &mut Vec::new());
             return self.file(&mut found, &[], &destination, path, observer);
         }
         let top = directory.inside(path, self.follows_named())?;
         let walk = Walk::new(top, &node, self.wants(), self.device(&node))?;
-        let top = self.enter(path.to_owned(), path.to_owned(), node, &destination, observer)?;
-        self.tree(walk, matches!(from, CopyPath::Host(_)), Levels::new(top), observer)
+        let top = self.enter(
+            path.to_owned(),
+            path.to_owned(),
+            node,
+            &destination,
+            observer,
+        )?;
+        self.tree(
+            walk,
+            matches!(from, CopyPath::Host(_)),
+            Levels::new(top),
+            observer,
+        )
     }
 
     /// Returns whether a link is followed that is the source itself.
@@ -244,9 +291,16 @@ impl<'a> CopyInto<'a> {
             return Err(Failure::to(Refusal::NoDirectory));
         }
         let options = self.options;
-        let is_read = node.kind == FileType::Regular || node.kind != FileType::Symlink && self.streams(from);
-        let is_written = is_read && !options.remove_destination && options.method == CopyMethod::Copy;
-        if is_written && there.is_none() && self.to.symlink_metadata(to).is_ok_and(|found| found.is_symlink())
+        let is_read =
+            node.kind == FileType::Regular || node.kind != FileType::Symlink && self.streams(from);
+        let is_written =
+            is_read && !options.remove_destination && options.method == CopyMethod::Copy;
+        if is_written
+            && there.is_none()
+            && self
+                .to
+                .symlink_metadata(to)
+                .is_ok_and(|found| found.is_symlink())
         {
             return Err(Failure::to(Refusal::DanglingLink));
         }
@@ -267,7 +321,9 @@ impl<'a> CopyInto<'a> {
         }
         match own_name(path) {
             Some(_) if self.options.no_target_directory && node.is_dir() => Ok(true),
-            Some(_) if self.options.no_target_directory => Err(Failure::to(Refusal::DirectoryInPlace)),
+            Some(_) if self.options.no_target_directory => {
+                Err(Failure::to(Refusal::DirectoryInPlace))
+            }
             Some(name) => {
                 to.push(name);
                 Ok(false)
@@ -307,10 +363,13 @@ impl<'a> CopyInto<'a> {
     /// Returns the index of a volume.
     fn volume(&mut self, volume: &Volume) -> usize {
         let namespace = volume.namespace();
-        self.volumes.iter().position(|known| Arc::ptr_eq(known, namespace)).unwrap_or_else(|| {
-            self.volumes.push(Arc::clone(namespace));
-            self.volumes.len() - 1
-        })
+        self.volumes
+            .iter()
+            .position(|known| Arc::ptr_eq(known, namespace))
+            .unwrap_or_else(|| {
+                self.volumes.push(Arc::clone(namespace));
+                self.volumes.len() - 1
+            })
     }
 
     /// Counts the bytes to copy, if the observer wants to know.
@@ -328,7 +387,12 @@ impl<'a> CopyInto<'a> {
                 observer.expect(total::of_volume(session, path, self.options.recursive));
             }
             CopyPath::Host(path) => {
-                let wants = Wants { body: false, ahead: false, xattrs: false, ..self.wants() };
+                let wants = Wants {
+                    body: false,
+                    ahead: false,
+                    xattrs: false,
+                    ..self.wants()
+                };
                 let walk = directory.inside(path, self.follows_named());
                 let walk = walk.and_then(|top| Walk::new(top, node, wants, self.device(node)));
                 let Ok(mut walk) = walk else { return };

@@ -46,7 +46,11 @@ impl KernelCopy {
     pub fn new(volume: &Volume) -> Option<Self> {
         let offset = volume.image_offset()?;
         let image = File::open(volume.image_file()?).ok()?;
-        Some(Self { image, offset, call: CopyCall::CopyFileRange })
+        Some(Self {
+            image,
+            offset,
+            call: CopyCall::CopyFileRange,
+        })
     }
 
     /// Copies the next bytes of a span, from byte `at` of the file on. They go to the output's
@@ -60,16 +64,30 @@ impl KernelCopy {
         to: impl AsFd,
         to_offset: Option<u64>,
     ) -> io::Result<u64> {
-        let SpanKind::Mapped { device_offset } = span.kind else { return Ok(0) };
-        let from = at.checked_sub(span.offset).and_then(|skip| device_offset.checked_add(skip));
-        let Some(from) = from.and_then(|from| from.checked_add(self.offset)) else { return Ok(0) };
-        let Ok(step) = usize::try_from(len.min(STEP_BYTES)) else { return Ok(0) };
+        let SpanKind::Mapped { device_offset } = span.kind else {
+            return Ok(0);
+        };
+        let from = at
+            .checked_sub(span.offset)
+            .and_then(|skip| device_offset.checked_add(skip));
+        let Some(from) = from.and_then(|from| from.checked_add(self.offset)) else {
+            return Ok(0);
+        };
+        let Ok(step) = usize::try_from(len.min(STEP_BYTES)) else {
+            return Ok(0);
+        };
         loop {
             let mut from = from;
             let sent = match self.call {
                 CopyCall::CopyFileRange => {
                     let mut to_offset = to_offset;
-                    copy_file_range(&self.image, Some(&mut from), to.as_fd(), to_offset.as_mut(), step)
+                    copy_file_range(
+                        &self.image,
+                        Some(&mut from),
+                        to.as_fd(),
+                        to_offset.as_mut(),
+                        step,
+                    )
                 }
                 CopyCall::Sendfile if to_offset.is_none() => {
                     sendfile(to.as_fd(), &self.image, Some(&mut from), step)
@@ -80,7 +98,10 @@ impl KernelCopy {
                 // The library reports a broken image, so an early end is no error here.
                 Ok(sent) => return Ok(sent as u64),
                 Err(Errno::INTR) => {}
-                Err(error @ (Errno::PIPE | Errno::NOSPC | Errno::DQUOT | Errno::FBIG | Errno::AGAIN)) => {
+                Err(
+                    error
+                    @ (Errno::PIPE | Errno::NOSPC | Errno::DQUOT | Errno::FBIG | Errno::AGAIN),
+                ) => {
                     return Err(error.into());
                 }
                 Err(_) => self.call = self.call.next(),

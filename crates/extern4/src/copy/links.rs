@@ -16,7 +16,10 @@ pub(super) struct Links<File, Copy, ImagePath> {
 
 impl<File: Clone + Eq + Hash, Copy: Clone + Eq + Hash, ImagePath> Links<File, Copy, ImagePath> {
     pub(super) fn new() -> Self {
-        Self { copies: HashMap::new(), files: HashMap::new() }
+        Self {
+            copies: HashMap::new(),
+            files: HashMap::new(),
+        }
     }
 
     /// Returns whether there is nothing to link to.
@@ -39,7 +42,9 @@ impl<File: Clone + Eq + Hash, Copy: Clone + Eq + Hash, ImagePath> Links<File, Co
     /// copy already. If `there` is another file's copy, that file gets no more links: the name may
     /// have been its first.
     pub(super) fn has_name(&mut self, file: &File, there: &Copy) -> bool {
-        let Some(other) = self.files.get(there) else { return false };
+        let Some(other) = self.files.get(there) else {
+            return false;
+        };
         if other == file {
             return true;
         }

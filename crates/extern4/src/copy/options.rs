@@ -99,8 +99,14 @@ pub struct Preserve {
 
 impl Preserve {
     /// Everything.
-    pub const ALL: Self =
-        Self { mode: true, ownership: true, timestamps: true, links: true, xattr: true, new_modes: false };
+    pub const ALL: Self = Self {
+        mode: true,
+        ownership: true,
+        timestamps: true,
+        links: true,
+        xattr: true,
+        new_modes: false,
+    };
 
     /// Returns whether attributes apart from links are kept.
     pub(super) fn has_any(self) -> bool {

@@ -69,8 +69,18 @@ struct Origin<'a> {
 impl<'a> Origin<'a> {
     /// Returns the file itself, which has these attributes.
     fn named(self, metadata: &'a Metadata) -> Original<'a> {
-        let Self { volume, session, path } = self;
-        Original { volume, path, directory: session, name: path.as_os_str(), metadata }
+        let Self {
+            volume,
+            session,
+            path,
+        } = self;
+        Original {
+            volume,
+            path,
+            directory: session,
+            name: path.as_os_str(),
+            metadata,
+        }
     }
 }
 
@@ -78,7 +88,13 @@ impl<'a> CopyOut<'a> {
     /// Starts a copy.
     pub fn new(options: &'a CopyOptions) -> Self {
         let (buffer, images, links) = (Vec::new(), Vec::new(), Links::new());
-        Self { options, summary: CopySummary::default(), buffer, images, links }
+        Self {
+            options,
+            summary: CopySummary::default(),
+            buffer,
+            images,
+            links,
+        }
     }
 
     /// Copies one file of a volume, or a directory with everything below it, to `to`; into `to` if
@@ -91,9 +107,15 @@ impl<'a> CopyOut<'a> {
         to: &Path,
         observer: &mut dyn CopyObserver,
     ) {
-        let origin = Origin { volume, session, path };
+        let origin = Origin {
+            volume,
+            session,
+            path,
+        };
         if self.options.method != CopyMethod::Copy {
-            return self.summary.note(Err(Failure::from(Refusal::OtherVolume)), path, to, observer);
+            return self
+                .summary
+                .note(Err(Failure::from(Refusal::OtherVolume)), path, to, observer);
         }
         if self.options.parents {
             return self.with_parents(origin, to, observer);
@@ -112,7 +134,11 @@ impl<'a> CopyOut<'a> {
         to: &Path,
         observer: &mut dyn CopyObserver,
     ) {
-        let origin = Origin { volume, session, path };
+        let origin = Origin {
+            volume,
+            session,
+            path,
+        };
         let destination = HostDestination::itself(to).map_err(|error| Failure::To(error.into()));
         self.copy_to(origin, destination, to, observer);
     }
@@ -137,23 +163,42 @@ impl<'a> CopyOut<'a> {
     }
 
     /// Copies one file or tree.
-    fn one(&mut self, origin: Origin<'_>, destination: HostDestination, observer: &mut dyn CopyObserver) {
+    fn one(
+        &mut self,
+        origin: Origin<'_>,
+        destination: HostDestination,
+        observer: &mut dyn CopyObserver,
+    ) {
         if observer.wants_total() {
-            observer.expect(total::of_volume(origin.session, origin.path, self.options.recursive));
+            observer.expect(total::of_volume(
+                origin.session,
+                origin.path,
+                self.options.recursive,
+            ));
         }
         let found = match self.found(origin, &destination) {
             Ok(found) => found,
             Err(failure) => {
-                return self.summary.note(Err(failure), origin.path, &destination.shown(), observer);
+                return self.summary.note(
+                    Err(failure),
+                    origin.path,
+                    &destination.shown(),
+                    observer,
+                );
             }
         };
         let keep = self.keep(&destination);
-        if let Some(path) = destination.existing.as_deref().filter(|_| self.writes_over(&found)) {
+        if let Some(path) = destination
+            .existing
+            .as_deref()
+            .filter(|_| self.writes_over(&found))
+        {
             let copied = self.write_existing(origin, &found, path, keep, observer);
             if self.options.force && matches!(copied, Err(Fault::Host(_))) {
                 return self.single(origin, &found, destination, keep, observer);
             }
-            self.summary.note(copied.map_err(Fault::into), origin.path, path, observer);
+            self.summary
+                .note(copied.map_err(Fault::into), origin.path, path, observer);
         } else if found.is_dir() {
             self.directory(origin, destination, keep, observer);
         } else {
@@ -162,7 +207,11 @@ impl<'a> CopyOut<'a> {
     }
 
     /// Returns the attributes of a source that may be copied to the destination.
-    fn found(&self, origin: Origin<'_>, destination: &HostDestination) -> Result<Metadata, Failure> {
+    fn found(
+        &self,
+        origin: Origin<'_>,
+        destination: &HostDestination,
+    ) -> Result<Metadata, Failure> {
         let found = match self.options.follow {
             Follow::Never => origin.session.symlink_metadata(origin.path),
             Follow::Named | Follow::Always => origin.session.metadata(origin.path),
@@ -183,8 +232,15 @@ impl<'a> CopyOut<'a> {
     }
 
     fn keep(&self, destination: &HostDestination) -> Keep<'a> {
-        let inherited = fgetxattr(&*destination.base, AclKind::Default.xattr_name(), &mut [0_u8; 0][..]);
-        Keep { options: self.options, inherits_acl: inherited.is_ok() }
+        let inherited = fgetxattr(
+            &*destination.base,
+            AclKind::Default.xattr_name(),
+            &mut [0_u8; 0][..],
+        );
+        Keep {
+            options: self.options,
+            inherits_acl: inherited.is_ok(),
+        }
     }
 
     fn single(
@@ -197,20 +253,31 @@ impl<'a> CopyOut<'a> {
     ) {
         let Some(name) = destination.name else {
             let failure = Failure::from(Refusal::NotDirectory);
-            return self.summary.note(Err(failure), origin.path, &destination.path, observer);
+            return self
+                .summary
+                .note(Err(failure), origin.path, &destination.path, observer);
         };
-        let (mut tree, to) = (HostTree::new(destination.base), destination.path.join(&name));
+        let (mut tree, to) = (
+            HostTree::new(destination.base),
+            destination.path.join(&name),
+        );
         let copied = self.file(&origin.named(found), &name, &mut tree, keep, &to, observer);
-        self.summary.note(copied.map_err(Fault::into), origin.path, &to, observer);
+        self.summary
+            .note(copied.map_err(Fault::into), origin.path, &to, observer);
     }
 
     /// Returns the index of a volume that files are copied from.
     fn image(&mut self, volume: &Volume) -> usize {
         let namespace = volume.namespace();
-        let at = self.images.iter().position(|image| Arc::ptr_eq(&image.namespace, namespace));
+        let at = self
+            .images
+            .iter()
+            .position(|image| Arc::ptr_eq(&image.namespace, namespace));
         at.unwrap_or_else(|| {
-            self.images
-                .push(Image { namespace: Arc::clone(namespace), kernel_copy: KernelCopy::new(volume) });
+            self.images.push(Image {
+                namespace: Arc::clone(namespace),
+                kernel_copy: KernelCopy::new(volume),
+            });
             self.images.len() - 1
         })
     }

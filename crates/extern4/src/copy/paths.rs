@@ -23,7 +23,11 @@ impl<'a> CopyPath<'a> {
     }
 
     /// Returns a path of `volume`, which `session` is a view of.
-    pub fn volume(volume: &'a Volume, session: &'a Session, path: &'a (impl AsRef<Path> + ?Sized)) -> Self {
+    pub fn volume(
+        volume: &'a Volume,
+        session: &'a Session,
+        path: &'a (impl AsRef<Path> + ?Sized),
+    ) -> Self {
         Self::Volume(volume, session, path.as_ref())
     }
 
@@ -57,7 +61,13 @@ mod tests {
     #[test]
     fn paths_have_names() {
         let check = |path: &str, name: Option<&str>| {
-            assert_eq!(own_name(Path::new(path)).as_deref().and_then(|name| name.to_str()), name, "{path}");
+            assert_eq!(
+                own_name(Path::new(path))
+                    .as_deref()
+                    .and_then(|name| name.to_str()),
+                name,
+                "{path}"
+            );
         };
         check("/etc/passwd", Some("passwd"));
         check("/etc/", Some("etc"));

@@ -15,7 +15,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use extern4_vfs::FileType;
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, fcntl_getfl, fcntl_setfl, openat, readlinkat, statat};
+use rustix::fs::{
+    AtFlags, CWD, Mode, OFlags, fcntl_getfl, fcntl_setfl, openat, readlinkat, statat,
+};
 
 pub(super) use self::contents::Contents;
 use self::contents::read_whole;
@@ -74,18 +76,31 @@ impl Directory {
     /// Returns this process's working directory.
     pub(super) fn of_host() -> Result<Self, CopyError> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        Ok(Self::Host(Arc::new(openat(CWD, ".", flags, Mode::empty())?)))
+        Ok(Self::Host(Arc::new(openat(
+            CWD,
+            ".",
+            flags,
+            Mode::empty(),
+        )?)))
     }
 
     /// Returns the facts about `name`; about a symbolic link itself unless `follow` is true.
     pub(super) fn node(&self, name: &Path, follow: bool) -> Result<Node, CopyError> {
         match self {
             Self::Host(fd) => {
-                let flags = if follow { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
+                let flags = if follow {
+                    AtFlags::empty()
+                } else {
+                    AtFlags::SYMLINK_NOFOLLOW
+                };
                 host_node(&statat(fd, name, flags)?)
             }
             Self::Volume(session, volume) => {
-                let found = if follow { session.metadata(name)? } else { session.symlink_metadata(name)? };
+                let found = if follow {
+                    session.metadata(name)?
+                } else {
+                    session.symlink_metadata(name)?
+                };
                 Ok(Node {
                     id: Id::Volume(*volume, found.ino()),
                     kind: found.file_type(),
@@ -161,7 +176,9 @@ impl Directory {
         };
         let xattrs = match &body {
             Ok(_) if !wants.xattrs => Ok(Vec::new()),
-            Ok(Body::Open(Contents::Host(file) | Contents::Stream(file))) => host_xattrs::open(file),
+            Ok(Body::Open(Contents::Host(file) | Contents::Stream(file))) => {
+                host_xattrs::open(file)
+            }
             Ok(_) => self.xattrs(name, follow),
             // Without contents there is no copy that could have the attributes.
             Err(_) => Ok(Vec::new()),
@@ -174,7 +191,12 @@ impl Directory {
         {
             body = Ok(Body::Read(read));
         }
-        Found { name: name.to_owned(), node, body, xattrs }
+        Found {
+            name: name.to_owned(),
+            node,
+            body,
+            xattrs,
+        }
     }
 
     /// Returns the extended attributes of `name`; those of a symbolic link itself unless `follow`
@@ -184,7 +206,11 @@ impl Directory {
             Self::Host(fd) => return host_xattrs::named(fd.as_fd(), name, follow),
             Self::Volume(session, _) => session,
         };
-        let names = if follow { session.listxattr(name)? } else { session.llistxattr(name)? };
+        let names = if follow {
+            session.listxattr(name)?
+        } else {
+            session.llistxattr(name)?
+        };
         let mut found = Vec::new();
         for attribute in names {
             let value = if follow {
@@ -223,11 +249,26 @@ impl Directory {
 
     /// Opens `name`, a pipe, a socket or a device. A socket fails.
     fn stream(&self, name: &Path, kind: FileType, follow: bool) -> Result<Body, CopyError> {
-        let Self::Host(fd) = self else { return Ok(Body::Nothing) };
+        let Self::Host(fd) = self else {
+            return Ok(Body::Nothing);
+        };
         // The observer waits for the writer of a pipe.
-        let flags = if kind == FileType::Fifo { OFlags::NONBLOCK } else { OFlags::empty() };
-        let link = if follow { OFlags::empty() } else { OFlags::NOFOLLOW };
-        let file = openat(fd, name, OFlags::RDONLY | OFlags::CLOEXEC | flags | link, Mode::empty())?;
+        let flags = if kind == FileType::Fifo {
+            OFlags::NONBLOCK
+        } else {
+            OFlags::empty()
+        };
+        let link = if follow {
+            OFlags::empty()
+        } else {
+            OFlags::NOFOLLOW
+        };
+        let file = openat(
+            fd,
+            name,
+            OFlags::RDONLY | OFlags::CLOEXEC | flags | link,
+            Mode::empty(),
+        )?;
         fcntl_setfl(&file, fcntl_getfl(&file)? & !flags)?;
         Ok(Body::Open(Contents::Stream(file.into())))
     }

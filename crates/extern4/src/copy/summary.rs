@@ -36,7 +36,11 @@ impl CopySummary {
         self.files += files;
         self.bytes += bytes;
         self.is_stopped = self.is_stopped || observer.advance(files, bytes).is_break();
-        if self.is_stopped { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        if self.is_stopped {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
     }
 
     /// Notes how the copy of a file ended.

@@ -55,7 +55,12 @@ impl Walk {
         wants: Wants,
         device: Option<u64>,
     ) -> Result<Self, CopyError> {
-        let mut walk = Self { levels: Vec::new(), wants, device, bytes: Vec::new() };
+        let mut walk = Self {
+            levels: Vec::new(),
+            wants,
+            device,
+            bytes: Vec::new(),
+        };
         walk.enter(OsString::new(), top, node)?;
         Ok(walk)
     }
@@ -63,11 +68,16 @@ impl Walk {
     /// Returns the next step; `None` at the end.
     pub(super) fn next(&mut self) -> Option<Step> {
         let level = self.levels.last_mut()?;
-        let Some(name) = level.entries.pop() else { return Some(self.leave()) };
+        let Some(name) = level.entries.pop() else {
+            return Some(self.leave());
+        };
         if !is_step(&name) {
             return Some(Step::Fault(name, CopyError::from(Refusal::BadName)));
         }
-        Some(self.entry(&name).unwrap_or_else(|fault| Step::Fault(name, fault)))
+        Some(
+            self.entry(&name)
+                .unwrap_or_else(|fault| Step::Fault(name, fault)),
+        )
     }
 
     /// Skips the rest of the innermost directory.
@@ -86,7 +96,8 @@ impl Walk {
                 return Err(Refusal::LinkLoop.into());
             }
             self.enter(name.clone(), directory.inside(path, follow)?, &node)?;
-            if matches!(node.id, Id::Host(device, _) if self.device.is_some_and(|own| own != device)) {
+            if matches!(node.id, Id::Host(device, _) if self.device.is_some_and(|own| own != device))
+            {
                 // The directory itself is there, as a place to mount on.
                 self.skip();
             }
@@ -96,28 +107,48 @@ impl Walk {
         Ok(Step::File(Box::new(found)))
     }
 
-    fn enter(&mut self, name: OsString, directory: Directory, node: &Node) -> Result<(), CopyError> {
+    fn enter(
+        &mut self,
+        name: OsString,
+        directory: Directory,
+        node: &Node,
+    ) -> Result<(), CopyError> {
         // All names at once: the copy may be made in this directory.
         let mut entries = directory.entries()?;
         entries.reverse();
-        self.levels.push(Level { name, id: node.id, directory: Some(directory), entries });
+        self.levels.push(Level {
+            name,
+            id: node.id,
+            directory: Some(directory),
+            entries,
+        });
         self.close_far(self.levels.len() - 1);
         Ok(())
     }
 
     fn leave(&mut self) -> Step {
-        let xattrs =
-            if self.wants.xattrs { self.current().and_then(Directory::own_xattrs) } else { Ok(Vec::new()) };
+        let xattrs = if self.wants.xattrs {
+            self.current().and_then(Directory::own_xattrs)
+        } else {
+            Ok(Vec::new())
+        };
         self.levels.pop();
         Step::Leave(xattrs)
     }
 
     /// Returns the innermost directory.
     fn current(&mut self) -> Result<&Directory, CopyError> {
-        let open = self.levels.iter().rposition(|level| level.directory.is_some()).unwrap_or(0);
+        let open = self
+            .levels
+            .iter()
+            .rposition(|level| level.directory.is_some())
+            .unwrap_or(0);
         for at in open + 1..self.levels.len() {
             let level = &self.levels[at];
-            let above = self.levels[at - 1].directory.as_ref().ok_or(Refusal::Moved)?;
+            let above = self.levels[at - 1]
+                .directory
+                .as_ref()
+                .ok_or(Refusal::Moved)?;
             let directory = above.inside(Path::new(&level.name), self.wants.follow)?;
             if directory.node(Path::new("."), false)?.id != level.id {
                 return Err(Refusal::Moved.into());
@@ -125,7 +156,10 @@ impl Walk {
             self.levels[at].directory = Some(directory);
             self.close_far(at);
         }
-        self.levels.last().and_then(|level| level.directory.as_ref()).ok_or(Refusal::Moved.into())
+        self.levels
+            .last()
+            .and_then(|level| level.directory.as_ref())
+            .ok_or(Refusal::Moved.into())
     }
 
     /// Closes the directory that is too far above level `at` to stay open. The outermost one stays

@@ -44,11 +44,17 @@ impl ChangedBlocks {
     pub(super) fn find(volumes: Both<&Volume>, threads: usize) -> Option<Self> {
         let Both { old, new } = volumes;
         let len = |bytes: Range<u64>| bytes.end - bytes.start;
-        let sizes = Both { old: len(old.bytes()?), new: len(new.bytes()?) };
+        let sizes = Both {
+            old: len(old.bytes()?),
+            new: len(new.bytes()?),
+        };
         if old.uuid() != new.uuid() || sizes.old != sizes.new {
             return None;
         }
-        let raw = Both { old: Raw::of(old)?, new: Raw::of(new)? };
+        let raw = Both {
+            old: Raw::of(old)?,
+            new: Raw::of(new)?,
+        };
         // A file that cannot be read that way is read in another, which reports the error.
         Self::of(raw.as_ref(), sizes.old, threads).ok()
     }
@@ -56,14 +62,25 @@ impl ChangedBlocks {
     fn of(raw: Both<&Raw>, len: u64, threads: usize) -> io::Result<Self> {
         let starts = raw.map(|raw| raw.start);
         let files = raw.map(|raw| &raw.file);
-        let found = Both { old: files.old.metadata()?, new: files.new.metadata()? };
+        let found = Both {
+            old: files.old.metadata()?,
+            new: files.new.metadata()?,
+        };
         let place = found.map(|found| (found.dev(), found.ino()));
         if place.old == place.new && starts.old == starts.new {
             return Ok(Self::default());
         }
         // A file system that has no extents to show shares none.
         let shared = SharedExtents::find(files, starts, UNIT_BYTES as u64).unwrap_or_default();
-        let start = || (Vec::new(), Both { old: vec![0; CHUNK_BYTES], new: vec![0; CHUNK_BYTES] });
+        let start = || {
+            (
+                Vec::new(),
+                Both {
+                    old: vec![0; CHUNK_BYTES],
+                    new: vec![0; CHUNK_BYTES],
+                },
+            )
+        };
         let shares = len.div_ceil(SHARE_BYTES) as usize;
         let found = each_item(threads, shares, start, |(found, buffers), share| {
             let start = share as u64 * SHARE_BYTES;
@@ -84,7 +101,9 @@ impl ChangedBlocks {
     /// Returns whether one of `len` bytes from `start` on may have changed.
     pub(super) fn touch(&self, start: u64, len: u64) -> bool {
         let next = self.0.partition_point(|range| range.end <= start);
-        self.0.get(next).is_some_and(|range| range.start < start.saturating_add(len))
+        self.0
+            .get(next)
+            .is_some_and(|range| range.start < start.saturating_add(len))
     }
 
     /// Returns whether both volumes have the same bytes.
@@ -103,7 +122,10 @@ impl Raw {
         if !path.metadata().is_ok_and(|found| found.is_file()) {
             return None;
         }
-        Some(Self { file: File::open(path).ok()?, start })
+        Some(Self {
+            file: File::open(path).ok()?,
+            start,
+        })
     }
 }
 
@@ -143,7 +165,11 @@ fn compare(
         fill(files.old, old, starts.old + at)?;
         fill(files.new, new, starts.new + at)?;
         if old != new {
-            for (index, (old, new)) in old.chunks(UNIT_BYTES).zip(new.chunks(UNIT_BYTES)).enumerate() {
+            for (index, (old, new)) in old
+                .chunks(UNIT_BYTES)
+                .zip(new.chunks(UNIT_BYTES))
+                .enumerate()
+            {
                 if old != new {
                     let start = at + (index * UNIT_BYTES) as u64;
                     add(found, start..start + old.len() as u64);
@@ -202,16 +228,41 @@ mod tests {
                 file.write_all_at(&[*byte], start + at).expect("a write");
             }
         };
-        file("old", 0, &[(5, 1), (1 << 20, 2), (16 << 20, 3), (30 << 20, 0)]);
-        file("new", 512, &[(5, 1), (1 << 20, 7), (16 << 20, 4), ((40 << 20) - 1, 5), (9 << 20, 0)]);
+        file(
+            "old",
+            0,
+            &[(5, 1), (1 << 20, 2), (16 << 20, 3), (30 << 20, 0)],
+        );
+        file(
+            "new",
+            512,
+            &[
+                (5, 1),
+                (1 << 20, 7),
+                (16 << 20, 4),
+                ((40 << 20) - 1, 5),
+                (9 << 20, 0),
+            ],
+        );
         let (old, new) = (path("old"), path("new"));
         for threads in [1, 3] {
-            let raw = |path, start| Raw { file: File::open(path).expect("a file"), start };
-            let raw = Both { old: raw(&old, 0), new: raw(&new, 512) };
+            let raw = |path, start| Raw {
+                file: File::open(path).expect("a file"),
+                start,
+            };
+            let raw = Both {
+                old: raw(&old, 0),
+                new: raw(&new, 512),
+            };
             let found = ChangedBlocks::of(raw.as_ref(), 40 << 20, threads).expect("a comparison");
             let unit = |at: u64| at..at + 4096;
-            assert_eq!(found.0, [unit(1 << 20), unit(16 << 20), unit((40 << 20) - 4096)]);
-            assert!(found.touch(0, 2 << 20) && found.touch((1 << 20) + 4095, 1) && !found.is_empty());
+            assert_eq!(
+                found.0,
+                [unit(1 << 20), unit(16 << 20), unit((40 << 20) - 4096)]
+            );
+            assert!(
+                found.touch(0, 2 << 20) && found.touch((1 << 20) + 4095, 1) && !found.is_empty()
+            );
             assert!(!found.touch(0, 1 << 20) && !found.touch((1 << 20) + 4096, 4096));
         }
     }

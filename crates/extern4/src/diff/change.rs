@@ -74,7 +74,11 @@ pub(super) fn of_attributes(
     }
     if options.flags {
         push_known(&mut changes, files.map(|file| file.flags), Change::Flags);
-        push_known(&mut changes, files.map(|file| file.project), Change::Project);
+        push_known(
+            &mut changes,
+            files.map(|file| file.project),
+            Change::Project,
+        );
     }
     if options.xattrs {
         of_xattrs(files.map(|file| &file.xattrs[..]), &mut changes);
@@ -102,14 +106,30 @@ fn push_known<T: PartialEq>(
 fn of_kinds(kinds: Both<&Kind>, changes: &mut Vec<Change>) {
     match (kinds.old, kinds.new) {
         (Kind::File(old), Kind::File(new)) => {
-            push(changes, Both { old: old.size, new: new.size }, Change::Size);
+            push(
+                changes,
+                Both {
+                    old: old.size,
+                    new: new.size,
+                },
+                Change::Size,
+            );
         }
         (Kind::Symlink(old), Kind::Symlink(new)) => {
-            push(changes, Both { old: old.clone(), new: new.clone() }, Change::Target);
+            push(
+                changes,
+                Both {
+                    old: old.clone(),
+                    new: new.clone(),
+                },
+                Change::Target,
+            );
         }
         _ => {
             let device = |kind: &Kind| match *kind {
-                Kind::CharDevice { major, minor } | Kind::BlockDevice { major, minor } => (major, minor),
+                Kind::CharDevice { major, minor } | Kind::BlockDevice { major, minor } => {
+                    (major, minor)
+                }
                 _ => (0, 0),
             };
             push(changes, kinds.map(device), Change::Device);
@@ -120,21 +140,31 @@ fn of_kinds(kinds: Both<&Kind>, changes: &mut Vec<Change>) {
 /// Returns whether two times are the same. If a source may keep whole seconds only, its time
 /// without a fraction equals any time in the same second.
 fn is_same_time(times: Both<Time>, whole_seconds: Both<bool>) -> bool {
-    let no_fraction = whole_seconds.old && times.old.nanos == 0 || whole_seconds.new && times.new.nanos == 0;
+    let no_fraction =
+        whole_seconds.old && times.old.nanos == 0 || whole_seconds.new && times.new.nanos == 0;
     times.old == times.new || no_fraction && times.old.secs == times.new.secs
 }
 
 fn of_xattrs(xattrs: Both<&[(Vec<u8>, Vec<u8>)]>, changes: &mut Vec<Change>) {
     let mut all: BTreeMap<&[u8], Both<Option<&[u8]>>> = BTreeMap::new();
-    const NONE: Both<Option<&[u8]>> = Both { old: None, new: None };
+    const NONE: Both<Option<&[u8]>> = Both {
+        old: None,
+        new: None,
+    };
     for (name, value) in xattrs.old {
         all.entry(name).or_insert(NONE).old = Some(value);
     }
     for (name, value) in xattrs.new {
         all.entry(name).or_insert(NONE).new = Some(value);
     }
-    for (name, values) in all.into_iter().filter(|(_, values)| values.old != values.new) {
-        changes.push(Change::Xattr(name.to_vec(), values.map(|value| value.map(<[u8]>::to_vec))));
+    for (name, values) in all
+        .into_iter()
+        .filter(|(_, values)| values.old != values.new)
+    {
+        changes.push(Change::Xattr(
+            name.to_vec(),
+            values.map(|value| value.map(<[u8]>::to_vec)),
+        ));
     }
 }
 
@@ -147,9 +177,19 @@ mod tests {
     fn a_missing_fraction_is_no_difference_where_it_can_be_lost() {
         let check = |old: (i64, u32), new: (i64, u32), whole_seconds: (bool, bool), same: bool| {
             let time = |(secs, nanos)| Time { secs, nanos };
-            let times = Both { old: time(old), new: time(new) };
-            let whole_seconds = Both { old: whole_seconds.0, new: whole_seconds.1 };
-            assert_eq!(is_same_time(times, whole_seconds), same, "{times:?} {whole_seconds:?}");
+            let times = Both {
+                old: time(old),
+                new: time(new),
+            };
+            let whole_seconds = Both {
+                old: whole_seconds.0,
+                new: whole_seconds.1,
+            };
+            assert_eq!(
+                is_same_time(times, whole_seconds),
+                same,
+                "{times:?} {whole_seconds:?}"
+            );
         };
         check((7, 5), (7, 5), (false, false), true);
         check((7, 5), (7, 0), (false, false), false);

@@ -88,18 +88,27 @@ pub fn compare(trees: Both<&Tree>, options: &Options) -> Comparison {
     }
     let mut merge = Merge::new(options, trees, listings.as_ref());
     merge.run();
-    let Merge { candidates, files, .. } = merge;
+    let Merge {
+        candidates, files, ..
+    } = merge;
     found.faults = listings.map(Listing::into_faults);
     let outcomes = compare_contents(trees, &files, changed.as_ref(), threads);
-    let differences = candidates.into_iter().filter_map(|candidate| candidate.difference(&outcomes));
+    let differences = candidates
+        .into_iter()
+        .filter_map(|candidate| candidate.difference(&outcomes));
     found.differences = differences.collect();
     for (files, outcome) in files.iter().zip(outcomes) {
-        let Err(OneError { is_new, error }) = outcome else { continue };
+        let Err(OneError { is_new, error }) = outcome else {
+            continue;
+        };
         let (entry, faults) = match is_new {
             true => (&files.new, &mut found.faults.new),
             false => (&files.old, &mut found.faults.old),
         };
-        faults.push(Fault { path: entry.path.clone(), error });
+        faults.push(Fault {
+            path: entry.path.clone(),
+            error,
+        });
     }
     found
 }
@@ -107,9 +116,19 @@ pub fn compare(trees: Both<&Tree>, options: &Options) -> Comparison {
 /// Returns the volumes of two trees, and sessions at their tops.
 fn volumes(trees: Both<&Tree>) -> Option<Both<(&Volume, &Session)>> {
     match (&trees.old.root, &trees.new.root) {
-        (Root::Volume { volume: old, top: old_top }, Root::Volume { volume: new, top: new_top }) => {
-            Some(Both { old: (old, old_top), new: (new, new_top) })
-        }
+        (
+            Root::Volume {
+                volume: old,
+                top: old_top,
+            },
+            Root::Volume {
+                volume: new,
+                top: new_top,
+            },
+        ) => Some(Both {
+            old: (old, old_top),
+            new: (new, new_top),
+        }),
         _ => None,
     }
 }
@@ -119,13 +138,18 @@ fn changed_blocks(volumes: Both<(&Volume, &Session)>, threads: usize) -> Option<
     // Blocks show no rights, so only the superuser may compare by them.
     let may_see_all = |session: &Session| session.cred().has(Caps::all());
     let may_see_all = may_see_all(volumes.old.1) && may_see_all(volumes.new.1);
-    may_see_all.then(|| ChangedBlocks::find(volumes.map(|(volume, _)| volume), threads)).flatten()
+    may_see_all
+        .then(|| ChangedBlocks::find(volumes.map(|(volume, _)| volume), threads))
+        .flatten()
 }
 
 /// Returns the inode numbers of the tops.
 fn top_inos(volumes: Both<(&Volume, &Session)>) -> Option<Both<u64>> {
     let ino = |top: &Session| top.metadata(".").ok().map(|found| found.ino());
-    Some(Both { old: ino(volumes.old.1)?, new: ino(volumes.new.1)? })
+    Some(Both {
+        old: ino(volumes.old.1)?,
+        new: ino(volumes.new.1)?,
+    })
 }
 
 /// Lists two copies of one volume, without the files that are the same in both. `None` if only
@@ -136,7 +160,10 @@ fn short_lists(
     threads: usize,
 ) -> Option<Both<Listing>> {
     let tops = volumes.map(|(_, top)| top);
-    let volumes = Both { old: &**volumes.old.0.ext4(), new: &**volumes.new.0.ext4() };
+    let volumes = Both {
+        old: &**volumes.old.0.ext4(),
+        new: &**volumes.new.0.ext4(),
+    };
     let inodes = Inodes::compare(volumes, blocks, threads).ok()?;
     let leading = LeadingDirectories::find(volumes.old, &inodes, threads).ok()?;
     joint::list(tops, &inodes, &leading).ok()
@@ -147,7 +174,12 @@ fn whole_lists(trees: Both<&Tree>) -> Both<Listing> {
     std::thread::scope(|scope| {
         let old = scope.spawn(|| trees.old.list());
         let new = trees.new.list();
-        Both { old: old.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)), new }
+        Both {
+            old: old
+                .join()
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+            new,
+        }
     })
 }
 
@@ -180,7 +212,15 @@ impl<'t> Merge<'t> {
     fn new(options: &'t Options, trees: Both<&'t Tree>, listings: Both<&'t Listing>) -> Self {
         let first_names = listings.map(Listing::first_names);
         let (candidates, files, known) = (Vec::new(), Vec::new(), HashMap::new());
-        Self { options, trees, listings, first_names, candidates, files, known }
+        Self {
+            options,
+            trees,
+            listings,
+            first_names,
+            candidates,
+            files,
+            known,
+        }
     }
 
     fn run(&mut self) {
@@ -225,7 +265,11 @@ impl<'t> Merge<'t> {
     }
 
     fn only(&mut self, key: &[u8], finding: Finding) {
-        self.candidates.push(Candidate { path: listing::path(key), finding, files: None });
+        self.candidates.push(Candidate {
+            path: listing::path(key),
+            finding,
+            files: None,
+        });
     }
 
     /// Compares two files of the same path. Returns whether their types are the same.
@@ -233,13 +277,16 @@ impl<'t> Merge<'t> {
         let entries = files.map(|file| &file.entry);
         let mut changes = Vec::new();
         let mut compared = None;
-        let Some(types) = types(entries) else { return true };
+        let Some(types) = types(entries) else {
+            return true;
+        };
         let is_same_type = is_same(types);
         if !is_same_type {
             changes.push(Change::Type(types));
         } else if !files.old.is_implied && !files.new.is_implied {
             let whole_seconds = self.trees.map(|tree| tree.has_whole_seconds);
-            changes = change::of_attributes(self.options, entries.map(|entry| &**entry), whole_seconds);
+            changes =
+                change::of_attributes(self.options, entries.map(|entry| &**entry), whole_seconds);
         }
         if is_same_type {
             self.links(key, entries, &mut changes);
@@ -247,7 +294,11 @@ impl<'t> Merge<'t> {
         }
         if !changes.is_empty() || compared.is_some() {
             let finding = Finding::Changed(changes);
-            self.candidates.push(Candidate { path: listing::path(key), finding, files: compared });
+            self.candidates.push(Candidate {
+                path: listing::path(key),
+                finding,
+                files: compared,
+            });
         }
         is_same_type
     }
@@ -287,7 +338,10 @@ impl<'t> Merge<'t> {
 /// Returns the types of two files. `None` if one is a further name of a file that could not be
 /// read.
 fn types(entries: Both<&Arc<Entry>>) -> Option<Both<FileType>> {
-    Some(Both { old: change::file_type(&entries.old.kind)?, new: change::file_type(&entries.new.kind)? })
+    Some(Both {
+        old: change::file_type(&entries.old.kind)?,
+        new: change::file_type(&entries.new.kind)?,
+    })
 }
 
 /// Returns whether a file is the directory that every volume has of its own, while the other tree
@@ -313,12 +367,23 @@ fn compare_contents(
     threads: usize,
 ) -> Vec<Outcome> {
     let start = || (Comparer::default(), Vec::new());
-    let Ok(states) = each_item(threads, files.len(), start, |(comparer, outcomes), index| {
-        let Both { old, new } = &files[index];
-        outcomes.push((index, compare_pair(comparer, trees, Both { old, new }, changed)));
-        Ok::<_, Infallible>(())
-    });
-    let mut outcomes: Vec<_> = states.into_iter().flat_map(|(_, outcomes)| outcomes).collect();
+    let Ok(states) = each_item(
+        threads,
+        files.len(),
+        start,
+        |(comparer, outcomes), index| {
+            let Both { old, new } = &files[index];
+            outcomes.push((
+                index,
+                compare_pair(comparer, trees, Both { old, new }, changed),
+            ));
+            Ok::<_, Infallible>(())
+        },
+    );
+    let mut outcomes: Vec<_> = states
+        .into_iter()
+        .flat_map(|(_, outcomes)| outcomes)
+        .collect();
     outcomes.sort_unstable_by_key(|(index, _)| *index);
     outcomes.into_iter().map(|(_, outcome)| outcome).collect()
 }
@@ -331,13 +396,23 @@ fn compare_pair(
 ) -> Outcome {
     let old = trees.old.open(entries.old).map_err(OneError::of_old)?;
     let new = trees.new.open(entries.new).map_err(OneError::of_new)?;
-    comparer.is_same(Both { old: &old, new: &new }, changed)
+    comparer.is_same(
+        Both {
+            old: &old,
+            new: &new,
+        },
+        changed,
+    )
 }
 
 impl Candidate {
     /// Returns the difference, if there is one.
     fn difference(self, outcomes: &[Outcome]) -> Option<Difference> {
-        let Self { path, mut finding, files } = self;
+        let Self {
+            path,
+            mut finding,
+            files,
+        } = self;
         if let Finding::Changed(changes) = &mut finding {
             if files.is_some_and(|files| matches!(outcomes[files], Ok(false))) {
                 changes.push(Change::Contents);

@@ -32,12 +32,18 @@ pub struct OneError {
 impl OneError {
     /// Returns the error of the old file.
     pub fn of_old(error: impl Into<Error>) -> Self {
-        Self { is_new: false, error: error.into() }
+        Self {
+            is_new: false,
+            error: error.into(),
+        }
     }
 
     /// Returns the error of the new file.
     pub fn of_new(error: impl Into<Error>) -> Self {
-        Self { is_new: true, error: error.into() }
+        Self {
+            is_new: true,
+            error: error.into(),
+        }
     }
 }
 
@@ -50,7 +56,11 @@ pub struct OpenFile<'e> {
 /// Where an open file is.
 enum Stored<'e> {
     Volume(File),
-    Source { opened: Opened, path: &'e [u8], data: Cow<'e, Data> },
+    Source {
+        opened: Opened,
+        path: &'e [u8],
+        data: Cow<'e, Data>,
+    },
 }
 
 /// A part of a file that is all data or all hole.
@@ -93,7 +103,10 @@ impl Comparer {
             let old = files.old.segment(at).map_err(OneError::of_old)?;
             let new = files.new.segment(at).map_err(OneError::of_new)?;
             let end = old.end.min(new.end);
-            let bytes = Both { old: old.bytes, new: new.bytes };
+            let bytes = Both {
+                old: old.bytes,
+                new: new.bytes,
+            };
             if !self.is_same_segment(files, bytes, end - at, changed)? {
                 return Ok(false);
             }
@@ -111,24 +124,41 @@ impl Comparer {
         len: u64,
         changed: Option<&ChangedBlocks>,
     ) -> Result<bool, OneError> {
-        if let Both { old: Bytes::Hole, new: Bytes::Hole } = bytes {
+        if let Both {
+            old: Bytes::Hole,
+            new: Bytes::Hole,
+        } = bytes
+        {
             return Ok(true);
         }
-        let buffers =
-            self.buffers.get_or_insert_with(|| Both { old: vec![0; CHUNK_BYTES], new: vec![0; CHUNK_BYTES] });
+        let buffers = self.buffers.get_or_insert_with(|| Both {
+            old: vec![0; CHUNK_BYTES],
+            new: vec![0; CHUNK_BYTES],
+        });
         let mut done = 0;
         while done < len {
-            let part = usize::try_from(len - done).map_or(CHUNK_BYTES, |left| left.min(CHUNK_BYTES));
+            let part =
+                usize::try_from(len - done).map_or(CHUNK_BYTES, |left| left.min(CHUNK_BYTES));
             let is_known = match (bytes, changed) {
-                (Both { old: Bytes::OnDevice(_, old), new: Bytes::OnDevice(_, new) }, Some(changed)) => {
-                    old == new && !changed.touch(old.saturating_add(done), part as u64)
-                }
+                (
+                    Both {
+                        old: Bytes::OnDevice(_, old),
+                        new: Bytes::OnDevice(_, new),
+                    },
+                    Some(changed),
+                ) => old == new && !changed.touch(old.saturating_add(done), part as u64),
                 _ => false,
             };
             if !is_known {
                 let (old, new) = (&mut buffers.old[..part], &mut buffers.new[..part]);
-                files.old.read_segment(bytes.old, done, old).map_err(OneError::of_old)?;
-                files.new.read_segment(bytes.new, done, new).map_err(OneError::of_new)?;
+                files
+                    .old
+                    .read_segment(bytes.old, done, old)
+                    .map_err(OneError::of_old)?;
+                files
+                    .new
+                    .read_segment(bytes.new, done, new)
+                    .map_err(OneError::of_new)?;
                 if old != new {
                     return Ok(false);
                 }
@@ -152,7 +182,10 @@ impl OpenFile<'static> {
     /// Takes an open file of a volume.
     pub fn of_volume(file: File) -> Self {
         let len = file.metadata().len();
-        Self { stored: Stored::Volume(file), len }
+        Self {
+            stored: Stored::Volume(file),
+            len,
+        }
     }
 
     /// Takes an open regular file of the host.
@@ -165,23 +198,50 @@ impl OpenFile<'static> {
         }
         let identity = Identity::of(&file)?;
         let (opened, len) = (Opened::own(file, identity), identity.size);
-        let data = Cow::Owned(Data::HostFile { sparse: true, identity });
-        Ok(Self { stored: Stored::Source { opened, path: b"", data }, len })
+        let data = Cow::Owned(Data::HostFile {
+            sparse: true,
+            identity,
+        });
+        Ok(Self {
+            stored: Stored::Source {
+                opened,
+                path: b"",
+                data,
+            },
+            len,
+        })
     }
 
     /// Takes bytes that were read before, for example from a pipe.
     pub fn of_bytes(bytes: Vec<u8>) -> Self {
         let len = bytes.len() as u64;
-        let (opened, data) = (Opened::other(Arc::new(bytes)), Cow::Owned(Data::Stored { position: 0 }));
-        Self { stored: Stored::Source { opened, path: b"", data }, len }
+        let (opened, data) = (
+            Opened::other(Arc::new(bytes)),
+            Cow::Owned(Data::Stored { position: 0 }),
+        );
+        Self {
+            stored: Stored::Source {
+                opened,
+                path: b"",
+                data,
+            },
+            len,
+        }
     }
 }
 
 impl<'e> OpenFile<'e> {
     /// Takes a file of a source.
     pub(super) fn of_source(opened: Opened, path: &'e [u8], contents: &'e Contents) -> Self {
-        let stored = Stored::Source { opened, path, data: Cow::Borrowed(&contents.data) };
-        Self { stored, len: contents.size }
+        let stored = Stored::Source {
+            opened,
+            path,
+            data: Cow::Borrowed(&contents.data),
+        };
+        Self {
+            stored,
+            len: contents.size,
+        }
     }
 
     /// Returns the size in bytes.
@@ -216,24 +276,40 @@ impl<'e> OpenFile<'e> {
                 Data::HostFile { sparse: true, .. } => {
                     host_segment(opened, at).map_err(|error| source_error(path, error))?
                 }
-                Data::HostFile { .. } => Segment { end: size, bytes: Bytes::At(at) },
-                Data::Stored { position } => {
-                    Segment { end: size, bytes: Bytes::At(position.wrapping_add(at)) }
-                }
+                Data::HostFile { .. } => Segment {
+                    end: size,
+                    bytes: Bytes::At(at),
+                },
+                Data::Stored { position } => Segment {
+                    end: size,
+                    bytes: Bytes::At(position.wrapping_add(at)),
+                },
                 Data::Pieces(pieces) => {
                     let next = pieces.partition_point(|piece| piece.offset + piece.len <= at);
                     match pieces.get(next) {
                         Some(piece) if piece.offset <= at => {
                             let position = piece.position.wrapping_add(at - piece.offset);
-                            Segment { end: piece.offset + piece.len, bytes: Bytes::At(position) }
+                            Segment {
+                                end: piece.offset + piece.len,
+                                bytes: Bytes::At(position),
+                            }
                         }
-                        Some(piece) => Segment { end: piece.offset, bytes: Bytes::Hole },
-                        None => Segment { end: size, bytes: Bytes::Hole },
+                        Some(piece) => Segment {
+                            end: piece.offset,
+                            bytes: Bytes::Hole,
+                        },
+                        None => Segment {
+                            end: size,
+                            bytes: Bytes::Hole,
+                        },
                     }
                 }
             },
         };
-        Ok(Segment { end: segment.end.clamp(at + 1, size), ..segment })
+        Ok(Segment {
+            end: segment.end.clamp(at + 1, size),
+            ..segment
+        })
     }
 
     /// Fills a buffer from the byte `done` of a segment on.
@@ -280,33 +356,63 @@ impl<'e> OpenFile<'e> {
 }
 
 fn source_error(path: &[u8], source: std::io::Error) -> Error {
-    SourceError::Io { name: String::from_utf8_lossy(path).into_owned(), source }.into()
+    SourceError::Io {
+        name: String::from_utf8_lossy(path).into_owned(),
+        source,
+    }
+    .into()
 }
 
 fn volume_segment(file: &File, at: u64) -> crate::Result<Segment> {
-    let Some(span) = file.span_at(at)? else { return Ok(Segment { end: u64::MAX, bytes: Bytes::Hole }) };
+    let Some(span) = file.span_at(at)? else {
+        return Ok(Segment {
+            end: u64::MAX,
+            bytes: Bytes::Hole,
+        });
+    };
     let bytes = match span.kind {
         SpanKind::Hole | SpanKind::Unwritten => Bytes::Hole,
         SpanKind::Inline => Bytes::At(at),
-        SpanKind::Mapped { device_offset } => {
-            Bytes::OnDevice(at, device_offset.saturating_add(at.saturating_sub(span.offset)))
-        }
+        SpanKind::Mapped { device_offset } => Bytes::OnDevice(
+            at,
+            device_offset.saturating_add(at.saturating_sub(span.offset)),
+        ),
     };
-    Ok(Segment { end: span.offset.saturating_add(span.len), bytes })
+    Ok(Segment {
+        end: span.offset.saturating_add(span.len),
+        bytes,
+    })
 }
 
 fn host_segment(opened: &Opened, at: u64) -> std::io::Result<Segment> {
     // Only the host knows holes.
-    let Some(file) = opened.file() else { return Ok(Segment { end: u64::MAX, bytes: Bytes::At(at) }) };
+    let Some(file) = opened.file() else {
+        return Ok(Segment {
+            end: u64::MAX,
+            bytes: Bytes::At(at),
+        });
+    };
     match rustix::fs::seek(file, SeekFrom::Data(at)) {
-        Ok(start) if start > at => Ok(Segment { end: start, bytes: Bytes::Hole }),
+        Ok(start) if start > at => Ok(Segment {
+            end: start,
+            bytes: Bytes::Hole,
+        }),
         Ok(_) => {
             let end = rustix::fs::seek(file, SeekFrom::Hole(at)).unwrap_or(u64::MAX);
-            Ok(Segment { end, bytes: Bytes::At(at) })
+            Ok(Segment {
+                end,
+                bytes: Bytes::At(at),
+            })
         }
-        Err(Errno::NXIO) => Ok(Segment { end: u64::MAX, bytes: Bytes::Hole }),
+        Err(Errno::NXIO) => Ok(Segment {
+            end: u64::MAX,
+            bytes: Bytes::Hole,
+        }),
         // The file system does not know holes.
-        Err(Errno::INVAL | Errno::OPNOTSUPP) => Ok(Segment { end: u64::MAX, bytes: Bytes::At(at) }),
+        Err(Errno::INVAL | Errno::OPNOTSUPP) => Ok(Segment {
+            end: u64::MAX,
+            bytes: Bytes::At(at),
+        }),
         Err(error) => Err(error.into()),
     }
 }

@@ -37,13 +37,23 @@ impl LeadingDirectories {
     /// A directory that cannot be read, or that has several names.
     pub(super) fn find(volume: &Ext4, inodes: &Inodes, threads: usize) -> Result<Self, NoLists> {
         let batches: Vec<_> = inodes.directories().chunks(BATCH).collect();
-        let start = || Scan { volume, inodes, buffer: Vec::new(), found: Vec::new() };
+        let start = || Scan {
+            volume,
+            inodes,
+            buffer: Vec::new(),
+            found: Vec::new(),
+        };
         let scans = each_item(threads, batches.len(), start, |scan, batch| {
-            batches[batch].iter().try_for_each(|directory| scan.directory(directory))
+            batches[batch]
+                .iter()
+                .try_for_each(|directory| scan.directory(directory))
         })?;
         let mut above = HashMap::from([(ROOT_INO, ROOT_INO)]);
         // A directory in its inode is taken for one that leads to a change.
-        let in_inodes = inodes.directories().iter().filter(|directory| directory.is_inline());
+        let in_inodes = inodes
+            .directories()
+            .iter()
+            .filter(|directory| directory.is_inline());
         let mut next: Vec<_> = in_inodes.map(|directory| directory.ino).collect();
         for Link { directory, ino } in scans.into_iter().flat_map(|scan| scan.found) {
             if inodes.is_changed(ino.into()) {
@@ -95,16 +105,21 @@ impl Scan<'_> {
             if is_indexed && (index == 0 || htree::is_interior(&self.buffer)) {
                 continue;
             }
-            let place = Place::new(Structure::DirectoryBlock).ino(directory.ino).block(block);
+            let place = Place::new(Structure::DirectoryBlock)
+                .ino(directory.ino)
+                .block(block);
             if let Some(seed) = directory.seed {
                 dirent::verify_checksum(&self.buffer, seed, place)?;
             }
             for entry in Entries::new(&self.buffer, &layout, place) {
                 let entry = entry?;
-                let is_wanted =
-                    self.inodes.is_changed(entry.ino.into()) || self.inodes.is_unchanged_directory(entry.ino);
+                let is_wanted = self.inodes.is_changed(entry.ino.into())
+                    || self.inodes.is_unchanged_directory(entry.ino);
                 if is_wanted && !entry.is_dot_or_dotdot() {
-                    self.found.push(Link { directory: directory.ino, ino: entry.ino });
+                    self.found.push(Link {
+                        directory: directory.ino,
+                        ino: entry.ino,
+                    });
                 }
             }
         }

@@ -92,14 +92,18 @@ impl Inodes {
         let start = || Scan::new(volumes, blocks);
         let groups = superblocks.old.geometry().group_count();
         // OK: the number of groups has 32 bits.
-        let scans = each_item(threads, groups as usize, start, |scan, group| scan.group(group as u32))?;
+        let scans = each_item(threads, groups as usize, start, |scan, group| {
+            scan.group(group as u32)
+        })?;
         let mut inodes = Self::default();
         for Scan { found, .. } in scans {
             inodes.changed.extend(found.changed);
             inodes.directories.extend(found.directories);
         }
         inodes.changed.sort_unstable();
-        inodes.directories.sort_unstable_by_key(|directory| directory.ino);
+        inodes
+            .directories
+            .sort_unstable_by_key(|directory| directory.ino);
         Ok(inodes)
     }
 
@@ -115,7 +119,9 @@ impl Inodes {
 
     /// Returns whether an inode is such a directory.
     pub(super) fn is_unchanged_directory(&self, ino: u32) -> bool {
-        self.directories.binary_search_by_key(&ino, |directory| directory.ino).is_ok()
+        self.directories
+            .binary_search_by_key(&ino, |directory| directory.ino)
+            .is_ok()
     }
 }
 
@@ -139,12 +145,21 @@ struct Scan<'v> {
 impl<'v> Scan<'v> {
     fn new(volumes: Both<&'v Ext4>, blocks: &'v ChangedBlocks) -> Self {
         let (buffers, contents, found) = Default::default();
-        Self { volumes, blocks, buffers, contents, found }
+        Self {
+            volumes,
+            blocks,
+            buffers,
+            contents,
+            found,
+        }
     }
 
     /// Compares the inodes of a group.
     fn group(&mut self, group: u32) -> Result<(), NoLists> {
-        let descriptors = Both { old: self.volumes.old.group(group)?, new: self.volumes.new.group(group)? };
+        let descriptors = Both {
+            old: self.volumes.old.group(group)?,
+            new: self.volumes.new.group(group)?,
+        };
         let table = descriptors.old.inode_table();
         if descriptors.new.inode_table() != table {
             return Err(NoLists);
@@ -152,11 +167,15 @@ impl<'v> Scan<'v> {
         let geometry = self.volumes.old.superblock().geometry();
         let features = self.volumes.old.superblock().features();
         // Without checksums of descriptors, Linux ignores their flags and counts of unused inodes.
-        let is_counted = features.ro_compat.intersects(RoCompat::GDT_CSUM | RoCompat::METADATA_CSUM);
+        let is_counted = features
+            .ro_compat
+            .intersects(RoCompat::GDT_CSUM | RoCompat::METADATA_CSUM);
         let used = descriptors.map(|descriptor| match descriptor.flags() {
             _ if !is_counted => geometry.inodes_per_group(),
             flags if flags.contains(GroupFlags::INODE_UNINIT) => 0,
-            _ => geometry.inodes_per_group().saturating_sub(descriptor.unused_inodes()),
+            _ => geometry
+                .inodes_per_group()
+                .saturating_sub(descriptor.unused_inodes()),
         });
         let used = used.old.max(used.new);
         let per_block = geometry.block_size() / u32::from(geometry.inode_size());
@@ -174,7 +193,9 @@ impl<'v> Scan<'v> {
         let geometry = self.volumes.old.superblock().geometry();
         let size = usize::from(geometry.inode_size());
         let len = (count as usize * size).next_multiple_of(geometry.block_size() as usize);
-        let is_touched = self.blocks.touch(block * u64::from(geometry.block_size()), len as u64);
+        let is_touched = self
+            .blocks
+            .touch(block * u64::from(geometry.block_size()), len as u64);
         let Both { mut old, mut new } = std::mem::take(&mut self.buffers);
         read(self.volumes.old, block, len, &mut old)?;
         if is_touched {
@@ -213,11 +234,17 @@ impl<'v> Scan<'v> {
         self.contents.clear();
         pieces(volume, inode, &mut |piece| {
             let len = piece.len_blocks.saturating_mul(block_size);
-            is_changed |= self.blocks.touch(piece.physical.saturating_mul(block_size), len);
+            is_changed |= self
+                .blocks
+                .touch(piece.physical.saturating_mul(block_size), len);
             match piece.used {
-                Use::Data { logical, unwritten: false } if logical == next => {
+                Use::Data {
+                    logical,
+                    unwritten: false,
+                } if logical == next => {
                     next += piece.len_blocks;
-                    self.contents.push(piece.physical..piece.physical + piece.len_blocks);
+                    self.contents
+                        .push(piece.physical..piece.physical + piece.len_blocks);
                 }
                 _ => {}
             }
@@ -225,9 +252,16 @@ impl<'v> Scan<'v> {
         if is_changed {
             self.found.changed.push(inode.ino());
         } else if inode.kind() == FileKind::Directory && inode.links() > 0 {
-            let seed = superblock.metadata_seed().map(|seed| inode.checksum_seed(seed));
+            let seed = superblock
+                .metadata_seed()
+                .map(|seed| inode.checksum_seed(seed));
             let blocks = self.contents.as_slice().into();
-            let directory = UnchangedDirectory { ino: inode.ino(), flags: inode.flags(), seed, blocks };
+            let directory = UnchangedDirectory {
+                ino: inode.ino(),
+                flags: inode.flags(),
+                seed,
+                blocks,
+            };
             // Directories have no holes.
             if !directory.is_inline() && next != inode.size() / block_size {
                 return Err(NoLists);

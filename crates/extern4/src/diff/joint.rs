@@ -62,15 +62,33 @@ pub(super) fn list(
     inodes: &Inodes,
     leading: &LeadingDirectories,
 ) -> Result<Both<Listing>, NoLists> {
-    let inos = Both { old: tops.old.metadata(".")?.ino(), new: tops.new.metadata(".")?.ino() };
+    let inos = Both {
+        old: tops.old.metadata(".")?.ino(),
+        new: tops.new.metadata(".")?.ino(),
+    };
     let (old, new, directories) = (Side::default(), Side::default(), Vec::new());
-    let mut walk = Walk { inodes, leading, tops, old, new, directories };
-    let top = inos.map(|ino| Some(Named { ino, is_directory: true }));
+    let mut walk = Walk {
+        inodes,
+        leading,
+        tops,
+        old,
+        new,
+        directories,
+    };
+    let top = inos.map(|ino| {
+        Some(Named {
+            ino,
+            is_directory: true,
+        })
+    });
     walk.name(tops, b".", Vec::new(), top)?;
     while let Some(directory) = walk.directories.pop() {
         walk.visit(&directory)?;
     }
-    Ok(Both { old: walk.old.listing, new: walk.new.listing })
+    Ok(Both {
+        old: walk.old.listing,
+        new: walk.new.listing,
+    })
 }
 
 impl Walk<'_> {
@@ -79,20 +97,42 @@ impl Walk<'_> {
         let is_same = |named: &Named| !self.inodes.is_changed(named.ino);
         if !directory.has_changed && old.values().all(is_same) {
             for (name, named) in old.into_iter().filter(|(_, named)| named.is_directory) {
-                let inos = Both { old: named.ino, new: named.ino };
-                self.enter(&directory.session, &name, joined(&directory.path, &name), inos, false)?;
+                let inos = Both {
+                    old: named.ino,
+                    new: named.ino,
+                };
+                self.enter(
+                    &directory.session,
+                    &name,
+                    joined(&directory.path, &name),
+                    inos,
+                    false,
+                )?;
             }
             return Ok(());
         }
         let session = enter(self.tops.new, &directory.path)?;
-        let mut new = if directory.has_changed { names(&session)? } else { old.clone() };
-        let sessions = Both { old: &directory.session, new: &session };
+        let mut new = if directory.has_changed {
+            names(&session)?
+        } else {
+            old.clone()
+        };
+        let sessions = Both {
+            old: &directory.session,
+            new: &session,
+        };
         for (name, old) in old {
-            let named = Both { old: Some(old), new: new.remove(&name) };
+            let named = Both {
+                old: Some(old),
+                new: new.remove(&name),
+            };
             self.name(sessions, &name, joined(&directory.path, &name), named)?;
         }
         for (name, new) in new {
-            let named = Both { old: None, new: Some(new) };
+            let named = Both {
+                old: None,
+                new: Some(new),
+            };
             self.name(sessions, &name, joined(&directory.path, &name), named)?;
         }
         Ok(())
@@ -106,27 +146,37 @@ impl Walk<'_> {
         path: Vec<u8>,
         named: Both<Option<Named>>,
     ) -> Result<(), NoLists> {
-        let is_same = named.old == named.new && named.old.is_some_and(|old| !self.inodes.is_changed(old.ino));
+        let is_same = named.old == named.new
+            && named
+                .old
+                .is_some_and(|old| !self.inodes.is_changed(old.ino));
         if !is_same {
             if named.old.is_some() {
-                self.old.add(sessions.old, name, path.clone(), self.inodes)?;
+                self.old
+                    .add(sessions.old, name, path.clone(), self.inodes)?;
             }
             if named.new.is_some() {
-                self.new.add(sessions.new, name, path.clone(), self.inodes)?;
+                self.new
+                    .add(sessions.new, name, path.clone(), self.inodes)?;
             }
         }
         match (named.old, named.new) {
             (Some(old), Some(new)) if old.is_directory && new.is_directory => {
-                let inos = Both { old: old.ino, new: new.ino };
+                let inos = Both {
+                    old: old.ino,
+                    new: new.ino,
+                };
                 self.enter(sessions.old, name, path, inos, !is_same)
             }
             (old, new) => {
                 let is_directory = |named: &Named| named.is_directory;
                 if let Some(old) = old.filter(is_directory) {
-                    self.old.add_below(sessions.old, name, path.clone(), old.ino, self.inodes)?;
+                    self.old
+                        .add_below(sessions.old, name, path.clone(), old.ino, self.inodes)?;
                 }
                 if let Some(new) = new.filter(is_directory) {
-                    self.new.add_below(sessions.new, name, path, new.ino, self.inodes)?;
+                    self.new
+                        .add_below(sessions.new, name, path, new.ino, self.inodes)?;
                 }
                 Ok(())
             }
@@ -149,13 +199,23 @@ impl Walk<'_> {
             return Err(NoLists);
         }
         let session = above.at(OsStr::from_bytes(name))?;
-        self.directories.push(Directory { path, session, has_changed });
+        self.directories.push(Directory {
+            path,
+            session,
+            has_changed,
+        });
         Ok(())
     }
 }
 
 impl Side {
-    fn add(&mut self, session: &Session, name: &[u8], path: Vec<u8>, inodes: &Inodes) -> Result<(), NoLists> {
+    fn add(
+        &mut self,
+        session: &Session,
+        name: &[u8],
+        path: Vec<u8>,
+        inodes: &Inodes,
+    ) -> Result<(), NoLists> {
         let (entry, metadata) = self.reader.file(session, name, path)?;
         if !metadata.is_dir() && metadata.nlink() > 1 && !inodes.is_changed(metadata.ino()) {
             // Its other names may be in unchanged directories, and are not listed then.
@@ -194,7 +254,11 @@ impl Side {
 
 /// Returns the path of a name in a directory below the top.
 fn joined(directory: &[u8], name: &[u8]) -> Vec<u8> {
-    if directory.is_empty() { name.to_vec() } else { [directory, b"/", name].concat() }
+    if directory.is_empty() {
+        name.to_vec()
+    } else {
+        [directory, b"/", name].concat()
+    }
 }
 
 /// Returns the names in a directory.
@@ -207,7 +271,13 @@ fn names(session: &Session) -> Result<BTreeMap<Vec<u8>, Named>, NoLists> {
         if !is_step(name) {
             return Err(NoLists);
         }
-        names.insert(name.as_bytes().to_vec(), Named { ino: entry.ino(), is_directory });
+        names.insert(
+            name.as_bytes().to_vec(),
+            Named {
+                ino: entry.ino(),
+                is_directory,
+            },
+        );
     }
     Ok(names)
 }

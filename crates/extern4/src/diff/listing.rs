@@ -38,7 +38,8 @@ pub(super) struct Listed {
 impl Listed {
     /// Returns a directory of which only the path is known.
     fn implied(path: &[u8]) -> Self {
-        let (path, kind, mtime, xattrs) = (path.to_vec(), Kind::Directory, Time::default(), Vec::new());
+        let (path, kind, mtime, xattrs) =
+            (path.to_vec(), Kind::Directory, Time::default(), Vec::new());
         let entry = Arc::new(Entry {
             path,
             kind,
@@ -50,7 +51,11 @@ impl Listed {
             flags: None,
             project: None,
         });
-        Self { entry, is_implied: true, is_lost_found: false }
+        Self {
+            entry,
+            is_implied: true,
+            is_lost_found: false,
+        }
     }
 
     fn is_directory(&self) -> bool {
@@ -61,12 +66,16 @@ impl Listed {
 /// Returns the key of a path. In the order of the keys, a walk over both trees visits the names of
 /// each directory in the order of their bytes.
 pub(super) fn key(path: &[u8]) -> Vec<u8> {
-    path.iter().map(|byte| if *byte == b'/' { 0 } else { *byte }).collect()
+    path.iter()
+        .map(|byte| if *byte == b'/' { 0 } else { *byte })
+        .collect()
 }
 
 /// Returns the path of a key.
 pub(super) fn path(key: &[u8]) -> Vec<u8> {
-    key.iter().map(|byte| if *byte == 0 { b'/' } else { *byte }).collect()
+    key.iter()
+        .map(|byte| if *byte == 0 { b'/' } else { *byte })
+        .collect()
 }
 
 impl Listing {
@@ -87,7 +96,10 @@ impl Listing {
     pub(super) fn of_source(source: &dyn Source) -> Self {
         let mut listing = Self::default();
         listing.failure = source.scan(&mut listing).err();
-        listing.files.entry(Vec::new()).or_insert_with(|| Listed::implied(b""));
+        listing
+            .files
+            .entry(Vec::new())
+            .or_insert_with(|| Listed::implied(b""));
         listing
     }
 
@@ -99,26 +111,46 @@ impl Listing {
             Kind::HardLink(target) => self.files.get(&self::key(target)).cloned(),
             _ => None,
         };
-        let listed =
-            target.unwrap_or_else(|| Listed { entry: Arc::new(entry), is_implied: false, is_lost_found });
+        let listed = target.unwrap_or_else(|| Listed {
+            entry: Arc::new(entry),
+            is_implied: false,
+            is_lost_found,
+        });
         self.files.insert(key, listed);
     }
 
     /// Adds the directories above a path that the source did not give.
     fn imply_parents(&mut self, path: &[u8]) -> Result<()> {
-        let ends = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at);
-        let ends: Vec<_> = (!path.is_empty()).then_some(0).into_iter().chain(ends).collect();
+        let ends = path
+            .iter()
+            .enumerate()
+            .filter(|(_, byte)| **byte == b'/')
+            .map(|(at, _)| at);
+        let ends: Vec<_> = (!path.is_empty())
+            .then_some(0)
+            .into_iter()
+            .chain(ends)
+            .collect();
         // Only the first entry of a directory needs a look at those above it.
-        let is_listed = |end: &usize| self.files.get(&key(&path[..*end])).is_some_and(Listed::is_directory);
+        let is_listed = |end: &usize| {
+            self.files
+                .get(&key(&path[..*end]))
+                .is_some_and(Listed::is_directory)
+        };
         if ends.last().is_none_or(is_listed) {
             return Ok(());
         }
         for end in ends {
-            let directory =
-                self.files.entry(key(&path[..end])).or_insert_with(|| Listed::implied(&path[..end]));
+            let directory = self
+                .files
+                .entry(key(&path[..end]))
+                .or_insert_with(|| Listed::implied(&path[..end]));
             if !directory.is_directory() {
                 let reason = "a part of its path is no directory".to_owned();
-                return Err(Error::Refused { path: String::from_utf8_lossy(path).into_owned(), reason });
+                return Err(Error::Refused {
+                    path: String::from_utf8_lossy(path).into_owned(),
+                    reason,
+                });
             }
         }
         Ok(())
@@ -133,7 +165,9 @@ impl Listing {
         let len = above.len();
         let below = self.files.range(above.clone()..).map(|(key, _)| &key[..]);
         let below = below.take_while(move |key| key.starts_with(&above));
-        below.map(move |key| &key[len..]).filter(|name| !name.is_empty() && !name.contains(&0))
+        below
+            .map(move |key| &key[len..])
+            .filter(|name| !name.is_empty() && !name.contains(&0))
     }
 
     /// Returns whether the list may lack a file, because it or a directory above it cannot be read.
@@ -148,15 +182,25 @@ impl Listing {
     /// Returns what the list lacks, with the reasons.
     pub(super) fn into_faults(self) -> Vec<Fault> {
         let unreadable = self.unreadable.into_iter();
-        let unreadable = unreadable.map(|Unreadable { path, error }| Fault { path, error: error.into() });
-        let failure = self.failure.map(|error| Fault { path: Vec::new(), error: error.into() });
+        let unreadable = unreadable.map(|Unreadable { path, error }| Fault {
+            path,
+            error: error.into(),
+        });
+        let failure = self.failure.map(|error| Fault {
+            path: Vec::new(),
+            error: error.into(),
+        });
         unreadable.chain(failure).collect()
     }
 
     /// Returns the key of the first name of each file with several names.
     pub(super) fn first_names(&self) -> HashMap<*const Entry, &[u8]> {
         let mut first = HashMap::new();
-        for (key, listed) in self.files.iter().filter(|(_, listed)| Arc::strong_count(&listed.entry) > 1) {
+        for (key, listed) in self
+            .files
+            .iter()
+            .filter(|(_, listed)| Arc::strong_count(&listed.entry) > 1)
+        {
             first.entry(Arc::as_ptr(&listed.entry)).or_insert(&key[..]);
         }
         first
@@ -170,7 +214,10 @@ impl Sink for Listing {
             && !self.files.contains_key(&key(target))
         {
             let shown = |path: &[u8]| String::from_utf8_lossy(path).into_owned();
-            return Err(Error::NoTarget { path: shown(&entry.path), target: shown(target) });
+            return Err(Error::NoTarget {
+                path: shown(&entry.path),
+                target: shown(target),
+            });
         }
         if entry.kind != Kind::Directory {
             self.clear(&entry.path)?;
@@ -190,9 +237,14 @@ impl Sink for Listing {
         if !first.is_empty() {
             first.push(0);
         }
-        let below = self.files.range(first.clone()..).map(|(key, _)| key.clone());
-        let below: Vec<_> =
-            below.take_while(|key| key.starts_with(&first)).filter(|key| !key.is_empty()).collect();
+        let below = self
+            .files
+            .range(first.clone()..)
+            .map(|(key, _)| key.clone());
+        let below: Vec<_> = below
+            .take_while(|key| key.starts_with(&first))
+            .filter(|key| !key.is_empty())
+            .collect();
         for key in below {
             self.files.remove(&key);
         }

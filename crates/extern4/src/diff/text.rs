@@ -105,18 +105,39 @@ impl<'t> TextDiff<'t> {
         input.update_before((0..texts.old.len()).map(|line| key(texts.old.line(line), options)));
         input.update_after((0..texts.new.len()).map(|line| key(texts.new.line(line), options)));
         let (old, new) = (&mut input.before, &mut input.after);
-        let first = old.iter().zip(&*new).take_while(|(old, new)| old == new).count();
+        let first = old
+            .iter()
+            .zip(&*new)
+            .take_while(|(old, new)| old == new)
+            .count();
         old.drain(..first);
         new.drain(..first);
-        let last = old.iter().rev().zip(new.iter().rev()).take_while(|(old, new)| old == new).count();
+        let last = old
+            .iter()
+            .rev()
+            .zip(new.iter().rev())
+            .take_while(|(old, new)| old == new)
+            .count();
         old.truncate(old.len() - last);
         new.truncate(new.len() - last);
-        let algorithm = if options.minimal { Algorithm::MyersMinimal } else { Algorithm::Myers };
+        let algorithm = if options.minimal {
+            Algorithm::MyersMinimal
+        } else {
+            Algorithm::Myers
+        };
         let mut diff = Diff::compute(algorithm, &input);
         diff.postprocess_no_heuristic(&input);
         let place = |lines: Range<u32>| first + lines.start as usize..first + lines.end as usize;
-        let changes = diff.hunks().map(|hunk| Both { old: place(hunk.before), new: place(hunk.after) });
-        let changes = changes.map(|lines| LineChange { lines, is_ignored: false }).collect();
+        let changes = diff.hunks().map(|hunk| Both {
+            old: place(hunk.before),
+            new: place(hunk.after),
+        });
+        let changes = changes
+            .map(|lines| LineChange {
+                lines,
+                is_ignored: false,
+            })
+            .collect();
         Self { texts, changes }
     }
 
@@ -141,29 +162,43 @@ impl<'t> TextDiff<'t> {
         let mut groups: Vec<&[LineChange]> = Vec::new();
         let mut rest = &self.changes[..];
         while !rest.is_empty() {
-            let len = 1 + rest.windows(2).take_while(|pair| are_near(&pair[0], &pair[1], context)).count();
+            let len = 1 + rest
+                .windows(2)
+                .take_while(|pair| are_near(&pair[0], &pair[1], context))
+                .count();
             let (group, behind) = rest.split_at(len);
             groups.push(group);
             rest = behind;
         }
         let counts = |group: &&[LineChange]| group.iter().any(|change| !change.is_ignored);
-        groups.into_iter().filter(counts).map(move |group| self.hunk(group, context))
+        groups
+            .into_iter()
+            .filter(counts)
+            .map(move |group| self.hunk(group, context))
     }
 
     fn hunk(&self, group: &[LineChange], context: usize) -> Hunk {
         let changes: Vec<_> = group.iter().map(|change| change.lines.clone()).collect();
         let (first, last) = (&changes[0], &changes[changes.len() - 1]);
         let above = context.min(first.old.start).min(first.new.start);
-        let below = context.min(self.texts.old.len() - last.old.end).min(self.texts.new.len() - last.new.end);
+        let below = context
+            .min(self.texts.old.len() - last.old.end)
+            .min(self.texts.new.len() - last.new.end);
         let old = first.old.start - above..last.old.end + below;
         let new = first.new.start - above..last.new.end + below;
-        Hunk { lines: Both { old, new }, changes }
+        Hunk {
+            lines: Both { old, new },
+            changes,
+        }
     }
 
     /// Returns the lines of a hunk, each with its end, if it has one.
     pub fn lines<'d>(&'d self, hunk: &'d Hunk) -> impl Iterator<Item = (Sign, &'t [u8])> + 'd {
         let Both { old, new } = self.texts.as_ref();
-        let end = Both { old: hunk.lines.old.end..hunk.lines.old.end, new: 0..0 };
+        let end = Both {
+            old: hunk.lines.old.end..hunk.lines.old.end,
+            new: 0..0,
+        };
         let starts = std::iter::once(hunk.lines.old.start);
         let starts = starts.chain(hunk.changes.iter().map(|change| change.old.end));
         let changes = hunk.changes.iter().cloned().chain([end]);
@@ -177,8 +212,12 @@ impl<'t> TextDiff<'t> {
 
     /// Returns the last line of the old text above a hunk that is such, as `diff -p` shows it.
     pub fn heading(&self, hunk: &Hunk, is_such: impl Fn(&[u8]) -> bool) -> Option<&'t [u8]> {
-        let above = (0..hunk.lines.old.start).rev().map(|line| self.texts.old.line(line));
-        above.map(|line| line.strip_suffix(b"\n").unwrap_or(line)).find(|line| is_such(line))
+        let above = (0..hunk.lines.old.start)
+            .rev()
+            .map(|line| self.texts.old.line(line));
+        above
+            .map(|line| line.strip_suffix(b"\n").unwrap_or(line))
+            .find(|line| is_such(line))
     }
 }
 
@@ -186,7 +225,11 @@ impl<'t> TextDiff<'t> {
 /// inside of the other's context.
 fn are_near(before: &LineChange, change: &LineChange, context: usize) -> bool {
     let gap = change.lines.old.start - before.lines.old.end;
-    if change.is_ignored { gap < context } else { gap <= context.saturating_mul(2) }
+    if change.is_ignored {
+        gap < context
+    } else {
+        gap <= context.saturating_mul(2)
+    }
 }
 
 impl Hunk {
@@ -197,17 +240,26 @@ impl Hunk {
             1 => (lines.start + 1).to_string(),
             len => format!("{},{len}", lines.start + 1),
         };
-        format!("@@ -{} +{} @@", range(&self.lines.old), range(&self.lines.new))
+        format!(
+            "@@ -{} +{} @@",
+            range(&self.lines.old),
+            range(&self.lines.new)
+        )
     }
 }
 
 impl<'t> Lines<'t> {
     fn new(text: &'t [u8]) -> Self {
-        let ends = text.split_inclusive(|byte| *byte == b'\n').scan(0, |end, line| {
-            *end += line.len() as u32;
-            Some(*end)
-        });
-        Self { text, ends: ends.collect() }
+        let ends = text
+            .split_inclusive(|byte| *byte == b'\n')
+            .scan(0, |end, line| {
+                *end += line.len() as u32;
+                Some(*end)
+            });
+        Self {
+            text,
+            ends: ends.collect(),
+        }
     }
 
     fn len(&self) -> usize {
@@ -236,12 +288,17 @@ fn key<'t>(line: &'t [u8], options: &TextOptions) -> Cow<'t, [u8]> {
             was_space = is_space(**byte);
             !again
         });
-        key = squeezed.map(|byte| if is_space(*byte) { b' ' } else { *byte }).collect();
+        key = squeezed
+            .map(|byte| if is_space(*byte) { b' ' } else { *byte })
+            .collect();
     } else if options.ignore_tab_expansion {
         key = Cow::Owned(without_tabs(&key));
     }
     if options.ignore_space_change || options.ignore_trailing_space {
-        let len = key.iter().rposition(|byte| !is_space(*byte)).map_or(0, |last| last + 1);
+        let len = key
+            .iter()
+            .rposition(|byte| !is_space(*byte))
+            .map_or(0, |last| last + 1);
         if len < key.len() {
             key.to_mut().truncate(len);
         }
@@ -282,15 +339,30 @@ mod tests {
     }
 
     fn diff<'t>(old: &'t str, new: &'t str, options: TextOptions) -> TextDiff<'t> {
-        TextDiff::new(Both { old: old.as_bytes(), new: new.as_bytes() }, &options)
+        TextDiff::new(
+            Both {
+                old: old.as_bytes(),
+                new: new.as_bytes(),
+            },
+            &options,
+        )
     }
 
     #[test]
     fn hunks_have_their_lines() {
         let check = |old: &str, new: &str, context: usize, expected: &str| {
-            assert_eq!(patch(&diff(old, new, TextOptions::default()), context), expected, "{old:?} {new:?}");
+            assert_eq!(
+                patch(&diff(old, new, TextOptions::default()), context),
+                expected,
+                "{old:?} {new:?}"
+            );
         };
-        check("a\nb\nc\n", "a\nB\nc\n", 3, "@@ -1,3 +1,3 @@\n a\n-b\n+B\n c\n");
+        check(
+            "a\nb\nc\n",
+            "a\nB\nc\n",
+            3,
+            "@@ -1,3 +1,3 @@\n a\n-b\n+B\n c\n",
+        );
         check("a\nb\nc\n", "a\nB\nc\n", 0, "@@ -2 +2 @@\n-b\n+B\n");
         check("", "a\n", 3, "@@ -0,0 +1 @@\n+a\n");
         check("a\n", "", 3, "@@ -1 +0,0 @@\n-a\n");
@@ -305,26 +377,68 @@ mod tests {
     fn what_is_ignored_is_no_change() {
         let none = TextOptions::default();
         let check = |old: &str, new: &str, options: TextOptions, same: bool| {
-            assert_eq!(diff(old, new, options).is_same(), same, "{old:?} {new:?} {options:?}");
+            assert_eq!(
+                diff(old, new, options).is_same(),
+                same,
+                "{old:?} {new:?} {options:?}"
+            );
         };
-        check("a\n", "A\n", TextOptions { ignore_case: true, ..none }, true);
-        let change = TextOptions { ignore_space_change: true, ..none };
+        check(
+            "a\n",
+            "A\n",
+            TextOptions {
+                ignore_case: true,
+                ..none
+            },
+            true,
+        );
+        let change = TextOptions {
+            ignore_space_change: true,
+            ..none
+        };
         check("a b\n", "a \t b  ", change, true);
         check("a b\n", " a b\n", change, false);
         check("ab\n", "a b\n", change, false);
-        check("ab\n", " a\tb", TextOptions { ignore_all_space: true, ..none }, true);
-        let trailing = TextOptions { ignore_trailing_space: true, ..none };
+        check(
+            "ab\n",
+            " a\tb",
+            TextOptions {
+                ignore_all_space: true,
+                ..none
+            },
+            true,
+        );
+        let trailing = TextOptions {
+            ignore_trailing_space: true,
+            ..none
+        };
         check("a\n", "a \r\n", trailing, true);
         check("a\n", " a\n", trailing, false);
-        let tabs = TextOptions { ignore_tab_expansion: true, ..none };
+        let tabs = TextOptions {
+            ignore_tab_expansion: true,
+            ..none
+        };
         check("a\tb\n", "a       b\n", tabs, true);
         check("a\tb\n", "a      b\n", tabs, false);
-        check("a\tb\n", "a       b \n", TextOptions { ignore_trailing_space: true, ..tabs }, true);
+        check(
+            "a\tb\n",
+            "a       b \n",
+            TextOptions {
+                ignore_trailing_space: true,
+                ..tabs
+            },
+            true,
+        );
     }
 
     #[test]
     fn an_ignored_change_shows_inside_of_the_context_only() {
-        let text = |lines: &[&str]| lines.iter().map(|line| format!("{line}\n")).collect::<String>();
+        let text = |lines: &[&str]| {
+            lines
+                .iter()
+                .map(|line| format!("{line}\n"))
+                .collect::<String>()
+        };
         let old = text(&["X", "1", "2", "3", "4"]);
         for (at, shows) in [(2, true), (3, false), (4, false)] {
             let mut lines = vec!["Y", "1", "2", "3", "4"];

@@ -28,8 +28,14 @@ pub struct Tree {
 
 /// Where a tree is.
 pub(super) enum Root {
-    Volume { volume: Volume, top: Session },
-    Directory { path: PathBuf, source: DirectorySource },
+    Volume {
+        volume: Volume,
+        top: Session,
+    },
+    Directory {
+        path: PathBuf,
+        source: DirectorySource,
+    },
     Source(Box<dyn Source>),
 }
 
@@ -41,7 +47,13 @@ impl Tree {
     /// lets [`compare`](super::compare) compare by blocks, which takes less time.
     pub fn volume(volume: &Volume, top: Session) -> Self {
         let has_whole_seconds = volume.ext4().superblock().geometry().inode_size() == SMALL_INODE;
-        Self { root: Root::Volume { volume: volume.clone(), top }, has_whole_seconds }
+        Self {
+            root: Root::Volume {
+                volume: volume.clone(),
+                top,
+            },
+            has_whole_seconds,
+        }
     }
 
     /// Takes a directory of the host.
@@ -51,12 +63,18 @@ impl Tree {
     pub fn directory(path: impl Into<PathBuf>) -> Result<Self, Error> {
         let path = path.into();
         let source = DirectorySource::new(&path)?;
-        Ok(Self { root: Root::Directory { path, source }, has_whole_seconds: false })
+        Ok(Self {
+            root: Root::Directory { path, source },
+            has_whole_seconds: false,
+        })
     }
 
     /// Takes any source, such as an archive or an image of a container.
     pub fn source(source: impl Source + 'static) -> Self {
-        Self { root: Root::Source(Box::new(source)), has_whole_seconds: false }
+        Self {
+            root: Root::Source(Box::new(source)),
+            has_whole_seconds: false,
+        }
     }
 
     /// Sets whether times of the tree may lack their fraction of a second, as times in many
@@ -91,18 +109,31 @@ pub(super) fn open_in_volume(top: &Session, path: &[u8]) -> Result<OpenFile<'sta
     let (session, rest) = top.approach(Path::new(OsStr::from_bytes(path)))?;
     let file = session.open(rest)?;
     if !file.metadata().is_file() {
-        return Err(crate::Error::new(ErrorKind::Os(Errno::EINVAL), "open").at(rest).into());
+        return Err(crate::Error::new(ErrorKind::Os(Errno::EINVAL), "open")
+            .at(rest)
+            .into());
     }
     Ok(OpenFile::of_volume(file))
 }
 
 /// Opens a regular file of a source.
-pub(super) fn open_in_source<'e>(source: &dyn Source, entry: &'e Entry) -> Result<OpenFile<'e>, Error> {
+pub(super) fn open_in_source<'e>(
+    source: &dyn Source,
+    entry: &'e Entry,
+) -> Result<OpenFile<'e>, Error> {
     let Kind::File(contents) = &entry.kind else {
         let name = String::from_utf8_lossy(&entry.path).into_owned();
-        return Err(SourceError::Io { name, source: std::io::ErrorKind::InvalidInput.into() }.into());
+        return Err(SourceError::Io {
+            name,
+            source: std::io::ErrorKind::InvalidInput.into(),
+        }
+        .into());
     };
-    Ok(OpenFile::of_source(source.open(&entry.path, contents)?, &entry.path, contents))
+    Ok(OpenFile::of_source(
+        source.open(&entry.path, contents)?,
+        &entry.path,
+        contents,
+    ))
 }
 
 impl fmt::Debug for Tree {
@@ -112,6 +143,8 @@ impl fmt::Debug for Tree {
             Root::Directory { .. } => "directory",
             Root::Source(_) => "source",
         };
-        f.debug_struct("Tree").field("root", &what).finish_non_exhaustive()
+        f.debug_struct("Tree")
+            .field("root", &what)
+            .finish_non_exhaustive()
     }
 }

@@ -39,7 +39,10 @@ pub struct View<'t>(Names<'t>);
 enum Names<'t> {
     Volume(&'t Session),
     Directory(&'t Path),
-    Listed { listing: Listing, source: &'t dyn Source },
+    Listed {
+        listing: Listing,
+        source: &'t dyn Source,
+    },
 }
 
 /// The type and attributes of the file at a path of a tree.
@@ -72,7 +75,10 @@ impl Tree {
                 if let Some(failure) = listing.failure.take() {
                     return Err(failure.into());
                 }
-                Names::Listed { listing, source: &**source }
+                Names::Listed {
+                    listing,
+                    source: &**source,
+                }
             }
         }))
     }
@@ -111,7 +117,11 @@ impl View<'_> {
         match &self.0 {
             Names::Volume(top) => {
                 let (session, rest) = top.approach(Path::new(name(path)))?;
-                let found = if follow { session.metadata(rest) } else { session.symlink_metadata(rest) };
+                let found = if follow {
+                    session.metadata(rest)
+                } else {
+                    session.symlink_metadata(rest)
+                };
                 match found {
                     Ok(found) => Ok(Some(Node::of_volume(&found))),
                     Err(error) if error.errno() == extern4_vfs::Errno::ENOENT => Ok(None),
@@ -120,16 +130,20 @@ impl View<'_> {
             }
             Names::Directory(top) => {
                 let path = below(top, path);
-                let found = if follow { path.metadata() } else { path.symlink_metadata() };
+                let found = if follow {
+                    path.metadata()
+                } else {
+                    path.symlink_metadata()
+                };
                 match found {
                     Ok(found) => Ok(Some(Node::of_host(&found))),
                     Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
                     Err(error) => Err(host_error(&path, error)),
                 }
             }
-            Names::Listed { listing, .. } => {
-                Ok(resolve(listing, path, follow)?.map(|(_, listed)| Node::of_entry(&listed.entry)))
-            }
+            Names::Listed { listing, .. } => Ok(
+                resolve(listing, path, follow)?.map(|(_, listed)| Node::of_entry(&listed.entry))
+            ),
         }
     }
 
@@ -155,12 +169,16 @@ impl View<'_> {
             Names::Directory(top) => {
                 let path = below(top, path);
                 let names = std::fs::read_dir(&path).and_then(|names| {
-                    names.map(|entry| Ok(entry?.file_name().into_vec())).collect::<io::Result<_>>()
+                    names
+                        .map(|entry| Ok(entry?.file_name().into_vec()))
+                        .collect::<io::Result<_>>()
                 });
                 names.map_err(|error| host_error(&path, error))
             }
             Names::Listed { listing, .. } => {
-                let Some((directory, _)) = resolve(listing, path, true)? else { return Ok(BTreeSet::new()) };
+                let Some((directory, _)) = resolve(listing, path, true)? else {
+                    return Ok(BTreeSet::new());
+                };
                 Ok(listing.names(&directory).map(<[u8]>::to_vec).collect())
             }
         }
@@ -177,12 +195,19 @@ impl View<'_> {
                 let path = below(top, path);
                 // Where a pipe has taken the file's place, its opening does not wait for a writer.
                 let flags = OFlags::NONBLOCK.bits() as i32;
-                let file = std::fs::OpenOptions::new().read(true).custom_flags(flags).open(&path);
-                file.and_then(OpenFile::of_host).map_err(|error| host_error(&path, error))
+                let file = std::fs::OpenOptions::new()
+                    .read(true)
+                    .custom_flags(flags)
+                    .open(&path);
+                file.and_then(OpenFile::of_host)
+                    .map_err(|error| host_error(&path, error))
             }
             Names::Listed { listing, source } => match resolve(listing, path, true)? {
                 Some((_, listed)) => open_in_source(*source, &listed.entry),
-                None => Err(host_error(Path::new(name(path)), io::ErrorKind::NotFound.into())),
+                None => Err(host_error(
+                    Path::new(name(path)),
+                    io::ErrorKind::NotFound.into(),
+                )),
             },
         }
     }
@@ -199,13 +224,17 @@ impl View<'_> {
             }
             Names::Directory(top) => {
                 let path = below(top, path);
-                let target = std::fs::read_link(&path).map(|target| target.into_os_string().into_vec());
+                let target =
+                    std::fs::read_link(&path).map(|target| target.into_os_string().into_vec());
                 target.map_err(|error| host_error(&path, error))
             }
             Names::Listed { listing, .. } => {
                 match resolve(listing, path, false)?.map(|(_, listed)| &listed.entry.kind) {
                     Some(Kind::Symlink(target)) => Ok(target.clone()),
-                    _ => Err(host_error(Path::new(name(path)), io::ErrorKind::InvalidInput.into())),
+                    _ => Err(host_error(
+                        Path::new(name(path)),
+                        io::ErrorKind::InvalidInput.into(),
+                    )),
                 }
             }
         }
@@ -218,7 +247,10 @@ impl Node {
         Self {
             file_type: found.file_type(),
             size: found.len(),
-            modified: Time { secs: mtime.sec, nanos: mtime.nsec },
+            modified: Time {
+                secs: mtime.sec,
+                nanos: mtime.nsec,
+            },
             device: (rdev.major, rdev.minor),
             id: (0, found.ino()),
         }
@@ -228,7 +260,10 @@ impl Node {
         Self {
             file_type: host_type(found.mode()),
             size: found.len(),
-            modified: Time { secs: found.mtime(), nanos: found.mtime_nsec() as u32 },
+            modified: Time {
+                secs: found.mtime(),
+                nanos: found.mtime_nsec() as u32,
+            },
             device: (major(found.rdev()), minor(found.rdev())),
             id: (found.dev(), found.ino()),
         }
@@ -237,13 +272,21 @@ impl Node {
     fn of_entry(entry: &Entry) -> Self {
         let (size, device) = match entry.kind {
             Kind::File(ref contents) => (contents.size, (0, 0)),
-            Kind::CharDevice { major, minor } | Kind::BlockDevice { major, minor } => (0, (major, minor)),
+            Kind::CharDevice { major, minor } | Kind::BlockDevice { major, minor } => {
+                (0, (major, minor))
+            }
             _ => (0, (0, 0)),
         };
         // A name without its file comes from a damaged source only, which is an error before.
         let file_type = file_type(&entry.kind).unwrap_or(FileType::Socket);
         let id = (0, std::ptr::from_ref(entry).addr() as u64);
-        Self { file_type, size, modified: entry.mtime, device, id }
+        Self {
+            file_type,
+            size,
+            modified: entry.mtime,
+            device,
+            id,
+        }
     }
 }
 
@@ -265,11 +308,19 @@ fn name(path: &[u8]) -> &OsStr {
 }
 
 fn below(top: &Path, path: &[u8]) -> PathBuf {
-    if path.is_empty() { top.to_owned() } else { top.join(OsStr::from_bytes(path)) }
+    if path.is_empty() {
+        top.to_owned()
+    } else {
+        top.join(OsStr::from_bytes(path))
+    }
 }
 
 fn host_error(path: &Path, source: io::Error) -> Error {
-    SourceError::Io { name: path.to_string_lossy().into_owned(), source }.into()
+    SourceError::Io {
+        name: path.to_string_lossy().into_owned(),
+        source,
+    }
+    .into()
 }
 
 /// Returns the path that a path of a list leads to, and its file.
@@ -279,7 +330,11 @@ fn resolve<'l>(
     follow: bool,
 ) -> Result<Option<(Vec<u8>, &'l Listed)>, Error> {
     let mut links = 0;
-    let mut rest: Vec<Cow<'_, [u8]>> = path.split(|byte| *byte == b'/').rev().map(Cow::Borrowed).collect();
+    let mut rest: Vec<Cow<'_, [u8]>> = path
+        .split(|byte| *byte == b'/')
+        .rev()
+        .map(Cow::Borrowed)
+        .collect();
     let mut at: Vec<u8> = Vec::new();
     while let Some(step) = rest.pop() {
         match &*step {
@@ -295,7 +350,9 @@ fn resolve<'l>(
             at.push(b'/');
         }
         at.extend_from_slice(&step);
-        let Some(listed) = listing.files.get(&key(&at)) else { return Ok(None) };
+        let Some(listed) = listing.files.get(&key(&at)) else {
+            return Ok(None);
+        };
         if let Kind::Symlink(target) = &listed.entry.kind
             && (follow || !rest.is_empty())
         {
@@ -305,7 +362,12 @@ fn resolve<'l>(
                 return Err(host_error(Path::new(name(path)), error));
             }
             at.truncate(if target.starts_with(b"/") { 0 } else { start });
-            rest.extend(target.split(|byte| *byte == b'/').rev().map(|step| Cow::Owned(step.to_vec())));
+            rest.extend(
+                target
+                    .split(|byte| *byte == b'/')
+                    .rev()
+                    .map(|step| Cow::Owned(step.to_vec())),
+            );
         }
     }
     Ok(listing.files.get(&key(&at)).map(|listed| (at, listed)))

@@ -10,7 +10,11 @@ use extern4::Volume;
 use extern4_block::{BlockDevice, DeviceWrapper, FileDevice, Op, Result};
 use extern4_testkit::image::ImageSpec;
 
-const SPEC: ImageSpec = ImageSpec::new("blocked", 32 << 20, &["-t", "ext4", "-b", "4096", "-N", "4096"]);
+const SPEC: ImageSpec = ImageSpec::new(
+    "blocked",
+    32 << 20,
+    &["-t", "ext4", "-b", "4096", "-N", "4096"],
+);
 
 /// Enough that several share each lock, if a cache had 256 locks chosen by hash.
 const FILES: usize = 3000;
@@ -37,17 +41,29 @@ struct State {
 
 impl Gate {
     fn new(base: Arc<dyn BlockDevice>, byte: u64) -> Arc<Self> {
-        Arc::new(Self { base, byte, state: Mutex::default(), changed: Condvar::new() })
+        Arc::new(Self {
+            base,
+            byte,
+            state: Mutex::default(),
+            changed: Condvar::new(),
+        })
     }
 
     fn wait_for_reader(&self) {
         let state = self.state.lock().unwrap();
-        drop(self.changed.wait_while(state, |state| state.waiting == 0).unwrap());
+        drop(
+            self.changed
+                .wait_while(state, |state| state.waiting == 0)
+                .unwrap(),
+        );
     }
 
     fn open(&self) {
         let mut state = self.state.lock().unwrap();
-        assert!(!state.is_stuck, "a caller that needs other bytes has waited for these");
+        assert!(
+            !state.is_stuck,
+            "a caller that needs other bytes has waited for these"
+        );
         state.open = true;
         self.changed.notify_all();
     }
@@ -66,8 +82,10 @@ impl DeviceWrapper for Gate {
             state.waiting += 1;
             self.changed.notify_all();
             let closed = |state: &mut State| !state.open;
-            let (mut state, waited) =
-                self.changed.wait_timeout_while(state, Duration::from_secs(60), closed).unwrap();
+            let (mut state, waited) = self
+                .changed
+                .wait_timeout_while(state, Duration::from_secs(60), closed)
+                .unwrap();
             state.is_stuck |= waited.timed_out();
         }
         Ok(())
@@ -94,7 +112,10 @@ fn an_inode_that_the_device_withholds_keeps_no_other_waiting() {
     drop((session, volume));
 
     let withheld = FILES / 2;
-    let gate = Gate::new(Arc::new(FileDevice::open(&image.path).unwrap()), blocks[withheld] * 4096);
+    let gate = Gate::new(
+        Arc::new(FileDevice::open(&image.path).unwrap()),
+        blocks[withheld] * 4096,
+    );
     let volume = Volume::options().open_device(gate.clone()).unwrap();
     let session = volume.superuser();
     thread::scope(|scope| {

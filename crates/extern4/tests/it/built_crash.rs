@@ -28,7 +28,10 @@ fn names(volume: &Volume) -> Names {
         let entry = entry.expect("an entry");
         let metadata = entry.metadata().expect("an inode");
         let path = entry.path().as_os_str().as_encoded_bytes().to_vec();
-        (path, (metadata.file_type(), metadata.mode(), metadata.nlink()))
+        (
+            path,
+            (metadata.file_type(), metadata.mode(), metadata.nlink()),
+        )
     };
     volume.superuser().walk("/").map(entry).collect()
 }
@@ -36,7 +39,11 @@ fn names(volume: &Volume) -> Names {
 /// A volume that is built of files, directories and one of names that is a hash tree.
 fn built(fs_type: &str, features: &str) -> Image {
     let tree = tools::temporary("extern4-source-");
-    for plan in [plan::small_files, plan::small_directories, plan::small_crowd] {
+    for plan in [
+        plan::small_files,
+        plan::small_directories,
+        plan::small_crowd,
+    ] {
         plan(tree.path()).expect("a plan");
     }
     fs::create_dir(tree.path().join("work")).expect("a directory");
@@ -48,16 +55,31 @@ fn built(fs_type: &str, features: &str) -> Image {
         ..Options::default()
     };
     let size = extern4::build::Size::Slack(12 << 20);
-    let mut builder = Builder::new(BuildOptions { volume, size, ..BuildOptions::default() });
-    builder.add(source(tree.path(), "/").expect("a directory"), b"").expect("a tree");
+    let mut builder = Builder::new(BuildOptions {
+        volume,
+        size,
+        ..BuildOptions::default()
+    });
+    builder
+        .add(source(tree.path(), "/").expect("a directory"), b"")
+        .expect("a tree");
     let image = Image::in_directory(tools::temporary("extern4-built-"), "out.img");
-    builder.plan().expect("a volume").write_file(&image.path, false, 2).expect("an image");
+    builder
+        .plan()
+        .expect("a volume")
+        .write_file(&image.path, false, 2)
+        .expect("an image");
     image
 }
 
 /// One operation.
 fn change(session: &Session, number: u64) {
-    let name = |number: u64| format!("/work/n{number:03}-{}", "x".repeat((number * 37 % 200) as usize));
+    let name = |number: u64| {
+        format!(
+            "/work/n{number:03}-{}",
+            "x".repeat((number * 37 % 200) as usize)
+        )
+    };
     let old = number.saturating_sub(8);
     let done = match number % 9 {
         0 => session.create_dir(name(number)),
@@ -65,9 +87,17 @@ fn change(session: &Session, number: u64) {
         2 => session.hard_link("/work/built", name(number)),
         3 => session.symlink("t".repeat(number as usize * 2 + 1), name(number)),
         4 => session.rename(name(number - 3), format!("/crowd/of-300/moved-{number}")),
-        5 => session.remove_file(format!("/crowd/of-long-names/{number:04}{}", "x".repeat(251))),
+        5 => session.remove_file(format!(
+            "/crowd/of-long-names/{number:04}{}",
+            "x".repeat(251)
+        )),
         6 => session.set_permissions(name(old + 2), 0o600 + number as u32 % 64),
-        7 => session.setxattr("/work/built", "user.n", &[1].repeat(number as usize), Default::default()),
+        7 => session.setxattr(
+            "/work/built",
+            "user.n",
+            &[1].repeat(number as usize),
+            Default::default(),
+        ),
         _ => session.remove_dir(name(old)),
     };
     done.unwrap_or_else(|error| panic!("operation {number}: {error}"));
@@ -79,7 +109,9 @@ fn recovered(what: &str, bytes: Vec<u8>) -> Vec<u8> {
     let mut options = Volume::options();
     let volume = options.write(true).open_device(Arc::clone(&device) as _);
     let volume = volume.unwrap_or_else(|error| panic!("{what}: {error}"));
-    volume.close().unwrap_or_else(|error| panic!("{what}: {error}"));
+    volume
+        .close()
+        .unwrap_or_else(|error| panic!("{what}: {error}"));
     let mut bytes = vec![0; device.size_bytes() as usize];
     device.read_at(&mut bytes, 0).expect("memory");
     bytes
@@ -90,7 +122,9 @@ fn recovered(what: &str, bytes: Vec<u8>) -> Vec<u8> {
 fn crash(device: &CrashDevice, moment: usize, kind: u64) -> Vec<u8> {
     let mut superblock = (0, false);
     let state = device.crash(moment, |pending| {
-        let mixed = (pending.sector ^ pending.event as u64 ^ kind).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 60;
+        let mixed = (pending.sector ^ pending.event as u64 ^ kind)
+            .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+            >> 60;
         let keep = match kind % 4 {
             0 => true,
             1 => false,
@@ -133,14 +167,23 @@ fn a_built_volume_survives_changes_and_power_losses() {
         return;
     }
     // As many as `make soak` asks for.
-    let states = std::env::var("EXTERN4_CRASHES").ok().and_then(|count| count.parse().ok()).unwrap_or(20);
-    for (fs_type, features) in [("ext4", "64bit"), ("ext3", "none,has_journal,dir_index,filetype,ext_attr")] {
+    let states = std::env::var("EXTERN4_CRASHES")
+        .ok()
+        .and_then(|count| count.parse().ok())
+        .unwrap_or(20);
+    for (fs_type, features) in [
+        ("ext4", "64bit"),
+        ("ext3", "none,has_journal,dir_index,filetype,ext_attr"),
+    ] {
         let image = built(fs_type, features);
         change_by_kernel(&image);
         fsck("changed by the kernel", &image.path);
         let device = Arc::new(CrashDevice::new(fs::read(&image.path).expect("an image")));
         let mut options = Volume::options();
-        let volume = options.write(true).open_device(Arc::clone(&device) as _).expect("a volume");
+        let volume = options
+            .write(true)
+            .open_device(Arc::clone(&device) as _)
+            .expect("a volume");
         let session = volume.superuser();
         let (mut found, mut begun, mut synced) = (vec![names(&volume)], Vec::new(), vec![(0, 0)]);
         for number in 0..OPERATIONS {
@@ -160,7 +203,11 @@ fn a_built_volume_survives_changes_and_power_losses() {
             let moment = (end * state / states).max(1);
             let what = format!("{fs_type}, moment {moment} of {end}, state {state}");
             let crashed = crash(&device, moment, state as u64);
-            let least = synced.iter().filter(|(at, _)| *at <= moment).map(|(_, count)| *count).max();
+            let least = synced
+                .iter()
+                .filter(|(at, _)| *at <= moment)
+                .map(|(_, count)| *count)
+                .max();
             let most = begun.iter().filter(|at| **at <= moment).count();
             let allowed = least.unwrap_or(0)..=most.max(least.unwrap_or(0));
             let check = |what: &str| {

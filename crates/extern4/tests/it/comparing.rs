@@ -27,7 +27,16 @@ fn trees(at: &Path) -> (Session, [Tree; 3]) {
     session.symlink("dir/../dir/file", "/link").expect("a link");
     session.symlink("/dir", "/absolute").expect("a link");
     session.symlink("loop", "/loop").expect("a link");
-    run("tar", ["-cf", at.join("top.tar").to_str().expect("UTF-8"), "-C", top.to_str().expect("UTF-8"), "."]);
+    run(
+        "tar",
+        [
+            "-cf",
+            at.join("top.tar").to_str().expect("UTF-8"),
+            "-C",
+            top.to_str().expect("UTF-8"),
+            ".",
+        ],
+    );
     let archive = TarSource::open(at.join("top.tar"), at).expect("an archive");
     let trees = [
         Tree::directory(top).expect("a directory"),
@@ -38,9 +47,18 @@ fn trees(at: &Path) -> (Session, [Tree; 3]) {
 }
 
 fn contents_only(old: &Tree, new: &Tree) -> Comparison {
-    let options = Options { owners: false, times: false, xattrs: false, ..Options::default() };
+    let options = Options {
+        owners: false,
+        times: false,
+        xattrs: false,
+        ..Options::default()
+    };
     let found = compare(Both { old, new }, &options);
-    assert!(found.faults.old.is_empty() && found.faults.new.is_empty(), "{:?}", found.faults);
+    assert!(
+        found.faults.old.is_empty() && found.faults.new.is_empty(),
+        "{:?}",
+        found.faults
+    );
     found
 }
 
@@ -51,21 +69,39 @@ fn differences_have_their_paths_and_values() {
     }
     let dir = temporary("extern4-diff-");
     let (session, [directory, volume, archive]) = trees(dir.path());
-    for (old, new) in [(&directory, &volume), (&archive, &volume), (&directory, &archive)] {
+    for (old, new) in [
+        (&directory, &volume),
+        (&archive, &volume),
+        (&directory, &archive),
+    ] {
         let found = contents_only(old, new);
         let modes = |change: &Change| matches!(change, Change::Mode(_));
-        let is_mode = |finding: &Finding| matches!(finding, Finding::Changed(all) if all.iter().all(modes));
+        let is_mode =
+            |finding: &Finding| matches!(finding, Finding::Changed(all) if all.iter().all(modes));
         // The umask of the host is any.
-        assert!(found.differences.iter().all(|difference| is_mode(&difference.finding)), "{found:?}");
+        assert!(
+            found
+                .differences
+                .iter()
+                .all(|difference| is_mode(&difference.finding)),
+            "{found:?}"
+        );
     }
     session.write("/dir/file", "TEXT\n").expect("a file");
     session.write("/new", "").expect("a file");
     let found = contents_only(&archive, &volume);
-    let at = |path: &[u8]| found.differences.iter().find(|difference| difference.path == path);
+    let at = |path: &[u8]| {
+        found
+            .differences
+            .iter()
+            .find(|difference| difference.path == path)
+    };
     let finding = |path| at(path).map(|difference| &difference.finding);
-    assert!(matches!(finding(b"new"), Some(Finding::OnlyInNew(entry)) if entry.path == b"new"), "{found:?}");
-    let changed =
-        matches!(finding(b"dir/file"), Some(Finding::Changed(all)) if all.contains(&Change::Contents));
+    assert!(
+        matches!(finding(b"new"), Some(Finding::OnlyInNew(entry)) if entry.path == b"new"),
+        "{found:?}"
+    );
+    let changed = matches!(finding(b"dir/file"), Some(Finding::Changed(all)) if all.contains(&Change::Contents));
     assert!(changed, "{found:?}");
 }
 
@@ -74,13 +110,28 @@ fn a_file_that_cannot_be_read_is_a_fault() {
     let dir = temporary("extern4-diff-");
     let volume = Volume::create_new(dir.path().join("disk.img"), 16 << 20).expect("a volume");
     volume.superuser().write("/secret", "text").expect("a file");
-    volume.superuser().set_permissions("/secret", 0o600).expect("a mode");
+    volume
+        .superuser()
+        .set_permissions("/secret", 0o600)
+        .expect("a mode");
     let mine = Tree::volume(&volume, volume.session(Cred::new(1000, 1000, &[])));
-    let found = compare(Both { old: &mine, new: &mine }, &Options::default());
+    let found = compare(
+        Both {
+            old: &mine,
+            new: &mine,
+        },
+        &Options::default(),
+    );
     assert!(found.differences.is_empty());
     let is_fault = |path: &[u8]| found.faults.old.iter().any(|fault| fault.path == path);
     assert!(is_fault(b"secret"), "{found:?}");
-    assert!(found.faults.old.iter().all(|fault| matches!(fault.error, Error::Volume(_))));
+    assert!(
+        found
+            .faults
+            .old
+            .iter()
+            .all(|fault| matches!(fault.error, Error::Volume(_)))
+    );
 }
 
 #[test]
@@ -95,20 +146,36 @@ fn links_lead_on_in_the_tree() {
         let names: Vec<_> = view.names(b"").expect("names").into_iter().collect();
         assert_eq!(names, [&b"absolute"[..], b"dir", b"link", b"loop"]);
         assert_eq!(view.names(b"dir").expect("names").len(), 1);
-        let node = |path: &[u8], follow| view.node(path, follow).expect("a node").map(|node| node.file_type);
+        let node = |path: &[u8], follow| {
+            view.node(path, follow)
+                .expect("a node")
+                .map(|node| node.file_type)
+        };
         assert_eq!(node(b"link", true), Some(FileType::Regular));
         assert_eq!(node(b"link", false), Some(FileType::Symlink));
         assert_eq!(node(b"dir/gone", true), None);
-        assert_eq!(view.link_target(b"link").expect("a target"), b"dir/../dir/file");
+        assert_eq!(
+            view.link_target(b"link").expect("a target"),
+            b"dir/../dir/file"
+        );
         let file = view.open(b"link").expect("a file");
-        assert_eq!((file.size(), file.read(100).expect("contents")), (5, b"text\n".to_vec()));
-        assert!(
-            same_contents(Both { old: &file, new: &OpenFile::of_bytes(b"text\n".to_vec()) })
-                .expect("a result")
+        assert_eq!(
+            (file.size(), file.read(100).expect("contents")),
+            (5, b"text\n".to_vec())
         );
         assert!(
-            !same_contents(Both { old: &file, new: &OpenFile::of_bytes(b"Text\n".to_vec()) })
-                .expect("a result")
+            same_contents(Both {
+                old: &file,
+                new: &OpenFile::of_bytes(b"text\n".to_vec())
+            })
+            .expect("a result")
+        );
+        assert!(
+            !same_contents(Both {
+                old: &file,
+                new: &OpenFile::of_bytes(b"Text\n".to_vec())
+            })
+            .expect("a result")
         );
         assert!(view.node(b"loop", true).is_err());
         assert!(view.open(b"dir").is_err());

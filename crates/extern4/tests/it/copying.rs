@@ -8,8 +8,8 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use extern4::copy::{
-    CopyError, CopyFailure, CopyNames, CopyObserver, CopyOptions, CopyPath, CopySide, CopySummary, Follow,
-    Preserve, Refusal, copy_tree,
+    CopyError, CopyFailure, CopyNames, CopyObserver, CopyOptions, CopyPath, CopySide, CopySummary,
+    Follow, Preserve, Refusal, copy_tree,
 };
 use extern4::{NewKind, Session, Timespec, Volume};
 use extern4_testkit::image::{Image, Mount};
@@ -28,26 +28,39 @@ fn volume(dir: &Path, name: &str, size: u64) -> (PathBuf, Volume, Session) {
 }
 
 fn options() -> CopyOptions {
-    CopyOptions { no_target_directory: true, ..CopyOptions::default() }
+    CopyOptions {
+        no_target_directory: true,
+        ..CopyOptions::default()
+    }
 }
 
 fn copied(from: CopyPath<'_>, to: CopyPath<'_>) -> CopySummary {
     let summary = copy_tree(from, to, &options(), &mut ()).expect("a copy");
     assert_eq!((summary.failures, summary.is_stopped), (0, false));
-    assert_eq!((summary.losses.owners, summary.losses.xattrs), (0, 0), "{:?}", summary.losses);
+    assert_eq!(
+        (summary.losses.owners, summary.losses.xattrs),
+        (0, 0),
+        "{:?}",
+        summary.losses
+    );
     summary
 }
 
 /// A new volume in an image of its own, which is closed.
 fn image() -> Image {
     let image = Image::in_directory(tools::temporary("extern4-copying-"), "disk.img");
-    Volume::create_new(&image.path, 512 * MIB).and_then(Volume::close).expect("a volume");
+    Volume::create_new(&image.path, 512 * MIB)
+        .and_then(Volume::close)
+        .expect("a volume");
     image
 }
 
 /// Copies a tree to the root of a closed image.
 fn copied_to_root(from: CopyPath<'_>, image: &Image) {
-    let volume = Volume::options().write(true).open(&image.path).expect("a volume");
+    let volume = Volume::options()
+        .write(true)
+        .open(&image.path)
+        .expect("a volume");
     let session = volume.superuser();
     copied(from, CopyPath::volume(&volume, &session, "/"));
     drop(session);
@@ -67,7 +80,11 @@ fn a_copy_waits_for_the_writer_of_a_pipe() {
     let pipe = dir.path().join("pipe");
     tools::run("mkfifo", [&pipe]);
     let written = plan::pattern(1, 0, 3_000_000);
-    let options = CopyOptions { recursive: false, follow: Follow::Always, ..options() };
+    let options = CopyOptions {
+        recursive: false,
+        follow: Follow::Always,
+        ..options()
+    };
     std::thread::scope(|scope| {
         // The copy opens the pipe before its writer, or after it.
         scope.spawn(|| fs::write(&pipe, &written).expect("a pipe with a reader"));
@@ -85,18 +102,28 @@ fn everything_is_kept_into_a_volume_between_two_and_out_again() {
     let (source, first, second, last) = (image(), image(), image(), image());
     // On a volume of the kernel's, since not every file system has all that ext4 has.
     let mount = source.mount("noatime");
-    plan::TREE.iter().for_each(|plan| plan(&mount.path).expect("a plan"));
+    plan::TREE
+        .iter()
+        .for_each(|plan| plan(&mount.path).expect("a plan"));
     let expected = kept(&mount);
 
     copied_to_root(CopyPath::host(&mount.path), &first);
     mount.unmount();
-    tree::assert_same("the copy from the host", &kept(&first.mount("ro,noatime")), &expected);
+    tree::assert_same(
+        "the copy from the host",
+        &kept(&first.mount("ro,noatime")),
+        &expected,
+    );
 
     let volume = Volume::open(&first.path).expect("a volume");
     let session = volume.superuser();
     let from = CopyPath::volume(&volume, &session, "/");
     copied_to_root(from, &second);
-    tree::assert_same("the copy from a volume", &kept(&second.mount("ro,noatime")), &expected);
+    tree::assert_same(
+        "the copy from a volume",
+        &kept(&second.mount("ro,noatime")),
+        &expected,
+    );
 
     let mount = last.mount("noatime");
     copied(from, CopyPath::host(&mount.path));
@@ -111,27 +138,52 @@ fn holes_and_hard_links_stay() {
     fs::create_dir_all(tree.join("d")).expect("directories");
     fs::write(tree.join("a"), "one").expect("a file");
     fs::hard_link(tree.join("a"), tree.join("d/b")).expect("a link");
-    fs::File::create(tree.join("sparse")).and_then(|file| file.set_len(64 * MIB)).expect("a sparse file");
+    fs::File::create(tree.join("sparse"))
+        .and_then(|file| file.set_len(64 * MIB))
+        .expect("a sparse file");
 
-    let summary = copied(CopyPath::host(&tree), CopyPath::volume(&volume, &session, "/one"));
+    let summary = copied(
+        CopyPath::host(&tree),
+        CopyPath::volume(&volume, &session, "/one"),
+    );
     assert_eq!((summary.files, summary.bytes), (3, 3));
-    copied(CopyPath::volume(&volume, &session, "/one"), CopyPath::volume(&volume, &session, "/two"));
-    copied(CopyPath::volume(&volume, &session, "/two"), CopyPath::host(&back));
+    copied(
+        CopyPath::volume(&volume, &session, "/one"),
+        CopyPath::volume(&volume, &session, "/two"),
+    );
+    copied(
+        CopyPath::volume(&volume, &session, "/two"),
+        CopyPath::host(&back),
+    );
     for at in ["/one", "/two"] {
         let found = |name: &str| session.metadata(Path::new(at).join(name)).expect("a file");
-        assert_eq!((found("a").ino(), found("a").nlink()), (found("d/b").ino(), 2));
-        assert_eq!((found("sparse").len(), found("sparse").blocks()), (64 * MIB, 0));
+        assert_eq!(
+            (found("a").ino(), found("a").nlink()),
+            (found("d/b").ino(), 2)
+        );
+        assert_eq!(
+            (found("sparse").len(), found("sparse").blocks()),
+            (64 * MIB, 0)
+        );
     }
     let found = |name: &str| fs::metadata(back.join(name)).expect("a file");
-    assert_eq!((found("a").ino(), found("a").nlink()), (found("d/b").ino(), 2));
-    assert_eq!((found("sparse").len(), found("sparse").blocks()), (64 * MIB, 0));
+    assert_eq!(
+        (found("a").ino(), found("a").nlink()),
+        (found("d/b").ino(), 2)
+    );
+    assert_eq!(
+        (found("sparse").len(), found("sparse").blocks()),
+        (64 * MIB, 0)
+    );
 }
 
 #[test]
 fn a_pipe_on_the_host_gets_the_mode_that_the_umask_would_cut() {
     let dir = tools::temporary("extern4-copying-");
     let (_, volume, session) = volume(dir.path(), "disk.img", 16 * MIB);
-    session.make_node("/pipe", NewKind::Fifo, 0).expect("a pipe");
+    session
+        .make_node("/pipe", NewKind::Fifo, 0)
+        .expect("a pipe");
     session.set_permissions("/pipe", 0o777).expect("a mode");
     let to = dir.path().join("pipe");
     let from = CopyPath::volume(&volume, &session, "/pipe");
@@ -158,7 +210,11 @@ struct Notes {
 impl CopyObserver for Notes {
     fn advance(&mut self, _: u64, _: u64) -> ControlFlow<()> {
         self.ticks += 1;
-        if Some(self.ticks) == self.ends_at { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        if Some(self.ticks) == self.ends_at {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
     }
 
     fn leaves_out(&mut self, path: &Path, is_directory: bool) -> bool {
@@ -175,7 +231,8 @@ impl CopyObserver for Notes {
     }
 
     fn copying(&mut self, names: &CopyNames<'_>) {
-        self.begun.push((names.to.to_owned(), names.set_aside.map(Path::to_owned)));
+        self.begun
+            .push((names.to.to_owned(), names.set_aside.map(Path::to_owned)));
     }
 
     fn failed(&mut self, failure: &CopyFailure) {
@@ -183,7 +240,8 @@ impl CopyObserver for Notes {
             CopyError::Refused(refusal) => Some(*refusal),
             _ => None,
         };
-        self.failures.push((failure.to.clone(), failure.side, refusal));
+        self.failures
+            .push((failure.to.clone(), failure.side, refusal));
     }
 }
 
@@ -220,16 +278,28 @@ fn a_file_that_cannot_be_copied_does_not_end_the_copy() {
         (PathBuf::from("/one/a"), refused.0, refused.1)
     );
     for name in ["b", "d/c"] {
-        assert_eq!(session.read(Path::new("/one").join(name)).ok(), fs::read(tree.join(name)).ok());
+        assert_eq!(
+            session.read(Path::new("/one").join(name)).ok(),
+            fs::read(tree.join(name)).ok()
+        );
     }
-    assert!(!session.exists("/one/out").expect("a directory"), "the observer leaves it out");
+    assert!(
+        !session.exists("/one/out").expect("a directory"),
+        "the observer leaves it out"
+    );
     session.remove_dir("/one/a").expect("a directory");
     session.write("/one/a", "a").expect("a file");
-    assert_eq!(copy(in_volume("/one"), in_volume("/two")), (PathBuf::from("/two/a"), refused.0, refused.1));
+    assert_eq!(
+        copy(in_volume("/one"), in_volume("/two")),
+        (PathBuf::from("/two/a"), refused.0, refused.1)
+    );
     assert_eq!(session.read("/two/d/c").expect("a file").len(), 100);
     let back = dir.path().join("back");
     fs::create_dir_all(back.join("a")).expect("directories");
-    assert_eq!(copy(in_volume("/one"), CopyPath::host(&back)), (back.join("a"), CopySide::To, None));
+    assert_eq!(
+        copy(in_volume("/one"), CopyPath::host(&back)),
+        (back.join("a"), CopySide::To, None)
+    );
     assert_eq!(fs::read(back.join("b")).ok(), fs::read(tree.join("b")).ok());
 }
 
@@ -238,7 +308,14 @@ fn sizes_in(session: &Session, top: &str) -> BTreeMap<PathBuf, u64> {
     let entries = session.walk(top).map(|entry| entry.expect("an entry"));
     let files = entries.map(|entry| (entry.path().to_owned(), entry.metadata().expect("a file")));
     let files = files.filter(|(_, found)| found.is_file());
-    files.map(|(path, found)| (path.strip_prefix(top).expect("below").to_owned(), found.len())).collect()
+    files
+        .map(|(path, found)| {
+            (
+                path.strip_prefix(top).expect("below").to_owned(),
+                found.len(),
+            )
+        })
+        .collect()
 }
 
 /// The sizes of the files below a directory of the host, by path.
@@ -281,10 +358,18 @@ fn a_break_at_any_tick_leaves_no_partial_file() {
     for (from, to) in ways {
         let (mut broken, mut partial) = (0, 0);
         for tick in 1.. {
-            let mut notes = Notes { ends_at: Some(tick), ..Notes::default() };
+            let mut notes = Notes {
+                ends_at: Some(tick),
+                ..Notes::default()
+            };
             let summary = copy_tree(from, to, &options(), &mut notes).expect("a copy");
             let there = sizes(to);
-            assert!(there.iter().all(|(path, size)| whole.get(path) == Some(size)), "{tick}: {there:?}");
+            assert!(
+                there
+                    .iter()
+                    .all(|(path, size)| whole.get(path) == Some(size)),
+                "{tick}: {there:?}"
+            );
             partial += usize::from(!there.is_empty() && there != whole);
             if !summary.is_stopped {
                 assert_eq!(there, whole);
@@ -297,7 +382,10 @@ fn a_break_at_any_tick_leaves_no_partial_file() {
                 CopyPath::Volume(..) => drop(session.remove_dir_all("/copy")),
             }
         }
-        assert!(broken > 5 && partial > 0, "{broken} breaks, {partial} with a part of the files");
+        assert!(
+            broken > 5 && partial > 0,
+            "{broken} breaks, {partial} with a part of the files"
+        );
         let _ = session.remove_dir_all("/copy");
     }
     drop(session);
@@ -314,28 +402,54 @@ fn the_observer_decides_about_files_that_are_there() {
     let (tree, host) = (dir.path().join("tree"), dir.path().join("host"));
     fs::create_dir_all(&tree).expect("a directory");
     fs::write(tree.join("f"), "new").expect("a file");
-    copied(CopyPath::host(&tree), CopyPath::volume(&volume, &session, "/from"));
+    copied(
+        CopyPath::host(&tree),
+        CopyPath::volume(&volume, &session, "/from"),
+    );
     for keeps in [true, false] {
         let _ = (session.remove_dir_all("/to"), fs::remove_dir_all(&host));
         session.create_dir("/to").expect("a directory");
         session.write("/to/f", "there").expect("a file");
         fs::create_dir(&host).expect("a directory");
         fs::write(host.join("f"), "there").expect("a file");
-        let options = CopyOptions { asks: true, sets_aside: true, ..options() };
+        let options = CopyOptions {
+            asks: true,
+            sets_aside: true,
+            ..options()
+        };
         for (from, to) in [
-            (CopyPath::host(&tree), CopyPath::volume(&volume, &session, "/to")),
-            (CopyPath::volume(&volume, &session, "/from"), CopyPath::host(&host)),
+            (
+                CopyPath::host(&tree),
+                CopyPath::volume(&volume, &session, "/to"),
+            ),
+            (
+                CopyPath::volume(&volume, &session, "/from"),
+                CopyPath::host(&host),
+            ),
         ] {
-            let mut notes = Notes { keeps, ..Notes::default() };
+            let mut notes = Notes {
+                keeps,
+                ..Notes::default()
+            };
             copy_tree(from, to, &options, &mut notes).expect("a copy");
             let begun = (to.path().join("f"), Some(to.path().join("old")));
             assert_eq!(notes.begun, if keeps { vec![] } else { vec![begun] });
         }
-        let expected = if keeps { ("there", None) } else { ("new", Some("there")) };
+        let expected = if keeps {
+            ("there", None)
+        } else {
+            ("new", Some("there"))
+        };
         let read = |path: &str| session.read_to_string(path).ok();
-        assert_eq!((read("/to/f").as_deref(), read("/to/old").as_deref()), (Some(expected.0), expected.1));
+        assert_eq!(
+            (read("/to/f").as_deref(), read("/to/old").as_deref()),
+            (Some(expected.0), expected.1)
+        );
         let read = |name: &str| fs::read_to_string(host.join(name)).ok();
-        assert_eq!((read("f").as_deref(), read("old").as_deref()), (Some(expected.0), expected.1));
+        assert_eq!(
+            (read("f").as_deref(), read("old").as_deref()),
+            (Some(expected.0), expected.1)
+        );
     }
 }
 
@@ -345,7 +459,10 @@ fn what_cannot_be_a_copy_is_refused() {
     let tree = three_files(dir.path());
     let (image, volume, session) = volume(dir.path(), "disk.img", 16 * MIB);
     session.create_dir("/d").expect("a directory");
-    let (root, d) = (CopyPath::volume(&volume, &session, "/"), CopyPath::volume(&volume, &session, "/d"));
+    let (root, d) = (
+        CopyPath::volume(&volume, &session, "/"),
+        CopyPath::volume(&volume, &session, "/d"),
+    );
     let check = |from: CopyPath<'_>, to: CopyPath<'_>, options: CopyOptions, expected: Refusal| {
         let failure = copy_tree(from, to, &options, &mut ()).expect_err("a refusal");
         assert!(
@@ -353,11 +470,35 @@ fn what_cannot_be_a_copy_is_refused() {
             "{failure}, and not {expected}"
         );
     };
-    let plain = CopyOptions { recursive: false, preserve: Preserve::default(), ..CopyOptions::default() };
-    check(CopyPath::host(&tree), CopyPath::host(&tree), CopyOptions::default(), Refusal::NoVolume);
-    check(CopyPath::host(&tree), d, plain.clone(), Refusal::IsDirectory);
+    let plain = CopyOptions {
+        recursive: false,
+        preserve: Preserve::default(),
+        ..CopyOptions::default()
+    };
+    check(
+        CopyPath::host(&tree),
+        CopyPath::host(&tree),
+        CopyOptions::default(),
+        Refusal::NoVolume,
+    );
+    check(
+        CopyPath::host(&tree),
+        d,
+        plain.clone(),
+        Refusal::IsDirectory,
+    );
     check(d, CopyPath::host(&tree), plain, Refusal::IsDirectory);
     check(root, d, CopyOptions::default(), Refusal::IntoItself);
-    check(CopyPath::host(&image), d, CopyOptions::default(), Refusal::OwnImage);
-    check(d, CopyPath::host(&image), CopyOptions::default(), Refusal::OwnImage);
+    check(
+        CopyPath::host(&image),
+        d,
+        CopyOptions::default(),
+        Refusal::OwnImage,
+    );
+    check(
+        d,
+        CopyPath::host(&image),
+        CopyOptions::default(),
+        Refusal::OwnImage,
+    );
 }

@@ -16,7 +16,10 @@ const JOURNALED: ImageSpec = ImageSpec::new("dropped", 16 << 20, &["-t", "ext4"]
 const PLAIN: ImageSpec = ImageSpec::new("dropped", 16 << 20, &["-t", "ext2"]);
 
 fn open(image: &Image) -> Volume {
-    Volume::options().write(true).open(&image.path).unwrap_or_else(|e| panic!("{e}"))
+    Volume::options()
+        .write(true)
+        .open(&image.path)
+        .unwrap_or_else(|e| panic!("{e}"))
 }
 
 /// Makes a file and syncs nothing of it.
@@ -29,8 +32,15 @@ fn write(session: &Session) {
 fn is_kept(image: &Image, what: &str) {
     tools::e2fsck(&image.path).unwrap_or_else(|e| panic!("{what}: {e}"));
     let volume = Volume::open(&image.path).unwrap_or_else(|e| panic!("{what}: {e}"));
-    assert!(volume.ext4().replayed().is_none(), "{what}: it was not closed");
-    assert_eq!(volume.superuser().read("/file").expect(what), b"kept", "{what}");
+    assert!(
+        volume.ext4().replayed().is_none(),
+        "{what}: it was not closed"
+    );
+    assert_eq!(
+        volume.superuser().read("/file").expect(what),
+        b"kept",
+        "{what}"
+    );
 }
 
 /// Drops everything that it is given, in an order of its own.
@@ -64,7 +74,9 @@ const LAST: &[(&str, Drop)] = &[
     }),
     ("a thread's session", |volume, session| {
         drop(volume);
-        std::thread::spawn(move || drop(session)).join().expect("it ends");
+        std::thread::spawn(move || drop(session))
+            .join()
+            .expect("it ends");
     }),
 ];
 
@@ -91,13 +103,25 @@ fn times_that_are_in_memory_only_are_stored_by_a_drop() {
         return;
     }
     let image = JOURNALED.build();
-    let atime = || Volume::open(&image.path).unwrap().superuser().metadata("/file").unwrap().atime();
+    let atime = || {
+        Volume::open(&image.path)
+            .unwrap()
+            .superuser()
+            .metadata("/file")
+            .unwrap()
+            .atime()
+    };
     write(&open(&image).superuser());
     let made = atime();
     // The file has the time of the last clock tick. The read has to come in a later tick.
     std::thread::sleep(std::time::Duration::from_millis(50));
     let mut options = Volume::options();
-    let volume = options.write(true).lazytime(true).atime(extern4::Atime::Strict).open(&image.path).unwrap();
+    let volume = options
+        .write(true)
+        .lazytime(true)
+        .atime(extern4::Atime::Strict)
+        .open(&image.path)
+        .unwrap();
     volume.superuser().read("/file").unwrap();
     drop(volume);
     assert!(atime() > made);
@@ -116,7 +140,11 @@ fn a_drop_after_a_shutdown_writes_nothing() {
     let before = std::fs::read(&image.path).expect("the image");
     drop(volume);
     assert!(std::fs::read(&image.path).expect("the image") == before);
-    let error = Volume::open(&image.path).unwrap().superuser().read("/file").unwrap_err();
+    let error = Volume::open(&image.path)
+        .unwrap()
+        .superuser()
+        .read("/file")
+        .unwrap_err();
     assert_eq!(error.errno(), Errno::ENOENT);
 }
 
@@ -151,13 +179,20 @@ struct Broken(Arc<FaultDevice>);
 impl Broken {
     fn new(image: &Image) -> Self {
         let bytes = std::fs::read(&image.path).expect("the image");
-        Self(Arc::new(FaultDevice::new(Arc::new(MemoryDevice::new(bytes)))))
+        Self(Arc::new(FaultDevice::new(Arc::new(MemoryDevice::new(
+            bytes,
+        )))))
     }
 
     fn open(&self, told: impl Fn(&str) + Send + Sync + 'static) -> Volume {
         let mut options = Volume::options();
-        options.write(true).on_loss(told).commit_interval(Duration::from_secs(1000));
-        options.open_device(Arc::clone(&self.0) as _).unwrap_or_else(|e| panic!("{e}"))
+        options
+            .write(true)
+            .on_loss(told)
+            .commit_interval(Duration::from_secs(1000));
+        options
+            .open_device(Arc::clone(&self.0) as _)
+            .unwrap_or_else(|e| panic!("{e}"))
     }
 
     fn breaks(&self, op: Op) {
@@ -177,7 +212,9 @@ const MEETINGS: &[(&str, Meets)] = &[
         drop(session);
         Err(volume.close().expect_err("it cannot be closed"))
     }),
-    ("a sync", |volume, _session| Err(volume.sync().expect_err("it cannot be synced"))),
+    ("a sync", |volume, _session| {
+        Err(volume.sync().expect_err("it cannot be synced"))
+    }),
     ("a sync, and then a close", |volume, session| {
         volume.sync().expect_err("it cannot be synced");
         drop(session);
@@ -207,17 +244,26 @@ fn a_lost_change_is_reported_once_and_is_an_error_of_close() {
                 let broken = Broken::new(&image);
                 let volume = {
                     let told = Arc::clone(&told);
-                    broken.open(move |why| told.lock().expect("no thread has panicked").push(why.to_owned()))
+                    broken.open(move |why| {
+                        told.lock()
+                            .expect("no thread has panicked")
+                            .push(why.to_owned())
+                    })
                 };
                 let session = volume.superuser();
                 write(&session);
                 broken.breaks(op);
                 let result = meet(volume, session);
                 let told = told.lock().expect("no thread has panicked");
-                let [why] = &told[..] else { panic!("{what}, {op:?}: told {told:?}") };
+                let [why] = &told[..] else {
+                    panic!("{what}, {op:?}: told {told:?}")
+                };
                 assert!(why.contains("No space left"), "{what}, {op:?}: {why}");
                 if let Err(error) = result {
-                    assert!(error.to_string().contains("No space left"), "{what}, {op:?}: {error}");
+                    assert!(
+                        error.to_string().contains("No space left"),
+                        "{what}, {op:?}: {error}"
+                    );
                 }
             }
         }
@@ -232,17 +278,28 @@ fn an_image_can_be_opened_again_while_another_process_has_its_descriptor() {
         return;
     }
     let image = JOURNALED.build();
-    let options = FileOptions { write: true, ..FileOptions::default() };
+    let options = FileOptions {
+        write: true,
+        ..FileOptions::default()
+    };
     for window in [None, Some(8 << 20)] {
-        let options = FileOptions { len_bytes: window, ..options.clone() };
+        let options = FileOptions {
+            len_bytes: window,
+            ..options.clone()
+        };
         let device = FileDevice::open_with(&image.path, &options).expect("it opens");
         // As between fork and exec, the child holds the files that are open here for as long as it
         // waits.
         let (file, _) = device.file_range(0..4096).expect("a file of the host");
         let inherited = file.try_clone().expect("a descriptor");
-        let mut child =
-            std::process::Command::new("sleep").arg("1000").stdin(inherited).spawn().expect("it runs");
-        FileDevice::open_with(&image.path, &options).map(drop).expect_err("it is locked");
+        let mut child = std::process::Command::new("sleep")
+            .arg("1000")
+            .stdin(inherited)
+            .spawn()
+            .expect("it runs");
+        FileDevice::open_with(&image.path, &options)
+            .map(drop)
+            .expect_err("it is locked");
         drop(device);
         let again = FileDevice::open_with(&image.path, &options);
         child.kill().and_then(|()| child.wait()).expect("it ends");

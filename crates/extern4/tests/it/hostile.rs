@@ -36,7 +36,9 @@ const PLANS: &[Plan] = &[
 
 /// Opens an image and looks at everything in it. Errors are welcome.
 fn exercise(image: &Path) {
-    let Ok(volume) = Volume::open(image) else { return };
+    let Ok(volume) = Volume::open(image) else {
+        return;
+    };
     let session = volume.superuser();
     let _ = volume.stat_fs();
     let mut entries = 0;
@@ -47,7 +49,12 @@ fn exercise(image: &Path) {
         let _ = entry.metadata();
         look_at(&session, entry.path(), entry.file_type().ok());
     }
-    for path in ["/lost+found/..", "/small-directories/of-7/n3", "/links/to-a-link", "/crowd/of-300/name-7"] {
+    for path in [
+        "/lost+found/..",
+        "/small-directories/of-7/n3",
+        "/links/to-a-link",
+        "/crowd/of-300/name-7",
+    ] {
         let _ = session.metadata(path);
     }
 }
@@ -74,9 +81,16 @@ fn read(session: &Session, path: &Path) {
     }
     let mut at = 0;
     for _ in 0..200 {
-        let Ok(Some(start)) = file.seek_data(at) else { break };
-        let Ok(Some(end)) = file.seek_hole(start) else { break };
-        assert!(start >= at && end > start, "data from {start} to {end}, sought from {at}");
+        let Ok(Some(start)) = file.seek_data(at) else {
+            break;
+        };
+        let Ok(Some(end)) = file.seek_hole(start) else {
+            break;
+        };
+        assert!(
+            start >= at && end > start,
+            "data from {start} to {end}, sought from {at}"
+        );
         at = end;
     }
 }
@@ -113,24 +127,36 @@ const BLOCK: usize = 1024;
 impl Victim {
     fn new(image: &Image) -> Victim {
         let bytes = std::fs::read(&image.path).expect("the image can be read");
-        let used =
-            bytes.chunks(BLOCK).enumerate().filter(|(_, b)| b.iter().any(|&b| b != 0)).map(|(at, _)| at);
+        let used = bytes
+            .chunks(BLOCK)
+            .enumerate()
+            .filter(|(_, b)| b.iter().any(|&b| b != 0))
+            .map(|(at, _)| at);
         let used = used.collect();
-        let file = OpenOptions::new().write(true).open(&image.path).expect("the image can be written");
+        let file = OpenOptions::new()
+            .write(true)
+            .open(&image.path)
+            .expect("the image can be written");
         Victim { file, bytes, used }
     }
 
     /// Returns the bytes that mutation `seed` puts into the image, with their places.
     fn mutation(&self, seed: u64) -> Vec<(usize, Vec<u8>)> {
         let mut random = Random(seed);
-        (0..1 + random.below(4)).map(|_| self.one(&mut random)).collect()
+        (0..1 + random.below(4))
+            .map(|_| self.one(&mut random))
+            .collect()
     }
 
     fn one(&self, random: &mut Random) -> (usize, Vec<u8>) {
         // The superblock and the first descriptors decide on all other structures and deserve more
         // than their share.
         let early = random.below(4) == 0;
-        let block = if early { 1 + random.below(4) } else { random.pick(&self.used) };
+        let block = if early {
+            1 + random.below(4)
+        } else {
+            random.pick(&self.used)
+        };
         let start = block * BLOCK;
         let whole = |at: usize| self.bytes[at * BLOCK..(at + 1) * BLOCK].to_vec();
         match random.below(16) {
@@ -171,9 +197,11 @@ impl Victim {
     }
 
     fn write(&self, mutation: &[(usize, Vec<u8>)]) {
-        mutation
-            .iter()
-            .for_each(|(at, bytes)| self.file.write_all_at(bytes, *at as u64).expect("the image is there"));
+        mutation.iter().for_each(|(at, bytes)| {
+            self.file
+                .write_all_at(bytes, *at as u64)
+                .expect("the image is there")
+        });
     }
 
     fn restore(&self, mutation: &[(usize, Vec<u8>)]) {
@@ -192,7 +220,8 @@ fn survive(what: &str, attempts: Vec<u64>, mut attempt: impl FnMut(u64) + Send +
     let numbers = attempts.clone();
     std::thread::spawn(move || {
         for number in numbers {
-            let survived = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| attempt(number)));
+            let survived =
+                std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| attempt(number)));
             if report.send((number, survived.is_ok())).is_err() {
                 return;
             }
@@ -203,19 +232,30 @@ fn survive(what: &str, attempts: Vec<u64>, mut attempt: impl FnMut(u64) + Send +
         match reports.recv_timeout(LONGEST) {
             Ok((_, true)) => {}
             Ok((number, false)) => failed.push(number),
-            Err(_) => panic!("{what}: {number} did not end within {LONGEST:?} (panics before: {failed:?})"),
+            Err(_) => panic!(
+                "{what}: {number} did not end within {LONGEST:?} (panics before: {failed:?})"
+            ),
         }
     }
     assert!(failed.is_empty(), "{what}: panics with {failed:?}");
-    assert!(peak_memory_kib() < MOST_MEMORY_KIB, "{what}: took {} KiB of memory", peak_memory_kib());
+    assert!(
+        peak_memory_kib() < MOST_MEMORY_KIB,
+        "{what}: took {} KiB of memory",
+        peak_memory_kib()
+    );
 }
 
 /// Returns the most memory that this process ever had, in units of 1024 bytes.
 fn peak_memory_kib() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").expect("a process has a status");
-    let line =
-        status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("the status tells the peak");
-    line.split_whitespace().next().and_then(|kib| kib.parse().ok()).expect("a number of KiB")
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmHWM:"))
+        .expect("the status tells the peak");
+    line.split_whitespace()
+        .next()
+        .and_then(|kib| kib.parse().ok())
+        .expect("a number of KiB")
 }
 
 /// Walks `image` under `count` mutations.
@@ -312,15 +352,27 @@ fn mutated_fast_commits() {
 
 #[test]
 fn truncated_images() {
-    let spec =
-        ImageSpec::new("truncated", 8 << 20, &["-t", "ext4", "-b", "1024", "-N", "2000"]).mounted(PLANS);
+    let spec = ImageSpec::new(
+        "truncated",
+        8 << 20,
+        &["-t", "ext4", "-b", "1024", "-N", "2000"],
+    )
+    .mounted(PLANS);
     if !spec.can_run() {
         return;
     }
     let image = spec.build();
-    let file = OpenOptions::new().write(true).open(&image.path).expect("the image can be written");
-    let early = [0, 1, 511, 512, 1023, 1024, 1025, 1500, 2047, 2048, 2049, 3072, 4096, 5000];
-    let mut lengths: Vec<u64> = early.into_iter().chain((0..120).map(|at| at * 69_000 + 1)).collect();
+    let file = OpenOptions::new()
+        .write(true)
+        .open(&image.path)
+        .expect("the image can be written");
+    let early = [
+        0, 1, 511, 512, 1023, 1024, 1025, 1500, 2047, 2048, 2049, 3072, 4096, 5000,
+    ];
+    let mut lengths: Vec<u64> = early
+        .into_iter()
+        .chain((0..120).map(|at| at * 69_000 + 1))
+        .collect();
     lengths.sort_unstable_by(|a, b| b.cmp(a));
     survive("truncated to", lengths, move |length| {
         file.set_len(length).expect("the image can be cut");
@@ -341,7 +393,9 @@ fn directory_loops_end() {
     let image = spec.build();
     survive("directory loop", vec![0], move |_| {
         exercise(&image.path);
-        let session = Volume::open(&image.path).expect("the volume itself is fine").superuser();
+        let session = Volume::open(&image.path)
+            .expect("the volume itself is fine")
+            .superuser();
         let _ = session.metadata("/a/b/a/b/a/b/a/b");
         let _ = session.canonicalize("/c/self/self/self/..");
     });
@@ -351,5 +405,8 @@ fn directory_loops_end() {
 #[test]
 fn an_image_that_is_not_there_is_named_once() {
     let error = Volume::open("/none.img").expect_err("there is none");
-    assert_eq!(error.to_string(), "cannot open /none.img: No such file or directory");
+    assert_eq!(
+        error.to_string(),
+        "cannot open /none.img: No such file or directory"
+    );
 }

@@ -43,6 +43,10 @@ images! {
 
 #[test]
 fn every_image_has_its_test() {
-    let missing: Vec<_> = SPECS.iter().map(|spec| spec.name).filter(|name| !TESTED.contains(name)).collect();
+    let missing: Vec<_> = SPECS
+        .iter()
+        .map(|spec| spec.name)
+        .filter(|name| !TESTED.contains(name))
+        .collect();
     assert!(missing.is_empty(), "no test for {missing:?}");
 }

@@ -12,7 +12,10 @@ use extern4_testkit::tools;
 const SPEC: ImageSpec = ImageSpec::new("open-files", 32 << 20, &["-t", "ext4"]);
 
 fn open(path: &Path) -> Volume {
-    Volume::options().write(true).open(path).unwrap_or_else(|e| panic!("{e}"))
+    Volume::options()
+        .write(true)
+        .open(path)
+        .unwrap_or_else(|e| panic!("{e}"))
 }
 
 fn errno<T>(result: extern4::Result<T>) -> Option<Errno> {
@@ -35,10 +38,18 @@ fn open_files_are_listed_with_their_session_path_flags_and_position() {
     file.read_exact(&mut [0; 4]).unwrap();
     let mut list = volume.open_files();
     list.sort_by_key(|open| open.uid);
-    let [ours, theirs] = &list[..] else { panic!("{list:?}") };
-    assert_eq!((&ours.path[..], ours.uid, ours.position), (long.as_bytes(), 0, 0));
+    let [ours, theirs] = &list[..] else {
+        panic!("{list:?}")
+    };
+    assert_eq!(
+        (&ours.path[..], ours.uid, ours.position),
+        (long.as_bytes(), 0, 0)
+    );
     assert_eq!(ours.flags, OpenFlags::WRITE | OpenFlags::APPEND);
-    assert_eq!((&theirs.path[..], theirs.uid, theirs.position), (&b"/a"[..], 7, 7));
+    assert_eq!(
+        (&theirs.path[..], theirs.uid, theirs.position),
+        (&b"/a"[..], 7, 7)
+    );
     assert_eq!((theirs.flags, theirs.ino), (OpenFlags::READ, ours.ino));
     assert_ne!(ours.session, theirs.session);
     // On another thread, or where it was opened.
@@ -48,7 +59,10 @@ fn open_files_are_listed_with_their_session_path_flags_and_position() {
     drop(file);
     let after = volume.stats().files;
     assert_eq!(after.closed_by_thread - before.closed_by_thread, 1);
-    assert_eq!(after.opened, after.closed_on_cpu + after.closed_on_node + after.closed_elsewhere);
+    assert_eq!(
+        after.opened,
+        after.closed_on_cpu + after.closed_on_node + after.closed_elsewhere
+    );
     assert_eq!((after.opened, after.closed_by_thread), (3, 2));
     assert!(volume.open_files().is_empty());
     drop((root, user));
@@ -76,7 +90,10 @@ fn a_removed_file_lives_until_its_last_close_wherever_that_is() {
     assert_eq!(&bytes, b"still here");
     std::thread::spawn(move || drop(other)).join().unwrap();
     // The list does not keep the file open.
-    assert_eq!((volume.stat_fs().unwrap().files_free, list.len()), (before, 1));
+    assert_eq!(
+        (volume.stat_fs().unwrap().files_free, list.len()),
+        (before, 1)
+    );
     drop(root);
     volume.close().unwrap();
     tools::e2fsck(&image.path).unwrap_or_else(|e| panic!("{e}"));
@@ -99,7 +116,10 @@ fn a_volume_without_writers_turns_read_only() {
     std::thread::spawn(move || drop(file)).join().unwrap();
     volume.set_read_only(true).unwrap();
     assert_eq!(errno(root.create("/b")), Some(Errno::EROFS));
-    assert_eq!(errno(root.open_with("/a", File::options().write(true))), Some(Errno::EROFS));
+    assert_eq!(
+        errno(root.open_with("/a", File::options().write(true))),
+        Some(Errno::EROFS)
+    );
     assert_eq!(errno(root.remove_file("/a")), Some(Errno::EROFS));
     assert_eq!(reader.read_at(&mut [0; 1], 0).unwrap(), 1);
     volume.set_read_only(false).unwrap();
@@ -135,7 +155,10 @@ fn is_kept_by(how: Shutdown, image: &Image) -> bool {
         assert_eq!(errno(volume.set_read_only(true)), Some(Errno::EIO));
         assert_eq!(errno(volume.shut_down(how)), Some(Errno::EIO));
         std::thread::sleep(Duration::from_millis(300));
-        assert!(std::fs::read(&image.path).unwrap() == at_once, "something was written after {how:?}");
+        assert!(
+            std::fs::read(&image.path).unwrap() == at_once,
+            "something was written after {how:?}"
+        );
     });
     drop((root, early));
     assert!(volume.close().is_err());
@@ -151,7 +174,9 @@ fn is_kept_by(how: Shutdown, image: &Image) -> bool {
 fn work(root: &Session, going: &AtomicBool) {
     let end = Instant::now() + Duration::from_secs(60);
     for n in 0.. {
-        let made = root.create(format!("/busy/{}", n % 10)).map(|file| file.write_all_at(&[1; 5000], 0));
+        let made = root
+            .create(format!("/busy/{}", n % 10))
+            .map(|file| file.write_all_at(&[1; 5000], 0));
         if made
             .and_then(|written| written)
             .and_then(|()| root.remove_file(format!("/busy/{}", n % 10)))

@@ -18,7 +18,11 @@ const READ_WHOLE_BYTES: u64 = 16 << 20;
 /// When anything but the content of a file cannot be read.
 pub(crate) fn tree(image: &Path) -> Tree {
     let volume = Volume::open(image).unwrap_or_else(|e| panic!("{e}"));
-    let mut walker = Walker { session: volume.superuser(), tree: Tree::default(), contents: HashMap::new() };
+    let mut walker = Walker {
+        session: volume.superuser(),
+        tree: Tree::default(),
+        contents: HashMap::new(),
+    };
     walker.visit();
     walker.tree
 }
@@ -36,7 +40,10 @@ impl Walker {
         while let Some(path) = todo.pop() {
             let entry = self.entry(&path).unwrap_or_else(|e| panic!("{e}"));
             if entry.kind == Kind::Directory {
-                let listing = self.session.read_dir(as_path(&path)).unwrap_or_else(|e| panic!("{e}"));
+                let listing = self
+                    .session
+                    .read_dir(as_path(&path))
+                    .unwrap_or_else(|e| panic!("{e}"));
                 for listed in listing {
                     let listed = listed.unwrap_or_else(|e| panic!("{e}"));
                     todo.push(join(&path, listed.file_name().as_bytes()));
@@ -44,7 +51,10 @@ impl Walker {
                 self.misses_what_is_not_there(&path);
             }
             let text = path.escape_ascii().to_string();
-            assert!(self.tree.entries.insert(path, entry).is_none(), "{text} is listed twice");
+            assert!(
+                self.tree.entries.insert(path, entry).is_none(),
+                "{text} is listed twice"
+            );
         }
     }
 
@@ -68,8 +78,12 @@ impl Walker {
         let mut xattrs = BTreeMap::new();
         for attribute in self.session.llistxattr(name)? {
             let value = self.session.lgetxattr(name, &attribute)?;
-            let value = value
-                .unwrap_or_else(|| panic!("{}: {attribute:?} is listed but missing", path.escape_ascii()));
+            let value = value.unwrap_or_else(|| {
+                panic!(
+                    "{}: {attribute:?} is listed but missing",
+                    path.escape_ascii()
+                )
+            });
             xattrs.insert(attribute.into_vec(), value);
         }
         let content = (kind == Kind::File).then(|| self.content(name, &meta));
@@ -96,7 +110,10 @@ impl Walker {
 
     fn content(&mut self, path: &Path, meta: &Metadata) -> Content {
         let session = &self.session;
-        self.contents.entry(meta.ino()).or_insert_with(|| content(session, path, meta.len())).clone()
+        self.contents
+            .entry(meta.ino())
+            .or_insert_with(|| content(session, path, meta.len()))
+            .clone()
     }
 }
 
@@ -105,25 +122,47 @@ fn content(session: &Session, path: &Path, size: u64) -> Content {
         let file = session.open(path)?;
         let data = data_ranges(&file)?;
         let whole = [(0, size)];
-        let wanted: &[(u64, u64)] = if size <= READ_WHOLE_BYTES { &whole } else { &data };
+        let wanted: &[(u64, u64)] = if size <= READ_WHOLE_BYTES {
+            &whole
+        } else {
+            &data
+        };
         let mut digest = ContentDigest::default();
         let mut buffer = vec![0; 1 << 20];
         for &(start, end) in wanted {
             let mut at = start;
             while at < end {
-                let want = buffer.len().min(usize::try_from(end - at).unwrap_or(usize::MAX));
+                let want = buffer
+                    .len()
+                    .min(usize::try_from(end - at).unwrap_or(usize::MAX));
                 let got = file.read_at(&mut buffer[..want], at)?;
-                assert_eq!(got, want, "{}: a short read at {at} of {size}", path.display());
+                assert_eq!(
+                    got,
+                    want,
+                    "{}: a short read at {at} of {size}",
+                    path.display()
+                );
                 digest.add(at, &buffer[..want]);
                 at += want as u64;
             }
         }
-        assert_eq!(file.read_at(&mut buffer, size)?, 0, "{}: bytes behind the end", path.display());
+        assert_eq!(
+            file.read_at(&mut buffer, size)?,
+            0,
+            "{}: bytes behind the end",
+            path.display()
+        );
         Ok((digest.finish(), data))
     };
     match read() {
-        Ok((digest, data)) => Content { digest: Ok(digest), data: Some(data) },
-        Err(e) => Content { digest: Err(i32::from(e.errno().raw())), data: None },
+        Ok((digest, data)) => Content {
+            digest: Ok(digest),
+            data: Some(data),
+        },
+        Err(e) => Content {
+            digest: Err(i32::from(e.errno().raw())),
+            data: None,
+        },
     }
 }
 
@@ -131,8 +170,13 @@ fn data_ranges(file: &extern4::File) -> extern4::Result<Vec<(u64, u64)>> {
     let mut ranges = Vec::new();
     let mut at = 0;
     while let Some(start) = file.seek_data(at)? {
-        let end = file.seek_hole(start)?.expect("the end of the file counts as a hole");
-        assert!(start >= at && end > start, "data from {start} to {end}, sought from {at}");
+        let end = file
+            .seek_hole(start)?
+            .expect("the end of the file counts as a hole");
+        assert!(
+            start >= at && end > start,
+            "data from {start} to {end}, sought from {at}"
+        );
         ranges.push((start, end));
         at = end;
     }
@@ -140,7 +184,10 @@ fn data_ranges(file: &extern4::File) -> extern4::Result<Vec<(u64, u64)>> {
 }
 
 fn time(time: Timespec) -> Time {
-    Time { sec: time.sec, nsec: time.nsec }
+    Time {
+        sec: time.sec,
+        nsec: time.nsec,
+    }
 }
 
 fn kind(kind: FileType) -> Kind {

@@ -6,8 +6,12 @@ use extern4_testkit::perm::{self, Caller, Object};
 
 use crate::ours::{self, as_path};
 
-const SPEC: ImageSpec = ImageSpec::new("permissions", 48 << 20, &["-t", "ext4", "-b", "1024", "-N", "20000"])
-    .mounted(perm::PLANS);
+const SPEC: ImageSpec = ImageSpec::new(
+    "permissions",
+    48 << 20,
+    &["-t", "ext4", "-b", "1024", "-N", "20000"],
+)
+.mounted(perm::PLANS);
 
 /// Compares the answers for one share of the callers; the shares run in parallel.
 fn compare(share: usize, of: usize) {
@@ -19,7 +23,11 @@ fn compare(share: usize, of: usize) {
     let mount = image.mount("ro,noatime");
     let mut wrong = Vec::new();
     for caller in perm::callers().into_iter().skip(share).step_by(of) {
-        let objects: Vec<_> = objects.iter().step_by(if caller.sample { 23 } else { 1 }).cloned().collect();
+        let objects: Vec<_> = objects
+            .iter()
+            .step_by(if caller.sample { 23 } else { 1 })
+            .cloned()
+            .collect();
         let theirs = perm::ask(&mount.path, &caller, &objects);
         let ours = ask(&image, &caller, &objects);
         for ((object, our), their) in objects.iter().zip(ours).zip(theirs) {
@@ -32,7 +40,12 @@ fn compare(share: usize, of: usize) {
             }
         }
     }
-    let shown = wrong.iter().take(20).map(String::as_str).collect::<Vec<_>>().join("\n  ");
+    let shown = wrong
+        .iter()
+        .take(20)
+        .map(String::as_str)
+        .collect::<Vec<_>>()
+        .join("\n  ");
     assert!(
         wrong.is_empty(),
         "{} answers differ; by mask of read 4, write 2, execute 1:\n  {shown}",
@@ -43,14 +56,16 @@ fn compare(share: usize, of: usize) {
 /// Returns the library's answers, in the form of [`perm::ask`].
 fn ask(image: &Image, caller: &Caller, objects: &[Object]) -> Vec<[i32; 8]> {
     let volume = Volume::open(&image.path).unwrap_or_else(|e| panic!("{e}"));
-    let cred =
-        Cred::new(caller.uid, caller.gid, &caller.groups).with_caps(Caps::from_bits_retain(caller.caps));
+    let cred = Cred::new(caller.uid, caller.gid, &caller.groups)
+        .with_caps(Caps::from_bits_retain(caller.caps));
     let session = volume.session(cred);
     let answer = |object: &Object| {
         let path = as_path(&object.path);
         std::array::from_fn(|mask| {
             let wanted = Access::from_bits_retain(mask as u8);
-            session.access(path, wanted).map_or_else(|e| i32::from(e.errno().raw()), |()| 0)
+            session
+                .access(path, wanted)
+                .map_or_else(|e| i32::from(e.errno().raw()), |()| 0)
         })
     };
     objects.iter().map(answer).collect()

@@ -14,7 +14,11 @@ use extern4::block::MemoryDevice;
 use extern4::{RenameFlags, Session, Volume};
 use extern4_testkit::image::ImageSpec;
 
-const SPEC: ImageSpec = ImageSpec::new("stale", 32 << 20, &["-t", "ext4", "-b", "1024", "-N", "8000"]);
+const SPEC: ImageSpec = ImageSpec::new(
+    "stale",
+    32 << 20,
+    &["-t", "ext4", "-b", "1024", "-N", "8000"],
+);
 /// Places that change independently.
 const PLACES: usize = 6;
 /// Paths that are asked for: two names in a directory that stays, and in one that moves, under both
@@ -95,7 +99,11 @@ fn answer(session: &Session, path: &str) -> u64 {
     session.symlink_metadata(path).map_or(0, |found| {
         found.ino() << 24
             | u64::from(found.mode()) << 8
-            | if found.is_dir() { 0 } else { u64::from(found.nlink()) }
+            | if found.is_dir() {
+                0
+            } else {
+                u64::from(found.nlink())
+            }
     })
 }
 
@@ -115,17 +123,32 @@ fn path(place: usize, path: usize) -> String {
 impl Place {
     fn make(session: &Session, number: usize) -> Self {
         for directory in ["near", "far"] {
-            session.create_dir_all(format!("/place{number}/{directory}")).expect("a directory");
+            session
+                .create_dir_all(format!("/place{number}/{directory}"))
+                .expect("a directory");
         }
         for filler in 0..FILLING {
-            session.create(format!("/place{number}/far/a-name-that-fills-it-{filler}")).expect("a file");
+            session
+                .create(format!("/place{number}/far/a-name-that-fills-it-{filler}"))
+                .expect("a file");
         }
-        Self { number, moved: false, names: [None; 4] }
+        Self {
+            number,
+            moved: false,
+            names: [None; 4],
+        }
     }
 
     /// The path of a name as it is now.
     fn path(&self, name: usize) -> String {
-        path(self.number, if self.moved && name >= 2 { name + 2 } else { name })
+        path(
+            self.number,
+            if self.moved && name >= 2 {
+                name + 2
+            } else {
+                name
+            },
+        )
     }
 
     /// Makes a change if it is possible for these names. Returns whether it was.
@@ -140,8 +163,12 @@ impl Place {
             (Change::Link, Some(file), None) if !is_directory(file) => session.hard_link(from, to),
             (Change::Unlink, Some(file), _) if !is_directory(file) => session.remove_file(from),
             (Change::RemoveDir, Some(file), _) if is_directory(file) => session.remove_dir(from),
-            (Change::RenameWithin, Some(_), None) if one / 2 == other / 2 => session.rename(from, to),
-            (Change::RenameAcross, Some(_), None) if one / 2 != other / 2 => session.rename(from, to),
+            (Change::RenameWithin, Some(_), None) if one / 2 == other / 2 => {
+                session.rename(from, to)
+            }
+            (Change::RenameAcross, Some(_), None) if one / 2 != other / 2 => {
+                session.rename(from, to)
+            }
             (Change::Replace, Some(file), Some(old))
                 if !same_file && is_directory(file) == is_directory(old) =>
             {
@@ -156,9 +183,14 @@ impl Place {
                 self.moved = !self.moved;
                 session.rename(&ends[from], &ends[to])
             }
-            (Change::Chmod, Some(file), _) if !is_link(file) => {
-                session.set_permissions(from, if file & (0o100 << 8) == 0 { 0o755 } else { 0o640 })
-            }
+            (Change::Chmod, Some(file), _) if !is_link(file) => session.set_permissions(
+                from,
+                if file & (0o100 << 8) == 0 {
+                    0o755
+                } else {
+                    0o640
+                },
+            ),
             _ => return false,
         };
         done.unwrap_or_else(|error| panic!("{change:?}: {error}"));
@@ -187,10 +219,21 @@ impl Place {
                 }
             }
         }
-        let links =
-            |file: u64| self.names.iter().flatten().filter(|other| **other >> 24 == file >> 24).count();
+        let links = |file: u64| {
+            self.names
+                .iter()
+                .flatten()
+                .filter(|other| **other >> 24 == file >> 24)
+                .count()
+        };
         self.names = self.names.map(|name| {
-            name.map(|file| if is_directory(file) { file } else { file & !LINKS | links(file) as u64 })
+            name.map(|file| {
+                if is_directory(file) {
+                    file
+                } else {
+                    file & !LINKS | links(file) as u64
+                }
+            })
         });
     }
 
@@ -238,13 +281,17 @@ fn ask(session: &Session, shown: &Shown, paths: &[String; PATHS], at: usize) -> 
     let right = shown.answers[at].load(SeqCst);
     let given = answer(session, &paths[at]);
     let counts = version.is_multiple_of(2) && shown.version.load(SeqCst) == version;
-    assert!(!counts || given == right, "{}: {given:#x}, and {right:#x} is right", paths[at]);
+    assert!(
+        !counts || given == right,
+        "{}: {given:#x}, and {right:#x} is right",
+        paths[at]
+    );
     counts
 }
 
 fn probe(cache_bytes: Option<u64>) {
-    let wanted =
-        std::env::var("EXTERN4_STALE_CHECKS").map_or(200_000, |text| text.parse().expect("a number"));
+    let wanted = std::env::var("EXTERN4_STALE_CHECKS")
+        .map_or(200_000, |text| text.parse().expect("a number"));
     let device = MemoryDevice::new(std::fs::read(SPEC.build().path).expect("the image is read"));
     let mut options = Volume::options();
     options.write(true);
@@ -253,7 +300,9 @@ fn probe(cache_bytes: Option<u64>) {
     }
     let volume = options.open_device(Arc::new(device)).expect("it opens");
     let session = volume.superuser();
-    let places: Vec<Place> = (0..PLACES).map(|number| Place::make(&session, number)).collect();
+    let places: Vec<Place> = (0..PLACES)
+        .map(|number| Place::make(&session, number))
+        .collect();
     let shown: [Shown; PLACES] = Default::default();
     let checks = AtomicU64::new(0);
     let is_over = || checks.load(SeqCst) >= wanted;
@@ -269,7 +318,10 @@ fn probe(cache_bytes: Option<u64>) {
                         let place = random.below(PLACES);
                         ask(session, &shown[place], &paths[place], random.below(PATHS))
                     };
-                    checks.fetch_add((0..256).map(ask_one).filter(|counts| *counts).count() as u64, SeqCst);
+                    checks.fetch_add(
+                        (0..256).map(ask_one).filter(|counts| *counts).count() as u64,
+                        SeqCst,
+                    );
                 }
             });
         }

@@ -12,7 +12,11 @@ fn judge(spec: &ImageSpec) {
         return;
     }
     let image = spec.build();
-    assert_same(spec.name, &ours::tree(&image.path), &spec.oracle_tree(&image));
+    assert_same(
+        spec.name,
+        &ours::tree(&image.path),
+        &spec.oracle_tree(&image),
+    );
 }
 
 /// One test an image, so that a failure has its name.
@@ -45,7 +49,11 @@ images! {
 
 #[test]
 fn every_image_has_its_test() {
-    let missing: Vec<_> = SPECS.iter().map(|spec| spec.name).filter(|name| !TESTED.contains(name)).collect();
+    let missing: Vec<_> = SPECS
+        .iter()
+        .map(|spec| spec.name)
+        .filter(|name| !TESTED.contains(name))
+        .collect();
     assert!(missing.is_empty(), "no test for {missing:?}");
 }
 
@@ -63,7 +71,9 @@ fn casefolded_names_are_found_in_any_case() {
         return;
     }
     let image = spec.build();
-    let session = Volume::open(&image.path).expect("a casefolded volume opens").superuser();
+    let session = Volume::open(&image.path)
+        .expect("a casefolded volume opens")
+        .superuser();
     for (asked, stored) in [
         ("/folded/NAME-number-17", "/folded/Name-Number-17"),
         ("/folded/inner/äöü.TXT", "/folded/Inner/ÄÖÜ.Txt"),
@@ -72,14 +82,23 @@ fn casefolded_names_are_found_in_any_case() {
         ("/folded/\u{e9}", "/folded/e\u{301}"),
         ("/folded/FIN", "/folded/ﬁn"),
     ] {
-        let asked_ino = session.symlink_metadata(asked).unwrap_or_else(|e| panic!("{e}")).ino();
+        let asked_ino = session
+            .symlink_metadata(asked)
+            .unwrap_or_else(|e| panic!("{e}"))
+            .ino();
         assert_eq!(
             asked_ino,
-            session.symlink_metadata(stored).unwrap_or_else(|e| panic!("{e}")).ino(),
+            session
+                .symlink_metadata(stored)
+                .unwrap_or_else(|e| panic!("{e}"))
+                .ino(),
             "{asked}"
         );
     }
     for exact in ["/exact/straße", "/Folded", "/folded/name-number-1777"] {
-        assert!(!session.exists(exact).unwrap_or_else(|e| panic!("{e}")), "{exact} is there");
+        assert!(
+            !session.exists(exact).unwrap_or_else(|e| panic!("{e}")),
+            "{exact} is there"
+        );
     }
 }

@@ -27,7 +27,11 @@ impl Server {
             return Err(Errno::ENOSYS.into());
         }
         let fh = self.handles.enter(self.dir(request, 0)?);
-        body.put(&OpenOut { fh, open_flags: FOPEN_CACHE_DIR | FOPEN_KEEP_CACHE, backing_id: 0 })
+        body.put(&OpenOut {
+            fh,
+            open_flags: FOPEN_CACHE_DIR | FOPEN_KEEP_CACHE,
+            backing_id: 0,
+        })
     }
 
     /// Returns the open directory that a request means. If the request names none, this opens the
@@ -37,7 +41,11 @@ impl Server {
             return self.handles.get(fh);
         }
         let location = self.nodes.get(request.header.nodeid)?;
-        self.credentials.open(&request.caller, location, OpenFlags::READ | OpenFlags::DIRECTORY)
+        self.credentials.open(
+            &request.caller,
+            location,
+            OpenFlags::READ | OpenFlags::DIRECTORY,
+        )
     }
 
     pub(crate) fn readdir(&self, request: &Request<'_>, body: &mut Body<'_>) -> Result<()> {
@@ -66,7 +74,12 @@ impl Server {
         let handle = self.dir(request, read.fh)?;
         let size = usize::try_from(read.size).map_err(|_| Errno::EINVAL)?;
         let (mut batch, mut places) = (DirBatch::new(), Vec::new());
-        handle.file.read_dir_places(read.offset, (size / PLUS_BYTES).max(1), &mut batch, &mut places)?;
+        handle.file.read_dir_places(
+            read.offset,
+            (size / PLUS_BYTES).max(1),
+            &mut batch,
+            &mut places,
+        )?;
         for (entry, place) in batch.iter().zip(places) {
             if body.len() + size_of::<EntryOut>() + record_len(entry.name) > size {
                 break;
@@ -90,7 +103,10 @@ impl Listing {
                 return Ok(Some(0));
             }
             let before = self.batch.iter().position(|entry| entry.next == cookie);
-            if let Some(next) = before.map(|before| before + 1).filter(|next| *next < self.batch.len()) {
+            if let Some(next) = before
+                .map(|before| before + 1)
+                .filter(|next| *next < self.batch.len())
+            {
                 return Ok(Some(next));
             }
         }
@@ -107,7 +123,12 @@ fn record_len(name: &[u8]) -> usize {
 
 fn put_dirent(entry: &DirEntry<'_>, body: &mut Body<'_>) -> Result<()> {
     let namelen = u32::try_from(entry.name.len()).map_err(|_| Errno::EIO)?;
-    body.put(&Dirent { ino: entry.ino, off: entry.next, namelen, kind: dirent_kind(entry.kind) })?;
+    body.put(&Dirent {
+        ino: entry.ino,
+        off: entry.next,
+        namelen,
+        kind: dirent_kind(entry.kind),
+    })?;
     body.push(entry.name)?;
     let padding = record_len(entry.name) - size_of::<Dirent>() - entry.name.len();
     body.push(&[0; 8][..padding])

@@ -10,13 +10,15 @@
 use std::sync::Arc;
 
 use extern4_vfs::{
-    Caps, Errno, FallocateMode, FileFlags, Location, LookupFlags, OpenFile, OpenFlags, OpenHow, Result, Take,
+    Caps, Errno, FallocateMode, FileFlags, Location, LookupFlags, OpenFile, OpenFlags, OpenHow,
+    Result, Take,
 };
 
 use crate::abi::{
     BmapIn, BmapOut, CopyFileRangeIn, CopyFileRangeOut, CreateIn, FOPEN_KEEP_CACHE,
-    FOPEN_PARALLEL_DIRECT_WRITES, FSYNC_FDATASYNC, FallocateIn, Features, FsyncIn, LseekIn, LseekOut, OpenIn,
-    OpenOut, ReadIn, ReleaseIn, WRITE_CACHE, WRITE_KILL_SUIDGID, WriteIn, WriteOut,
+    FOPEN_PARALLEL_DIRECT_WRITES, FSYNC_FDATASYNC, FallocateIn, Features, FsyncIn, LseekIn,
+    LseekOut, OpenIn, OpenOut, ReadIn, ReleaseIn, WRITE_CACHE, WRITE_KILL_SUIDGID, WriteIn,
+    WriteOut,
 };
 use crate::handles::Handle;
 use crate::init::MAX_DATA_BYTES;
@@ -50,7 +52,13 @@ fn open_flags(flags: u32) -> OpenFlags {
 impl Server {
     /// Returns the open file that a request means: the one whose number is `fh`. Where the kernel
     /// opens files without the server, this is an open file of the node.
-    fn file(&self, request: &Request<'_>, nodeid: u64, fh: u64, want: OpenFlags) -> Result<Arc<Handle>> {
+    fn file(
+        &self,
+        request: &Request<'_>,
+        nodeid: u64,
+        fh: u64,
+        want: OpenFlags,
+    ) -> Result<Arc<Handle>> {
         if fh != 0 {
             return self.handles.get(fh);
         }
@@ -71,7 +79,11 @@ impl Server {
             None => {
                 let location = self.nodes.get(nodeid)?;
                 let append_only = writes && is_append_only(&location);
-                let flags = if append_only { want | OpenFlags::APPEND } else { want };
+                let flags = if append_only {
+                    want | OpenFlags::APPEND
+                } else {
+                    want
+                };
                 let handle = self.credentials.open(caller, location, flags)?;
                 self.nodes.set_file(nodeid, &handle);
                 handle
@@ -91,10 +103,15 @@ impl Server {
         flags.set(OpenFlags::NOATIME, open.flags & O_NOATIME != 0);
         // For an append-only file, the VFS has to know that this open only appends. Every write
         // then goes to the file's end, at any offset.
-        flags.set(OpenFlags::APPEND, is_append_only(&location) && open.flags & O_APPEND != 0);
+        flags.set(
+            OpenFlags::APPEND,
+            is_append_only(&location) && open.flags & O_APPEND != 0,
+        );
         let request = &self.identify_opener(request, flags);
-        let file =
-            self.credentials.session(&request.caller, &location).open_location(location, flags, b"")?;
+        let file = self
+            .credentials
+            .session(&request.caller, &location)
+            .open_location(location, flags, b"")?;
         body.put(&self.opened(request, request.header.nodeid, file))
     }
 
@@ -110,7 +127,11 @@ impl Server {
     /// looks capabilities up when it finds no space.
     fn identify_opener<'r>(&self, request: &Request<'r>, flags: OpenFlags) -> Request<'r> {
         let identify = flags.contains(OpenFlags::WRITE) && self.reports_opens();
-        if identify { request.by(self.credentials.identified(&request.caller)) } else { *request }
+        if identify {
+            request.by(self.credentials.identified(&request.caller))
+        } else {
+            *request
+        }
     }
 
     /// Returns the answer to an open. A kernel that opens files without the server does not report
@@ -123,7 +144,11 @@ impl Server {
             self.nodes.set_file(nodeid, &handle);
             0
         };
-        OpenOut { fh, open_flags: FOPEN_KEEP_CACHE | FOPEN_PARALLEL_DIRECT_WRITES, backing_id: 0 }
+        OpenOut {
+            fh,
+            open_flags: FOPEN_KEEP_CACHE | FOPEN_PARALLEL_DIRECT_WRITES,
+            backing_id: 0,
+        }
     }
 
     /// Makes a file and opens it. A kernel that opens files without the server gets `ENOSYS`, and
@@ -161,7 +186,14 @@ impl Server {
         let mut session = self.credentials.session(&request.caller, dir);
         session.set_umask(low_bits(create.umask));
         let mode = low_bits(create.mode) & 0o7777;
-        let file = session.open(name, OpenHow { flags, mode, resolve: LookupFlags::empty() })?;
+        let file = session.open(
+            name,
+            OpenHow {
+                flags,
+                mode,
+                resolve: LookupFlags::empty(),
+            },
+        )?;
         let location = file.location().clone();
         let (opener, file) = self.made_by(request, flags, file)?;
         let entry = self.entry(location);
@@ -184,8 +216,10 @@ impl Server {
         let opener = request.by(self.credentials.itself(&request.caller));
         let flags = flags - (OpenFlags::CREATE | OpenFlags::EXCL | OpenFlags::TMPFILE);
         let location = file.location();
-        let file =
-            self.credentials.session(&opener.caller, location).open_location(location.clone(), flags, b"")?;
+        let file = self
+            .credentials
+            .session(&opener.caller, location)
+            .open_location(location.clone(), flags, b"")?;
         Ok((opener, file))
     }
 
@@ -193,7 +227,11 @@ impl Server {
         let release: ReleaseIn = request.arg()?;
         // Before the kernel learns that it opens files without the server, it also releases files
         // that the node keeps.
-        if release.fh == 0 { Ok(()) } else { self.handles.remove(release.fh).map(drop) }
+        if release.fh == 0 {
+            Ok(())
+        } else {
+            self.handles.remove(release.fh).map(drop)
+        }
     }
 
     pub(crate) fn read(&self, request: &Request<'_>, body: &mut Body<'_>) -> Result<()> {
@@ -201,7 +239,11 @@ impl Server {
         let handle = if read.fh == 0 && read.flags & O_NOATIME != 0 {
             // The node does not keep this file: reads of others do change the access time.
             let location = self.nodes.get(request.header.nodeid)?;
-            self.credentials.open(&request.caller, location, OpenFlags::READ | OpenFlags::NOATIME)?
+            self.credentials.open(
+                &request.caller,
+                location,
+                OpenFlags::READ | OpenFlags::NOATIME,
+            )?
         } else {
             self.file(request, request.header.nodeid, read.fh, OpenFlags::READ)?
         };
@@ -224,9 +266,16 @@ impl Server {
         if write.write_flags & WRITE_KILL_SUIDGID != 0 {
             self.drop_set_id_bits(request, request.header.nodeid, &handle)?;
         }
-        let kept = write.write_flags & WRITE_CACHE != 0 && self.protocol.has(Features::WRITEBACK_CACHE);
-        let write_at = if kept { OpenFile::write_back } else { OpenFile::write_at };
-        let written = write_all(data, write.offset, |data, offset| write_at(&handle.file, data, offset));
+        let kept =
+            write.write_flags & WRITE_CACHE != 0 && self.protocol.has(Features::WRITEBACK_CACHE);
+        let write_at = if kept {
+            OpenFile::write_back
+        } else {
+            OpenFile::write_at
+        };
+        let written = write_all(data, write.offset, |data, offset| {
+            write_at(&handle.file, data, offset)
+        });
         if let Err(error) = &written
             && write.write_flags & WRITE_CACHE != 0
         {
@@ -251,10 +300,24 @@ impl Server {
     }
 
     /// Takes the set-id bits off before a change for which the kernel does not say whether they go.
-    fn change_without_set_id_bits(&self, request: &Request<'_>, nodeid: u64, handle: &Handle) -> Result<()> {
+    fn change_without_set_id_bits(
+        &self,
+        request: &Request<'_>,
+        nodeid: u64,
+        handle: &Handle,
+    ) -> Result<()> {
         let has_bits = handle.file.stat().mode & 0o6000 != 0;
-        let keeps = !has_bits || self.credentials.identified(&request.caller).caps.contains(Caps::FSETID);
-        if keeps { Ok(()) } else { self.drop_set_id_bits(request, nodeid, handle) }
+        let keeps = !has_bits
+            || self
+                .credentials
+                .identified(&request.caller)
+                .caps
+                .contains(Caps::FSETID);
+        if keeps {
+            Ok(())
+        } else {
+            self.drop_set_id_bits(request, nodeid, handle)
+        }
     }
 
     pub(crate) fn fsync(&self, request: &Request<'_>) -> Result<()> {
@@ -273,7 +336,9 @@ impl Server {
             return Err(Errno::EPERM.into());
         }
         self.change_without_set_id_bits(request, request.header.nodeid, &handle)?;
-        handle.file.fallocate(mode, fallocate.offset, fallocate.length)
+        handle
+            .file
+            .fallocate(mode, fallocate.offset, fallocate.length)
     }
 
     pub(crate) fn lseek(&self, request: &Request<'_>, body: &mut Body<'_>) -> Result<()> {
@@ -308,7 +373,9 @@ impl Server {
             handle.file.sync(false)?;
         }
         let offset = bmap.block.checked_mul(unit).ok_or(Errno::EINVAL)?;
-        body.put(&BmapOut { block: handle.file.bmap(offset)?.unwrap_or(0) / unit })
+        body.put(&BmapOut {
+            block: handle.file.bmap(offset)?.unwrap_or(0) / unit,
+        })
     }
 
     /// Copies within the volume. With `wide`, the answer has 64 bits for the length.
@@ -332,9 +399,14 @@ impl Server {
         const MOST: u64 = 1 << 30;
         let copied = copy_range(&from, copy.off_in, &to, copy.off_out, copy.len.min(MOST))?;
         if wide {
-            return body.put(&CopyFileRangeOut { bytes_copied: copied });
+            return body.put(&CopyFileRangeOut {
+                bytes_copied: copied,
+            });
         }
-        body.put(&WriteOut { size: u32::try_from(copied).map_err(|_| Errno::EIO)?, padding: 0 })
+        body.put(&WriteOut {
+            size: u32::try_from(copied).map_err(|_| Errno::EIO)?,
+            padding: 0,
+        })
     }
 }
 
@@ -362,7 +434,11 @@ fn may_write(handle: &Handle, offset: u64) -> Result<()> {
 }
 
 /// Writes all of `data`, or as much as there is room for.
-fn write_all(data: &[u8], offset: u64, write_at: impl Fn(&[u8], u64) -> Result<usize>) -> Result<usize> {
+fn write_all(
+    data: &[u8],
+    offset: u64,
+    write_at: impl Fn(&[u8], u64) -> Result<usize>,
+) -> Result<usize> {
     let mut written = 0;
     while written < data.len() {
         match write_at(&data[written..], offset + written as u64) {
@@ -376,15 +452,30 @@ fn write_all(data: &[u8], offset: u64, write_at: impl Fn(&[u8], u64) -> Result<u
     Ok(written)
 }
 
-fn copy_range(from: &Arc<Handle>, off_in: u64, to: &Arc<Handle>, off_out: u64, len: u64) -> Result<u64> {
-    let mut buffer = vec![0; usize::try_from(len).map_or(MAX_DATA_BYTES, |len| len.min(MAX_DATA_BYTES))];
+fn copy_range(
+    from: &Arc<Handle>,
+    off_in: u64,
+    to: &Arc<Handle>,
+    off_out: u64,
+    len: u64,
+) -> Result<u64> {
+    let mut buffer =
+        vec![0; usize::try_from(len).map_or(MAX_DATA_BYTES, |len| len.min(MAX_DATA_BYTES))];
     let mut copied = 0;
     while copied < len {
-        let want = usize::try_from(len - copied).map_or(buffer.len(), |left| left.min(buffer.len()));
-        let step = from.file.read_at(&mut buffer[..want], off_in + copied).and_then(|read| {
-            let write_at = |data: &[u8], offset| to.file.write_at(data, offset);
-            if read == 0 { Ok(0) } else { write_all(&buffer[..read], off_out + copied, write_at) }
-        });
+        let want =
+            usize::try_from(len - copied).map_or(buffer.len(), |left| left.min(buffer.len()));
+        let step = from
+            .file
+            .read_at(&mut buffer[..want], off_in + copied)
+            .and_then(|read| {
+                let write_at = |data: &[u8], offset| to.file.write_at(data, offset);
+                if read == 0 {
+                    Ok(0)
+                } else {
+                    write_all(&buffer[..read], off_out + copied, write_at)
+                }
+            });
         match step {
             Ok(0) => break,
             Ok(more) => copied += more as u64,

@@ -79,7 +79,11 @@ impl Server {
             FSGETXATTR => {
                 let xflags = XFLAGS.iter().filter(|(flag, _)| attr.flags.contains(*flag));
                 let xflags = xflags.map(|(_, bit)| bit).sum();
-                body.put(&FsXattr { xflags, projid: attr.project, ..FsXattr::default() })
+                body.put(&FsXattr {
+                    xflags,
+                    projid: attr.project,
+                    ..FsXattr::default()
+                })
             }
             SETFLAGS => self.set_flags(request, &location, input),
             FSSETXATTR => self.set_fsxattr(request, &location, input),
@@ -89,7 +93,11 @@ impl Server {
                 body.push(&label)
             }
             SETFSLABEL | FITRIM | SHUTDOWN
-                if !self.credentials.identified(&request.caller).caps.contains(Caps::SYS_ADMIN) =>
+                if !self
+                    .credentials
+                    .identified(&request.caller)
+                    .caps
+                    .contains(Caps::SYS_ADMIN) =>
             {
                 Err(Errno::EPERM.into())
             }
@@ -114,7 +122,11 @@ impl Server {
         let flags = FileFlags::from_bits_retain(now & !MODIFIABLE | wanted & MODIFIABLE);
         // Journaling of contents takes a capability.
         let caller = self.credentials.identified(&request.caller);
-        self.credentials.session(&caller, location).set_flags("", flags, LookupFlags::EMPTY_PATH)?;
+        self.credentials.session(&caller, location).set_flags(
+            "",
+            flags,
+            LookupFlags::EMPTY_PATH,
+        )?;
         self.flags_changed(request, location, now);
         Ok(())
     }

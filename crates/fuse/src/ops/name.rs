@@ -41,7 +41,11 @@ impl Server {
     /// changes the others. This holds for all of a volume with such directories: a file may move
     /// into one, and a directory may become one.
     fn name_lifetime(&self) -> Duration {
-        if self.superblock().traits().casefold { Duration::ZERO } else { self.config().lifetime }
+        if self.superblock().traits().casefold {
+            Duration::ZERO
+        } else {
+            self.config().lifetime
+        }
     }
 
     pub(crate) fn lookup(&self, request: &Request<'_>, body: &mut Body<'_>) -> Result<()> {
@@ -51,12 +55,20 @@ impl Server {
             return body.put(&self.entry(self.nodes.find(request.header.nodeid)?));
         }
         let dir = self.nodes.find(request.header.nodeid)?;
-        match self.credentials.session(&request.caller, &dir).locate(name, LookupFlags::NOFOLLOW) {
+        match self
+            .credentials
+            .session(&request.caller, &dir)
+            .locate(name, LookupFlags::NOFOLLOW)
+        {
             Ok(found) => body.put(&self.entry(found)),
             // Node id 0: the kernel may remember that the name does not exist.
             Err(error) if error == Errno::ENOENT => {
                 let (entry_valid, entry_valid_nsec) = lifetime(self.name_lifetime());
-                body.put(&EntryOut { entry_valid, entry_valid_nsec, ..EntryOut::default() })
+                body.put(&EntryOut {
+                    entry_valid,
+                    entry_valid_nsec,
+                    ..EntryOut::default()
+                })
             }
             Err(error) => Err(error),
         }
@@ -82,7 +94,10 @@ impl Server {
         let (name, rest) = name(request.text())?;
         let (target, _) = text(rest)?;
         let dir = self.nodes.get(request.header.nodeid)?;
-        let made = self.credentials.session(&request.caller, &dir).symlink(target, name)?;
+        let made = self
+            .credentials
+            .session(&request.caller, &dir)
+            .symlink(target, name)?;
         body.put(&self.entry(made))
     }
 
@@ -143,7 +158,13 @@ impl Server {
         self.rename_to(request, rename.newdir, flags, rest)
     }
 
-    fn rename_to(&self, request: &Request<'_>, newdir: u64, flags: RenameFlags, names: &[u8]) -> Result<()> {
+    fn rename_to(
+        &self,
+        request: &Request<'_>,
+        newdir: u64,
+        flags: RenameFlags,
+        names: &[u8],
+    ) -> Result<()> {
         let (from, rest) = name(names)?;
         let (to, _) = name(rest)?;
         let dir = self.nodes.get(request.header.nodeid)?;

@@ -19,7 +19,14 @@ impl Server {
             request.split::<SetxattrInExt>()?
         } else {
             let (SetxattrIn { size, flags }, rest) = request.split()?;
-            (SetxattrInExt { size, flags, ..SetxattrInExt::default() }, rest)
+            (
+                SetxattrInExt {
+                    size,
+                    flags,
+                    ..SetxattrInExt::default()
+                },
+                rest,
+            )
         };
         let kill_sgid = set.setxattr_flags & SETXATTR_ACL_KILL_SGID != 0;
         let (name, value) = text(rest)?;
@@ -28,8 +35,14 @@ impl Server {
         // The numbers are those of `setxattr(2)`.
         let flags = XattrFlags::from_bits(set.flags).ok_or(Errno::EINVAL)?;
         let location = self.nodes.get(request.header.nodeid)?;
-        let without = if kill_sgid { Caps::FSETID } else { Caps::empty() };
-        let session = self.credentials.session_without(&request.caller, &location, without);
+        let without = if kill_sgid {
+            Caps::FSETID
+        } else {
+            Caps::empty()
+        };
+        let session = self
+            .credentials
+            .session_without(&request.caller, &location, without);
         session.set_xattr("", name, value, flags, LookupFlags::EMPTY_PATH)?;
         self.mode_changed(request.header.nodeid, name);
         Ok(())
@@ -46,11 +59,9 @@ impl Server {
     pub(crate) fn removexattr(&self, request: &Request<'_>) -> Result<()> {
         let (name, _) = text(request.text())?;
         let location = self.nodes.get(request.header.nodeid)?;
-        self.credentials.session(&request.caller, &location).remove_xattr(
-            "",
-            name,
-            LookupFlags::EMPTY_PATH,
-        )?;
+        self.credentials
+            .session(&request.caller, &location)
+            .remove_xattr("", name, LookupFlags::EMPTY_PATH)?;
         self.mode_changed(request.header.nodeid, name);
         Ok(())
     }
@@ -62,22 +73,25 @@ impl Server {
             return put_sized(std::process::id().to_string().as_bytes(), get.size, body);
         }
         let location = self.nodes.get(request.header.nodeid)?;
-        let value = self.credentials.session(&request.caller, &location).get_xattr(
-            "",
-            name,
-            LookupFlags::EMPTY_PATH,
-        )?;
+        let value = self
+            .credentials
+            .session(&request.caller, &location)
+            .get_xattr("", name, LookupFlags::EMPTY_PATH)?;
         put_sized(&value, get.size, body)
     }
 
     pub(crate) fn listxattr(&self, request: &Request<'_>, body: &mut Body<'_>) -> Result<()> {
         let list: GetxattrIn = request.arg()?;
         let location = self.nodes.get(request.header.nodeid)?;
-        let mut listed =
-            self.credentials.session(&request.caller, &location).list_xattr("", LookupFlags::EMPTY_PATH)?;
+        let mut listed = self
+            .credentials
+            .session(&request.caller, &location)
+            .list_xattr("", LookupFlags::EMPTY_PATH)?;
         // The kernel leaves hiding these to the file system.
         let is_trusted = |name: &[u8]| XattrNamespace::of(name) == Some(XattrNamespace::Trusted);
-        if listed.iter().any(|name| is_trusted(name)) && !self.credentials.shows_trusted(&request.caller) {
+        if listed.iter().any(|name| is_trusted(name))
+            && !self.credentials.shows_trusted(&request.caller)
+        {
             listed.retain(|name| !is_trusted(name));
         }
         let mut names = Vec::new();

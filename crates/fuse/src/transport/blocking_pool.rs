@@ -45,7 +45,11 @@ struct Queue {
 impl BlockingPool {
     /// Creates a pool whose threads run on these CPUs.
     pub(super) fn new(cpus: Cpus) -> Self {
-        Self { cpus, shared: Arc::default(), threads: Mutex::default() }
+        Self {
+            cpus,
+            shared: Arc::default(),
+            threads: Mutex::default(),
+        }
     }
 
     /// Returns the CPUs that the threads run on.
@@ -106,7 +110,10 @@ impl Shared {
                 return;
             } else {
                 queue.idle += 1;
-                queue = self.more.wait(queue).unwrap_or_else(std::sync::PoisonError::into_inner);
+                queue = self
+                    .more
+                    .wait(queue)
+                    .unwrap_or_else(std::sync::PoisonError::into_inner);
                 queue.idle -= 1;
             }
         }
@@ -128,7 +135,9 @@ mod tests {
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 run_on(cpus.numbers()[0]);
-                pool.spawn(Box::new(move || say.send(Cpus::of_this_thread().numbers()).unwrap()));
+                pool.spawn(Box::new(move || {
+                    say.send(Cpus::of_this_thread().numbers()).unwrap()
+                }));
             });
         });
         assert_eq!(said.recv().unwrap(), cpus.numbers());

@@ -24,7 +24,9 @@ use super::cpu_sharing::CpuSharing;
 use super::cpus::run_on;
 use super::pipe::Pipe;
 use super::pollers::{Next, Pollers};
-use super::{BUSY, BlockingPool, POLL_TIME, SHORT_ANSWER_BYTES, Start, Worker, answer, named, waits};
+use super::{
+    BUSY, BlockingPool, POLL_TIME, SHORT_ANSWER_BYTES, Start, Worker, answer, named, waits,
+};
 use crate::abi::{InHeader, Opcode, OutHeader, WriteIn};
 use crate::forgets::Drain;
 use crate::init::MAX_DATA_BYTES;
@@ -53,7 +55,11 @@ pub(super) fn read_forgets_through(
     pool: &Arc<BlockingPool>,
 ) -> io::Result<()> {
     let channel = Channel::separate(device)?;
-    let (channel, pool, us) = (Mutex::new(channel), Arc::clone(pool), Arc::downgrade(server));
+    let (channel, pool, us) = (
+        Mutex::new(channel),
+        Arc::clone(pool),
+        Arc::downgrade(server),
+    );
     server.forgets.set_reader(move |drain| {
         if let Some(server) = us.upgrade() {
             lock(&channel).drain(&server, &pool, drain);
@@ -84,7 +90,8 @@ pub(super) fn start<'scope>(
     let pollers = Arc::new(Pollers::new()?);
     let start_one = |cpu| {
         // A lack of memory is an error here, before the mount is served.
-        let mut channel = Channel::new(clone_channel(device).map_or_else(|_| Arc::clone(device), Arc::new))?;
+        let mut channel =
+            Channel::new(clone_channel(device).map_or_else(|_| Arc::clone(device), Arc::new))?;
         let (server, pool, pollers) = (Arc::clone(server), Arc::clone(pool), Arc::clone(&pollers));
         thread::Builder::new().spawn_scoped(scope, move || {
             if !start.wait() {
@@ -133,7 +140,11 @@ impl Channel {
     /// this thread, mostly on another CPU, which takes the caller longer than the rest of the
     /// removal. So this thread sleeps for a moment without waiting for requests, and then reads
     /// many at once.
-    pub(super) fn run_for_forgets(&mut self, server: &Arc<Server>, pool: &BlockingPool) -> io::Result<()> {
+    pub(super) fn run_for_forgets(
+        &mut self,
+        server: &Arc<Server>,
+        pool: &BlockingPool,
+    ) -> io::Result<()> {
         loop {
             match self.receive(server)? {
                 Received::Request(found) => {
@@ -205,7 +216,11 @@ impl Channel {
     }
 
     /// Searches for a request, with sleep in between if need be; `None` if the mount is gone.
-    fn search<'a>(&mut self, server: &'a Server, pollers: &Pollers) -> io::Result<Option<Found<'a>>> {
+    fn search<'a>(
+        &mut self,
+        server: &'a Server,
+        pollers: &Pollers,
+    ) -> io::Result<Option<Found<'a>>> {
         let mut found = pollers.begin();
         let received = loop {
             match self.poll_for_a_moment(server, pollers) {
@@ -218,16 +233,30 @@ impl Channel {
             let start = Instant::now();
             let slept = match pollers.found_nothing(&mut found) {
                 Next::Poll => Duration::ZERO,
-                Next::Sleep => pollers.sleep(self.device.as_fd()).map(|()| start.elapsed())?,
+                Next::Sleep => pollers
+                    .sleep(self.device.as_fd())
+                    .map(|()| start.elapsed())?,
             };
-            self.poll_time = if slept < BUSY { POLL_TIME } else { Duration::ZERO };
+            self.poll_time = if slept < BUSY {
+                POLL_TIME
+            } else {
+                Duration::ZERO
+            };
         };
         let found = received.as_ref().ok().and_then(Option::as_ref);
-        pollers.end(found.and_then(|found| found.tid).filter(|_| self.sharing.is_shared()));
+        pollers.end(
+            found
+                .and_then(|found| found.tid)
+                .filter(|_| self.sharing.is_shared()),
+        );
         received
     }
 
-    fn poll_for_a_moment<'a>(&mut self, server: &'a Server, pollers: &Pollers) -> io::Result<Received<'a>> {
+    fn poll_for_a_moment<'a>(
+        &mut self,
+        server: &'a Server,
+        pollers: &Pollers,
+    ) -> io::Result<Received<'a>> {
         let start = Instant::now();
         loop {
             match self.receive(server)? {
@@ -252,8 +281,15 @@ impl Channel {
                     .as_ref()
                     .filter(|request| !needs_no_answer(request))
                     .map(|request| request.header.pid);
-                let forgetting = request.as_ref().is_some_and(needs_no_answer).then_some(forgetting);
-                Ok(Received::Request(Found { len, tid, forgetting }))
+                let forgetting = request
+                    .as_ref()
+                    .is_some_and(needs_no_answer)
+                    .then_some(forgetting);
+                Ok(Received::Request(Found {
+                    len,
+                    tid,
+                    forgetting,
+                }))
             }
             // The kernel took the request back before the read, or there is none.
             Err(OsErrno::INTR | OsErrno::AGAIN | OsErrno::NOENT) => Ok(Received::Nothing),
@@ -266,9 +302,17 @@ impl Channel {
     fn respond(&mut self, server: &Arc<Server>, pool: &BlockingPool, found: Found<'_>) {
         // This holds `found` until the answer.
         let len = found.len;
-        let Some(request) = Request::parse(&self.request[..len]) else { return };
+        let Some(request) = Request::parse(&self.request[..len]) else {
+            return;
+        };
         if !waits(request.header.opcode) {
-            respond(server, &self.device, &request, &mut self.answer, Some(&mut self.pipe));
+            respond(
+                server,
+                &self.device,
+                &request,
+                &mut self.answer,
+                Some(&mut self.pipe),
+            );
             return;
         }
         self.answer_later(server, pool, len);
@@ -279,8 +323,14 @@ impl Channel {
         let (server, device) = (Arc::clone(server), Arc::clone(&self.device));
         let bytes = self.request[..len].to_vec();
         pool.spawn(Box::new(move || {
-            let Some(request) = Request::parse(&bytes) else { return };
-            let room = if waits(request.header.opcode) { SHORT_ANSWER_BYTES } else { ANSWER_BYTES };
+            let Some(request) = Request::parse(&bytes) else {
+                return;
+            };
+            let room = if waits(request.header.opcode) {
+                SHORT_ANSWER_BYTES
+            } else {
+                ANSWER_BYTES
+            };
             respond(&server, &device, &request, &mut vec![0; room], None);
         }));
     }
@@ -288,7 +338,11 @@ impl Channel {
 
 /// Returns whether there is a request to read.
 fn is_readable(device: &OwnedFd) -> bool {
-    poll(&mut [PollFd::new(device, PollFlags::IN)], Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
+    poll(
+        &mut [PollFd::new(device, PollFlags::IN)],
+        Some(&Timespec::default()),
+    )
+    .is_ok_and(|ready| ready > 0)
 }
 
 /// Returns whether the kernel waits for no answer to this request.
@@ -334,7 +388,9 @@ fn respond(
 ) {
     let mut outlet = pipe.map(|pipe| pipe.outlet(device));
     let outlet = outlet.as_mut().map(|outlet| -> &mut dyn Outlet { outlet });
-    let Some((header, body)) = answer(server, request, &mut space[HEADER_BYTES..], outlet) else { return };
+    let Some((header, body)) = answer(server, request, &mut space[HEADER_BYTES..], outlet) else {
+        return;
+    };
     space[..HEADER_BYTES].copy_from_slice(header.as_bytes());
     match rustix::io::write(device, &space[..HEADER_BYTES + body]) {
         // The caller does not wait any more, or the mount has gone, which the next read reports.

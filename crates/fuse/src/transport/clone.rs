@@ -19,7 +19,8 @@ const CLONE: Opcode = opcode::read::<u32>(229, 0);
 /// request's own channel.
 pub(super) fn clone_channel(device: &OwnedFd) -> io::Result<OwnedFd> {
     let channel = open("/dev/fuse", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
-    let number = u32::try_from(device.as_raw_fd()).expect("an open file has a number that is not negative");
+    let number =
+        u32::try_from(device.as_raw_fd()).expect("an open file has a number that is not negative");
     // SAFETY: the kernel reads a u32 through the pointer of this ioctl, as its number says, and
     // `Setter` passes one to a u32.
     unsafe { ioctl(&channel, Setter::<CLONE, u32>::new(number))? };

@@ -59,7 +59,11 @@ impl CpuSharing {
     /// sent a request. `is_asked` returns whether there is a request.
     pub(super) fn yield_cpu(&mut self, pollers: &Pollers, is_asked: impl Fn() -> bool) {
         loop {
-            let others = if self.is_shared { None } else { Some(pollers.sharing(&mut self.found)) };
+            let others = if self.is_shared {
+                None
+            } else {
+                Some(pollers.sharing(&mut self.found))
+            };
             let offer = match others {
                 None | Some(SharingThreads::Idle | SharingThreads::OneCaller) => GLANCE,
                 Some(SharingThreads::None) => Duration::ZERO,
@@ -85,9 +89,16 @@ impl CpuSharing {
         // A thread that shared its CPU at the last poll and waits for it now mostly waits for a
         // caller. So a system call to verify that does not pay.
         let is_sure = self.is_shared && self.glances == 0;
-        let had_it =
-            if is_sure { others_had_it(offer, || true) } else { others_had_it(offer, has_switched()) };
-        self.glances = if had_it { 0 } else { self.glances.saturating_add(1) };
+        let had_it = if is_sure {
+            others_had_it(offer, || true)
+        } else {
+            others_had_it(offer, has_switched())
+        };
+        self.glances = if had_it {
+            0
+        } else {
+            self.glances.saturating_add(1)
+        };
         self.note(pollers, had_it || self.is_shared && self.glances < LONG);
         had_it
     }

@@ -20,7 +20,9 @@ impl Cpus {
 
     /// Returns their numbers; that of the first CPU if nothing is known.
     pub(super) fn numbers(&self) -> Vec<usize> {
-        let allowed: Vec<_> = (0..CpuSet::MAX_CPU).filter(|&number| self.0.is_set(number)).collect();
+        let allowed: Vec<_> = (0..CpuSet::MAX_CPU)
+            .filter(|&number| self.0.is_set(number))
+            .collect();
         if allowed.is_empty() { vec![0] } else { allowed }
     }
 

@@ -61,11 +61,16 @@ pub fn serve(server: &Arc<Server>, device: OwnedFd, ready: impl FnOnce()) -> io:
         Transport::Device => None,
         Transport::Auto if ring::are_off() => None,
         Transport::Auto => ring::queues(&device, max_bytes).ok(),
-        Transport::Ring => {
-            Some(ring::queues(&device, max_bytes).map_err(|error| ring_error::explain(Some(&error)))?)
-        }
+        Transport::Ring => Some(
+            ring::queues(&device, max_bytes).map_err(|error| ring_error::explain(Some(&error)))?,
+        ),
     };
-    server.protocol.set_rings(queues.as_ref().and_then(|queues| queues.first()).map(Queue::request_bytes));
+    server.protocol.set_rings(
+        queues
+            .as_ref()
+            .and_then(|queues| queues.first())
+            .map(Queue::request_bytes),
+    );
     // INIT comes first, and alone.
     let alive = Channel::new(Arc::clone(&device))?.run_once(server)?;
     let rings = server.transport() == Transport::Ring;
@@ -93,9 +98,12 @@ pub fn serve(server: &Arc<Server>, device: OwnedFd, ready: impl FnOnce()) -> io:
         check_memory()?;
         gate.0.decide(true);
         ready();
-        let mut result = forgets.map_or(Ok(()), |mut channel| channel.run_for_forgets(server, &pool));
+        let mut result =
+            forgets.map_or(Ok(()), |mut channel| channel.run_for_forgets(server, &pool));
         for thread in threads {
-            let other = thread.join().unwrap_or_else(|_| Err(io::Error::other("a thread has panicked")));
+            let other = thread
+                .join()
+                .unwrap_or_else(|_| Err(io::Error::other("a thread has panicked")));
             result = result.and(other);
         }
         result
@@ -113,7 +121,8 @@ fn check_memory() -> io::Result<()> {
     let reserved = spare.try_reserve_exact(SPARE_BYTES);
     // Otherwise the compiler may leave out memory that is not used.
     std::hint::black_box(&spare);
-    reserved.map_err(|_| io::Error::new(io::ErrorKind::OutOfMemory, "too little memory for a mount"))
+    reserved
+        .map_err(|_| io::Error::new(io::ErrorKind::OutOfMemory, "too little memory for a mount"))
 }
 
 /// A gate at which threads wait until all have been started, or until one could not be. In the
@@ -128,8 +137,12 @@ impl Start {
     /// Waits for the start; returns whether to serve.
     fn wait(&self) -> bool {
         let decision = lock(&self.decision);
-        let decided = self.decided.wait_while(decision, |decision| decision.is_none());
-        decided.unwrap_or_else(std::sync::PoisonError::into_inner).unwrap_or(false)
+        let decided = self
+            .decided
+            .wait_while(decision, |decision| decision.is_none());
+        decided
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+            .unwrap_or(false)
     }
 
     /// Makes the threads serve, or end; the first call counts.
@@ -154,14 +167,22 @@ impl Drop for CancelStart<'_> {
 fn invalidate_through(server: &Server, device: &Arc<OwnedFd>) {
     let device = Arc::downgrade(device);
     let invalidate = move |server: &Server, ino| {
-        let Some(device) = device.upgrade() else { return };
-        let changed = NotifyInvalInodeOut { ino, off: -1, len: 0 };
+        let Some(device) = device.upgrade() else {
+            return;
+        };
+        let changed = NotifyInvalInodeOut {
+            ino,
+            off: -1,
+            len: 0,
+        };
         match notify(&device, NOTIFY_INVAL_INODE, &[changed.as_bytes()]) {
             // The kernel has forgotten the node, or the mount has gone.
-            Ok(()) | Err(OsErrno::NOENT | OsErrno::NODEV | OsErrno::CONNABORTED | OsErrno::NOTCONN) => {}
-            Err(error) => {
-                server.log(&format!("cannot tell the kernel of changed attributes: {}", named(error)))
-            }
+            Ok(())
+            | Err(OsErrno::NOENT | OsErrno::NODEV | OsErrno::CONNABORTED | OsErrno::NOTCONN) => {}
+            Err(error) => server.log(&format!(
+                "cannot tell the kernel of changed attributes: {}",
+                named(error)
+            )),
         }
     };
     // There is one for a mount.
@@ -172,7 +193,11 @@ fn invalidate_through(server: &Server, device: &Arc<OwnedFd>) {
 fn notify(device: &OwnedFd, what: i32, parts: &[&[u8]]) -> rustix::io::Result<()> {
     let body = parts.concat();
     let len = u32::try_from(size_of::<OutHeader>() + body.len()).expect("a short message");
-    let header = OutHeader { len, error: what, unique: 0 };
+    let header = OutHeader {
+        len,
+        error: what,
+        unique: 0,
+    };
     rustix::io::write(device, &[header.as_bytes(), &body].concat()).map(drop)
 }
 
@@ -190,7 +215,14 @@ fn answer<'a>(
         Answer::Body(len) => (0, len),
     };
     let len = u32::try_from(size_of::<OutHeader>() + body).expect("no longer than there is room");
-    Some((OutHeader { len, error, unique: request.header.unique }, body))
+    Some((
+        OutHeader {
+            len,
+            error,
+            unique: request.header.unique,
+        },
+        body,
+    ))
 }
 
 /// Returns whether a request may wait for the device for long.

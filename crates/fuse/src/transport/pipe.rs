@@ -20,7 +20,9 @@ use std::os::fd::OwnedFd;
 use extern4_vfs::Lent;
 use rustix::io::{Errno as OsErrno, write};
 use rustix::param::page_size;
-use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_getpipe_size, fcntl_setpipe_size, pipe_with, splice};
+use rustix::pipe::{
+    PipeFlags, SpliceFlags, fcntl_getpipe_size, fcntl_setpipe_size, pipe_with, splice,
+};
 use zerocopy::IntoBytes as _;
 
 use crate::abi::OutHeader;
@@ -107,7 +109,14 @@ impl Ends {
         let mut left = len;
         while left > 0 {
             // The call advances the offset.
-            match splice(file, Some(&mut offset), &self.into, None, left, SpliceFlags::NONBLOCK)? {
+            match splice(
+                file,
+                Some(&mut offset),
+                &self.into,
+                None,
+                left,
+                SpliceFlags::NONBLOCK,
+            )? {
                 // The file ends here, which it should not.
                 0 => return Err(OsErrno::IO),
                 put => left -= put,
@@ -142,14 +151,24 @@ pub(super) struct Spliced<'p> {
 
 impl Outlet for Spliced<'_> {
     fn send(&mut self, unique: u64, body: &[Lent<'_>]) -> bool {
-        let Some(ends) = self.pipe.take() else { return false };
+        let Some(ends) = self.pipe.take() else {
+            return false;
+        };
         if !ends.has_room(body) {
             self.pipe.ends = Some(ends);
             return false;
         }
         let len: usize = body.iter().map(Lent::len_bytes).sum();
         let len = u32::try_from(size_of::<OutHeader>() + len).expect("no more than was asked for");
-        let sent = ends.send(self.device, &OutHeader { len, error: 0, unique }, body);
+        let sent = ends.send(
+            self.device,
+            &OutHeader {
+                len,
+                error: 0,
+                unique,
+            },
+            body,
+        );
         match sent {
             Ok(()) => self.pipe.ends = Some(ends),
             // The image's file system does not support splice.
@@ -171,9 +190,17 @@ mod tests {
 
     /// A file that has a name for a moment only.
     fn scratch(contents: &[u8]) -> File {
-        let name = format!("extern4-fuse-{}-{:?}", std::process::id(), std::thread::current().id());
+        let name = format!(
+            "extern4-fuse-{}-{:?}",
+            std::process::id(),
+            std::thread::current().id()
+        );
         let path = std::env::temp_dir().join(name);
-        let file = File::options().read(true).write(true).create_new(true).open(&path);
+        let file = File::options()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .open(&path);
         let mut file = file.expect("a file");
         std::fs::remove_file(&path).expect("its name");
         file.write_all(contents).expect("it is written");
@@ -193,7 +220,16 @@ mod tests {
 
     fn answer(body: &[u8]) -> Vec<u8> {
         let len = u32::try_from(size_of::<OutHeader>() + body.len()).expect("a short one");
-        [OutHeader { len, error: 0, unique: UNIQUE }.as_bytes(), body].concat()
+        [
+            OutHeader {
+                len,
+                error: 0,
+                unique: UNIQUE,
+            }
+            .as_bytes(),
+            body,
+        ]
+        .concat()
     }
 
     #[test]
@@ -201,11 +237,25 @@ mod tests {
         let bytes: Vec<u8> = (0..200_000_u32).map(|at| (at % 251) as u8).collect();
         let file = scratch(&bytes);
         let mut pipe = Pipe::default();
-        let host = |offset, len| Lent::Host { file: &file, offset, len };
-        for (offset, len) in [(0, 4096), (4096, 131_072), (1, 1), (4095, 2), (77_777, 100_001)] {
+        let host = |offset, len| Lent::Host {
+            file: &file,
+            offset,
+            len,
+        };
+        for (offset, len) in [
+            (0, 4096),
+            (4096, 131_072),
+            (1, 1),
+            (4095, 2),
+            (77_777, 100_001),
+        ] {
             let start = usize::try_from(offset).expect("a short file");
             let part = &bytes[start..start + len];
-            assert_eq!(sent(&mut pipe, &[host(offset, len)]), Some(answer(part)), "{offset}, {len}");
+            assert_eq!(
+                sent(&mut pipe, &[host(offset, len)]),
+                Some(answer(part)),
+                "{offset}, {len}"
+            );
             let want = answer(&[part, &[0; 70_001], part].concat());
             let body = [host(offset, len), Lent::Zeroes(70_001), host(offset, len)];
             assert_eq!(sent(&mut pipe, &body), Some(want), "{offset}, {len}, twice");
@@ -217,10 +267,26 @@ mod tests {
         let bytes: Vec<u8> = (0..=MAX_DATA_BYTES).map(|at| (at % 251) as u8).collect();
         let file = scratch(&bytes);
         let mut pipe = Pipe::default();
-        let host = |offset, len| [Lent::Host { file: &file, offset, len }];
-        assert_eq!(sent(&mut pipe, &host(4096, MAX_READ_BYTES)), Some(answer(&bytes[4096..MAX_DATA_BYTES])));
-        assert_eq!(sent(&mut pipe, &host(1, MAX_READ_BYTES)), None, "it takes a page more");
-        assert_eq!(sent(&mut pipe, &[Lent::Zeroes(MAX_READ_BYTES)]), Some(answer(&vec![0; MAX_READ_BYTES])));
+        let host = |offset, len| {
+            [Lent::Host {
+                file: &file,
+                offset,
+                len,
+            }]
+        };
+        assert_eq!(
+            sent(&mut pipe, &host(4096, MAX_READ_BYTES)),
+            Some(answer(&bytes[4096..MAX_DATA_BYTES]))
+        );
+        assert_eq!(
+            sent(&mut pipe, &host(1, MAX_READ_BYTES)),
+            None,
+            "it takes a page more"
+        );
+        assert_eq!(
+            sent(&mut pipe, &[Lent::Zeroes(MAX_READ_BYTES)]),
+            Some(answer(&vec![0; MAX_READ_BYTES]))
+        );
     }
 
     #[test]
@@ -229,9 +295,17 @@ mod tests {
         let mut pipe = Pipe::default();
         for _ in 0..3 {
             // It ends earlier.
-            let body = [Lent::Host { file: &file, offset: 0, len: 10_001 }];
+            let body = [Lent::Host {
+                file: &file,
+                offset: 0,
+                len: 10_001,
+            }];
             assert_eq!(sent(&mut pipe, &body), None);
-            let body = [Lent::Host { file: &file, offset: 9_000, len: 1_000 }];
+            let body = [Lent::Host {
+                file: &file,
+                offset: 9_000,
+                len: 1_000,
+            }];
             assert_eq!(sent(&mut pipe, &body), Some(answer(&[b'x'; 1_000])));
         }
         // It takes no answer.
@@ -244,7 +318,17 @@ mod tests {
     fn where_nothing_can_be_spliced_it_is_not_tried_again() {
         let directory = File::open("/").expect("a directory");
         let mut pipe = Pipe::default();
-        assert_eq!(sent(&mut pipe, &[Lent::Host { file: &directory, offset: 0, len: 1 }]), None);
+        assert_eq!(
+            sent(
+                &mut pipe,
+                &[Lent::Host {
+                    file: &directory,
+                    offset: 0,
+                    len: 1
+                }]
+            ),
+            None
+        );
         assert!(pipe.ends.is_none());
         assert_eq!(sent(&mut pipe, &[Lent::Zeroes(3)]), None);
         assert!(pipe.ends.is_none());
@@ -253,7 +337,14 @@ mod tests {
     #[test]
     fn an_answer_without_room_is_not_begun() {
         let file = scratch(&[b'x'; 4096]);
-        let body = vec![Lent::Host { file: &file, offset: 1, len: 1 }; 1000];
+        let body = vec![
+            Lent::Host {
+                file: &file,
+                offset: 1,
+                len: 1
+            };
+            1000
+        ];
         let mut pipe = Pipe::default();
         assert_eq!(sent(&mut pipe, &body), None);
         assert!(pipe.ends.is_some());

@@ -99,7 +99,11 @@ pub(super) enum Next {
 impl Pollers {
     pub(super) fn new() -> io::Result<Self> {
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        Ok(Self { state: Mutex::default(), unparked: Condvar::default(), wake })
+        Ok(Self {
+            state: Mutex::default(),
+            unparked: Condvar::default(),
+            wake,
+        })
     }
 
     /// Registers the calling thread as searching. Returns how many requests have been found so far.
@@ -147,7 +151,10 @@ impl Pollers {
         state.searching -= 1;
         state.parked += 1;
         while state.unparks == 0 && !state.ended {
-            state = self.unparked.wait(state).unwrap_or_else(std::sync::PoisonError::into_inner);
+            state = self
+                .unparked
+                .wait(state)
+                .unwrap_or_else(std::sync::PoisonError::into_inner);
         }
         if state.unparks > 0 {
             state.unparks -= 1;
@@ -161,7 +168,8 @@ impl Pollers {
 
     /// Sleeps until there may be a request at `device`.
     pub(super) fn sleep(&self, device: BorrowedFd<'_>) -> io::Result<()> {
-        let mut events = [device, self.wake.as_fd()].map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
+        let mut events =
+            [device, self.wake.as_fd()].map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
         let result = poll(&mut events, None);
         // Another thread may have woken this one all the same, so that it polls once more than
         // needed.
@@ -218,7 +226,9 @@ mod tests {
 
     /// Sets up pollers of which one searches, and another has polled in vain and is parked. That
     /// one reports when it is unparked.
-    fn one_parked<'a>(scope: &'a std::thread::Scope<'a, '_>) -> (&'static Pollers, mpsc::Receiver<Next>) {
+    fn one_parked<'a>(
+        scope: &'a std::thread::Scope<'a, '_>,
+    ) -> (&'static Pollers, mpsc::Receiver<Next>) {
         let pollers: &Pollers = Box::leak(Box::new(Pollers::new().unwrap()));
         pollers.begin();
         let (say, said) = mpsc::channel();
@@ -281,8 +291,16 @@ mod tests {
             pollers.end(None);
             assert_eq!(said.recv_timeout(LONG), Ok(true));
         });
-        assert_eq!(pollers.found_nothing(&mut found), Next::Poll, "something has been found");
-        assert_eq!(pollers.found_nothing(&mut found), Next::Sleep, "the other is at work");
+        assert_eq!(
+            pollers.found_nothing(&mut found),
+            Next::Poll,
+            "something has been found"
+        );
+        assert_eq!(
+            pollers.found_nothing(&mut found),
+            Next::Sleep,
+            "the other is at work"
+        );
     }
 
     #[test]
@@ -309,7 +327,10 @@ mod tests {
         assert_eq!(sharing(), SharingThreads::OneCaller);
         find(Some(2));
         find(Some(1));
-        assert_eq!((sharing(), sharing()), (SharingThreads::SeveralCallers, SharingThreads::Idle));
+        assert_eq!(
+            (sharing(), sharing()),
+            (SharingThreads::SeveralCallers, SharingThreads::Idle)
+        );
         pollers.note_sharing(false);
         find(Some(2));
         assert_eq!(sharing(), SharingThreads::None);

@@ -69,8 +69,13 @@ pub(super) fn are_off() -> bool {
 /// present CPUs take `max_bytes` of memory together, unless that is too little to work with.
 pub(super) fn queues(device: &Arc<OwnedFd>, max_bytes: usize) -> io::Result<Vec<Queue>> {
     let bytes = request_bytes(max_bytes, listed("online")?.len());
-    let last = listed("possible")?.into_iter().max().ok_or(io::ErrorKind::InvalidData)?;
-    (0..=last).map(|number| Queue::new(number, device, bytes)).collect()
+    let last = listed("possible")?
+        .into_iter()
+        .max()
+        .ok_or(io::ErrorKind::InvalidData)?;
+    (0..=last)
+        .map(|number| Queue::new(number, device, bytes))
+        .collect()
 }
 
 /// Returns how much one request carries, with `cpus` CPUs. Memory that is never written takes no
@@ -90,7 +95,13 @@ pub(super) fn start<'scope>(
 ) -> io::Result<Vec<Worker<'scope>>> {
     let start_one = |mut queue: Queue| {
         let (server, pool) = (Arc::clone(server), Arc::clone(pool));
-        let run = move || if start.wait() { queue.run(&server, &pool) } else { Ok(()) };
+        let run = move || {
+            if start.wait() {
+                queue.run(&server, &pool)
+            } else {
+                Ok(())
+            }
+        };
         thread::Builder::new().spawn_scoped(scope, run)
     };
     queues.into_iter().map(start_one).collect()
@@ -121,11 +132,19 @@ impl Queue {
         let entries = u32::try_from(DEPTH * 2).expect("a small number");
         // Only the thread that serves it submits, and completions come when it returns from the
         // kernel anyway.
-        let ring =
-            Ring::builder().setup_coop_taskrun().setup_single_issuer().setup_r_disabled().build(entries)?;
+        let ring = Ring::builder()
+            .setup_coop_taskrun()
+            .setup_single_issuer()
+            .setup_r_disabled()
+            .build(entries)?;
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        let late = Arc::new(Late { answers: Mutex::default(), wake });
-        let slots = (0..DEPTH).map(|_| Slot::new(request_bytes)).collect::<io::Result<_>>()?;
+        let late = Arc::new(Late {
+            answers: Mutex::default(),
+            wake,
+        });
+        let slots = (0..DEPTH)
+            .map(|_| Slot::new(request_bytes))
+            .collect::<io::Result<_>>()?;
         Ok(Self {
             number,
             device: Arc::clone(device),
@@ -162,10 +181,16 @@ impl Queue {
                 }
                 Err(error) => return Err(error),
             }
-            done.extend(self.ring.completion().map(|entry| (entry.user_data(), entry.result())));
+            done.extend(
+                self.ring
+                    .completion()
+                    .map(|entry| (entry.user_data(), entry.result())),
+            );
             for (name, result) in done.drain(..) {
                 match usize::try_from(name) {
-                    Ok(index) if index < self.slots.len() => self.complete(server, pool, index, result)?,
+                    Ok(index) if index < self.slots.len() => {
+                        self.complete(server, pool, index, result)?
+                    }
                     _ => self.woken()?,
                 }
             }
@@ -196,7 +221,11 @@ impl Queue {
             }
         }
         self.ring.submit_and_wait(1)?;
-        self.poll_time = if start.elapsed() < BUSY { POLL_TIME } else { Duration::ZERO };
+        self.poll_time = if start.elapsed() < BUSY {
+            POLL_TIME
+        } else {
+            Duration::ZERO
+        };
         Ok(())
     }
 
@@ -213,8 +242,15 @@ impl Queue {
         if result < 0 {
             let error = OsErrno::from_raw_os_error(-result);
             // The end of the mount. A slot whose answer was not taken gets no further request.
-            if !matches!(error, OsErrno::NOTCONN | OsErrno::CANCELED | OsErrno::CONNABORTED) {
-                server.log(&format!("a place of queue {} is lost: {}", self.number, named(error)));
+            if !matches!(
+                error,
+                OsErrno::NOTCONN | OsErrno::CANCELED | OsErrno::CONNABORTED
+            ) {
+                server.log(&format!(
+                    "a place of queue {} is lost: {}",
+                    self.number,
+                    named(error)
+                ));
             }
             return Ok(());
         }
@@ -270,7 +306,12 @@ impl Queue {
 
     /// Makes the next wake-up come as a completion.
     fn listen(&mut self) -> io::Result<()> {
-        push_poll(&mut self.ring, self.late.wake.as_raw_fd(), PollFlags::IN, WAKE)
+        push_poll(
+            &mut self.ring,
+            self.late.wake.as_raw_fd(),
+            PollFlags::IN,
+            WAKE,
+        )
     }
 }
 
@@ -278,7 +319,10 @@ impl Queue {
 /// thread ended instead, the callers on its CPU would never get an answer.
 fn is_transient(error: &io::Error) -> bool {
     use io::ErrorKind as Kind;
-    matches!(error.kind(), Kind::Interrupted | Kind::WouldBlock | Kind::ResourceBusy | Kind::OutOfMemory)
+    matches!(
+        error.kind(),
+        Kind::Interrupted | Kind::WouldBlock | Kind::ResourceBusy | Kind::OutOfMemory
+    )
 }
 
 #[cfg(test)]
@@ -301,7 +345,10 @@ mod tests {
         assert_eq!(request_bytes(quarter, 16), 384 << 10);
         assert_eq!(request_bytes(quarter, 7) % PAGE_BYTES, 0);
         for cpus in 1..=48 {
-            assert!(cpus * DEPTH * request_bytes(quarter, cpus) <= quarter, "{cpus}");
+            assert!(
+                cpus * DEPTH * request_bytes(quarter, cpus) <= quarter,
+                "{cpus}"
+            );
         }
         assert_eq!(request_bytes(0, 1), LEAST_BYTES);
         assert_eq!(request_bytes(usize::MAX, 1024), MAX_DATA_BYTES);

@@ -26,7 +26,9 @@ struct System {
 pub(super) fn explain(error: Option<&io::Error>) -> io::Error {
     let read = |path: &str| read_to_string(path).ok().map(|text| text.trim().to_owned());
     let filter = read("/proc/self/status").and_then(|status| {
-        let line = status.lines().find_map(|line| line.strip_prefix("Seccomp:"))?;
+        let line = status
+            .lines()
+            .find_map(|line| line.strip_prefix("Seccomp:"))?;
         Some(line.trim() != "0")
     });
     let system = System {
@@ -50,7 +52,9 @@ fn why(error: Option<&io::Error>, system: &System) -> String {
     };
     let is = |errno: OsErrno| error.raw_os_error() == Some(errno.raw_os_error());
     match system.disabled.as_deref() {
-        Some("2") if is(OsErrno::PERM) => return "the sysctl kernel.io_uring_disabled is 2".to_owned(),
+        Some("2") if is(OsErrno::PERM) => {
+            return "the sysctl kernel.io_uring_disabled is 2".to_owned();
+        }
         Some("1") if is(OsErrno::PERM) => {
             return "the sysctl kernel.io_uring_disabled is 1, which leaves it to the group kernel.io_uring_group"
                 .to_owned();
@@ -78,21 +82,56 @@ mod tests {
 
     #[test]
     fn the_obstacle_to_rings_is_named() {
-        let check = |error: Option<Errno>, disabled: &str, is_filtered, switch: Option<&str>, named: &str| {
+        let check = |error: Option<Errno>,
+                     disabled: &str,
+                     is_filtered,
+                     switch: Option<&str>,
+                     named: &str| {
             let error = error.map(io::Error::from);
             let (disabled, switch) = (Some(disabled.to_owned()), switch.map(str::to_owned));
-            let why = why(error.as_ref(), &System { disabled, is_filtered, switch });
+            let why = why(
+                error.as_ref(),
+                &System {
+                    disabled,
+                    is_filtered,
+                    switch,
+                },
+            );
             assert!(why.contains(named), "{why}");
         };
         check(None, "0", false, Some("N"), "enable_uring");
         check(None, "0", false, None, "too old");
         check(None, "0", false, Some("Y"), "does not offer it");
-        check(Some(Errno::PERM), "2", false, Some("Y"), "io_uring_disabled is 2");
-        check(Some(Errno::PERM), "1", false, Some("Y"), "kernel.io_uring_group");
+        check(
+            Some(Errno::PERM),
+            "2",
+            false,
+            Some("Y"),
+            "io_uring_disabled is 2",
+        );
+        check(
+            Some(Errno::PERM),
+            "1",
+            false,
+            Some("Y"),
+            "kernel.io_uring_group",
+        );
         check(Some(Errno::PERM), "0", true, Some("Y"), "seccomp");
         check(Some(Errno::NOSYS), "0", true, Some("Y"), "seccomp");
-        check(Some(Errno::NOSYS), "0", false, Some("Y"), "the kernel has no io_uring");
+        check(
+            Some(Errno::NOSYS),
+            "0",
+            false,
+            Some("Y"),
+            "the kernel has no io_uring",
+        );
         check(Some(Errno::NOMEM), "0", false, Some("Y"), "RLIMIT_MEMLOCK");
-        check(Some(Errno::MFILE), "0", false, Some("Y"), "Too many open files");
+        check(
+            Some(Errno::MFILE),
+            "0",
+            false,
+            Some("Y"),
+            "Too many open files",
+        );
     }
 }

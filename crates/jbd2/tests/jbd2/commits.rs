@@ -25,23 +25,42 @@ fn open(
     (cache, freed, transactions)
 }
 
-fn fill(cache: &extern4_block::BufferCache, transactions: &Transactions, block: u64, stamp: u64) -> Tid {
+fn fill(
+    cache: &extern4_block::BufferCache,
+    transactions: &Transactions,
+    block: u64,
+    stamp: u64,
+) -> Tid {
     let handle = transactions.start(1).expect("open");
     let mut buffer = cache.read(block).expect("readable");
-    handle.change(&mut buffer, |bytes, _| bytes.copy_from_slice(&contents(stamp)));
+    handle.change(&mut buffer, |bytes, _| {
+        bytes.copy_from_slice(&contents(stamp))
+    });
     handle.tid()
 }
 
 #[test]
 fn a_commit_is_two_flushes_however_much_it_holds() {
-    let device = Arc::new(RecordDevice::new(Arc::new(MemoryDevice::new(volume(ChecksumVersion::V3, true)))));
+    let device = Arc::new(RecordDevice::new(Arc::new(MemoryDevice::new(volume(
+        ChecksumVersion::V3,
+        true,
+    )))));
     let (cache, _, transactions) = open(&(Arc::clone(&device) as _), PATIENT);
     for (round, operations) in (0..).zip([1, 10, 100]) {
         let before = device.counts();
         for operation in 0..operations {
-            fill(&cache, &transactions, 10 + operation, round * 1000 + operation);
+            fill(
+                &cache,
+                &transactions,
+                10 + operation,
+                round * 1000 + operation,
+            );
         }
-        assert_eq!(device.counts().writes, before.writes, "an operation is no I/O");
+        assert_eq!(
+            device.counts().writes,
+            before.writes,
+            "an operation is no I/O"
+        );
         transactions.sync().expect("written");
         assert_eq!(device.counts().flushes - before.flushes, 2);
         // The log's blocks in one piece, the commit block, and once the superblock.
@@ -49,9 +68,23 @@ fn a_commit_is_two_flushes_however_much_it_holds() {
     }
     let before = device.counts();
     transactions.sync().expect("flushed");
-    assert_eq!((device.counts().flushes - before.flushes, device.counts().writes - before.writes), (1, 0));
+    assert_eq!(
+        (
+            device.counts().flushes - before.flushes,
+            device.counts().writes - before.writes
+        ),
+        (1, 0)
+    );
     let stats = transactions.stats();
-    assert_eq!((stats.transactions, stats.handles, stats.blocks_logged, stats.flushes), (3, 111, 111, 7));
+    assert_eq!(
+        (
+            stats.transactions,
+            stats.handles,
+            stats.blocks_logged,
+            stats.flushes
+        ),
+        (3, 111, 111, 7)
+    );
 }
 
 /// A flush that fails may have lost the writes of all threads that wait for it, even if the next
@@ -59,10 +92,15 @@ fn a_commit_is_two_flushes_however_much_it_holds() {
 #[test]
 fn a_flush_that_fails_fails_for_all_waiting_threads() {
     const WAITING: usize = 3;
-    let device: Arc<dyn BlockDevice> = Arc::new(MemoryDevice::new(volume(ChecksumVersion::V3, true)));
+    let device: Arc<dyn BlockDevice> =
+        Arc::new(MemoryDevice::new(volume(ChecksumVersion::V3, true)));
     let faulty = Arc::new(FaultDevice::new(device));
     let (_cache, _, transactions) = open(&(Arc::clone(&faulty) as _), PATIENT);
-    faulty.inject(Fault::nth(Op::Flush, 0, Effect::Delay(Duration::from_millis(400))));
+    faulty.inject(Fault::nth(
+        Op::Flush,
+        0,
+        Effect::Delay(Duration::from_millis(400)),
+    ));
     faulty.inject(Fault::nth(Op::Flush, 1, Effect::Error(5)));
     let before = transactions.next_flush();
     std::thread::scope(|scope| {
@@ -73,26 +111,36 @@ fn a_flush_that_fails_fails_for_all_waiting_threads() {
         // The flush has begun, so these threads wait for the next one.
         let flush = || transactions.flush(transactions.next_flush());
         let waiting: Vec<_> = (0..WAITING).map(|_| scope.spawn(flush)).collect();
-        let flushed = waiting.into_iter().filter_map(|thread| thread.join().expect("no panic").ok());
+        let flushed = waiting
+            .into_iter()
+            .filter_map(|thread| thread.join().expect("no panic").ok());
         assert_eq!(flushed.count(), 0, "of {WAITING}");
         slow.join().expect("no panic").expect("flushed");
     });
-    assert!(transactions.start(1).is_err(), "nothing can be changed any more");
+    assert!(
+        transactions.start(1).is_err(),
+        "nothing can be changed any more"
+    );
     transactions.flush(before).expect("it is durable still");
 }
 
 #[test]
 fn many_syncs_share_a_commit() {
-    let device: Arc<dyn BlockDevice> = Arc::new(MemoryDevice::new(volume(ChecksumVersion::V3, true)));
+    let device: Arc<dyn BlockDevice> =
+        Arc::new(MemoryDevice::new(volume(ChecksumVersion::V3, true)));
     let slow = Arc::new(FaultDevice::new(device));
-    slow.inject(Fault::every(Op::Flush, Effect::Delay(Duration::from_millis(20))));
+    slow.inject(Fault::every(
+        Op::Flush,
+        Effect::Delay(Duration::from_millis(20)),
+    ));
     let (cache, _, transactions) = open(&(slow as _), PATIENT);
     // No thread asks for a commit before all have changed something, so each round is one
     // transaction.
     let all_have_changed = Barrier::new(16);
     std::thread::scope(|scope| {
         for thread in 0..16 {
-            let (cache, transactions, all_have_changed) = (&cache, &transactions, &all_have_changed);
+            let (cache, transactions, all_have_changed) =
+                (&cache, &transactions, &all_have_changed);
             scope.spawn(move || {
                 for round in 0..5 {
                     let tid = fill(cache, transactions, 10 + thread, round);
@@ -103,13 +151,22 @@ fn many_syncs_share_a_commit() {
         }
     });
     let stats = transactions.stats();
-    assert!(stats.transactions == 5 && stats.flushes <= 2 * stats.transactions, "80 syncs: {stats:?}");
+    assert!(
+        stats.transactions == 5 && stats.flushes <= 2 * stats.transactions,
+        "80 syncs: {stats:?}"
+    );
 }
 
 #[test]
 fn a_timer_commits_without_a_sync() {
-    let device: Arc<dyn BlockDevice> = Arc::new(MemoryDevice::new(volume(ChecksumVersion::V3, true)));
-    let (cache, _, transactions) = open(&device, Options { interval: Duration::from_millis(30) });
+    let device: Arc<dyn BlockDevice> =
+        Arc::new(MemoryDevice::new(volume(ChecksumVersion::V3, true)));
+    let (cache, _, transactions) = open(
+        &device,
+        Options {
+            interval: Duration::from_millis(30),
+        },
+    );
     let tid = fill(&cache, &transactions, 10, 1);
     let begun = Instant::now();
     while transactions.stats().transactions == 0 {
@@ -122,7 +179,8 @@ fn a_timer_commits_without_a_sync() {
 
 #[test]
 fn much_file_data_is_committed_without_being_asked_for() {
-    let device: Arc<dyn BlockDevice> = Arc::new(MemoryDevice::new(volume(ChecksumVersion::V3, true)));
+    let device: Arc<dyn BlockDevice> =
+        Arc::new(MemoryDevice::new(volume(ChecksumVersion::V3, true)));
     let (cache, _, transactions) = open(&device, PATIENT);
     let tid = fill(&cache, &transactions, 10, 1);
     let until = |count| {
@@ -134,7 +192,11 @@ fn much_file_data_is_committed_without_being_asked_for() {
     };
     transactions.note_data(1 << 20);
     std::thread::sleep(Duration::from_millis(50));
-    assert_eq!(transactions.stats().transactions, 0, "a little is no reason");
+    assert_eq!(
+        transactions.stats().transactions,
+        0,
+        "a little is no reason"
+    );
     (0..64).for_each(|_| transactions.note_data(1 << 20));
     until(1);
     transactions.commit(tid).expect("durable");
@@ -147,7 +209,8 @@ fn much_file_data_is_committed_without_being_asked_for() {
 
 #[test]
 fn a_transaction_that_grows_large_is_committed() {
-    let device: Arc<dyn BlockDevice> = Arc::new(MemoryDevice::new(volume(ChecksumVersion::None, false)));
+    let device: Arc<dyn BlockDevice> =
+        Arc::new(MemoryDevice::new(volume(ChecksumVersion::None, false)));
     let (cache, _, transactions) = open(&device, PATIENT);
     // More blocks than the volume has, so that the log wraps, and never a sync.
     for round in 0..60 {
@@ -166,7 +229,8 @@ fn a_transaction_that_grows_large_is_committed() {
 
 #[test]
 fn a_handle_may_change_more_than_it_said_but_not_more_than_the_log() {
-    let device: Arc<dyn BlockDevice> = Arc::new(MemoryDevice::new(volume(ChecksumVersion::None, false)));
+    let device: Arc<dyn BlockDevice> =
+        Arc::new(MemoryDevice::new(volume(ChecksumVersion::None, false)));
     let (cache, _, transactions) = open(&device, PATIENT);
     let handle = transactions.start(1).expect("open");
     for block in 0..150 {
@@ -189,7 +253,8 @@ fn a_handle_may_change_more_than_it_said_but_not_more_than_the_log() {
 /// opened.
 #[test]
 fn a_revoked_block_without_a_copy_takes_no_room_in_the_log() {
-    let device: Arc<dyn BlockDevice> = Arc::new(MemoryDevice::new(volume(ChecksumVersion::None, false)));
+    let device: Arc<dyn BlockDevice> =
+        Arc::new(MemoryDevice::new(volume(ChecksumVersion::None, false)));
     let (cache, _, transactions) = open(&device, PATIENT);
     transactions.start(1).expect("open").revoke(0..300_000);
     transactions.sync().expect("it fits");
@@ -212,10 +277,12 @@ fn without_a_journal_a_commit_writes_home() {
         block_count: 200,
         budget: extern4_block::CacheBudget::new(0),
     };
-    let cache =
-        Arc::new(extern4_block::BufferCache::new(Arc::clone(&device) as _, options).expect("a cache"));
+    let cache = Arc::new(
+        extern4_block::BufferCache::new(Arc::clone(&device) as _, options).expect("a cache"),
+    );
     let freed = Arc::<Freed>::default();
-    let transactions = Transactions::new(Arc::clone(&cache), Arc::clone(&freed) as Arc<dyn Observer>);
+    let transactions =
+        Transactions::new(Arc::clone(&cache), Arc::clone(&freed) as Arc<dyn Observer>);
     for block in (0..100).rev() {
         fill(&cache, &transactions, block, block + 1);
     }
@@ -226,12 +293,20 @@ fn without_a_journal_a_commit_writes_home() {
     assert_eq!(device.moment(), 0);
     transactions.sync().expect("written");
     let moment = device.moment();
-    assert_eq!((device.flushes(moment), *freed.0.lock().expect("no panic") == [7, 8]), (2, true));
+    assert_eq!(
+        (
+            device.flushes(moment),
+            *freed.0.lock().expect("no panic") == [7, 8]
+        ),
+        (2, true)
+    );
     // Two runs, around the block that was revoked.
     assert_eq!(moment, 4);
     let bytes: Arc<dyn BlockDevice> = Arc::new(device.crash(moment, |_| false));
     assert!(
-        (0..100).filter(|block| *block != 50).all(|block| device_block(&bytes, block) == contents(block + 1))
+        (0..100)
+            .filter(|block| *block != 50)
+            .all(|block| device_block(&bytes, block) == contents(block + 1))
     );
     transactions.close().expect("closed");
 }
@@ -273,7 +348,9 @@ fn checkpointed_blocks_are_in_place_and_not_replayed() {
         if checkpoints {
             transactions.checkpoint_all().expect("written");
             let home: Arc<dyn BlockDevice> = Arc::new(device.crash(device.moment(), |_| false));
-            assert!(device_block(&home, 10) == contents(1) && device_block(&home, 11) == contents(5));
+            assert!(
+                device_block(&home, 10) == contents(1) && device_block(&home, 11) == contents(5)
+            );
         } else {
             transactions.sync().expect("written");
         }
@@ -292,8 +369,14 @@ fn checkpointed_blocks_are_in_place_and_not_replayed() {
 
 #[test]
 fn a_checkpoint_waits_for_earlier_changes_only() {
-    let device: Arc<dyn BlockDevice> = Arc::new(MemoryDevice::new(volume(ChecksumVersion::V3, true)));
-    let (cache, _, transactions) = open(&device, Options { interval: Duration::from_millis(2) });
+    let device: Arc<dyn BlockDevice> =
+        Arc::new(MemoryDevice::new(volume(ChecksumVersion::V3, true)));
+    let (cache, _, transactions) = open(
+        &device,
+        Options {
+            interval: Duration::from_millis(2),
+        },
+    );
     std::thread::scope(|scope| {
         for thread in 0..4 {
             let (cache, transactions, device) = (&cache, &transactions, &device);
@@ -301,7 +384,10 @@ fn a_checkpoint_waits_for_earlier_changes_only() {
                 for round in 1..40 {
                     fill(cache, transactions, 10 + thread, round);
                     transactions.checkpoint_all().expect("written");
-                    assert!(device_block(device, 10 + thread) == contents(round), "{thread} {round}");
+                    assert!(
+                        device_block(device, 10 + thread) == contents(round),
+                        "{thread} {round}"
+                    );
                 }
             });
         }
@@ -329,8 +415,14 @@ fn a_revoked_block_that_is_metadata_again_is_replayed() {
 
 #[test]
 fn many_threads_never_wait_for_ever() {
-    let device: Arc<dyn BlockDevice> = Arc::new(MemoryDevice::new(volume(ChecksumVersion::V3, true)));
-    let (cache, _, transactions) = open(&device, Options { interval: Duration::from_millis(2) });
+    let device: Arc<dyn BlockDevice> =
+        Arc::new(MemoryDevice::new(volume(ChecksumVersion::V3, true)));
+    let (cache, _, transactions) = open(
+        &device,
+        Options {
+            interval: Duration::from_millis(2),
+        },
+    );
     std::thread::scope(|scope| {
         for thread in 0..8_u64 {
             let (cache, transactions) = (&cache, &transactions);
@@ -342,7 +434,8 @@ fn many_threads_never_wait_for_ever() {
                     for _ in 0..random.next() % u64::from(credits) % 12 {
                         let mut buffer = cache.read(10 + random.next() % 100).expect("readable");
                         handle.change(&mut buffer, |bytes, _| {
-                            let count = u64::from_le_bytes(bytes[..8].try_into().expect("8 bytes")) + 1;
+                            let count =
+                                u64::from_le_bytes(bytes[..8].try_into().expect("8 bytes")) + 1;
                             bytes[..8].copy_from_slice(&count.to_le_bytes());
                         });
                     }
@@ -368,11 +461,14 @@ fn many_threads_never_wait_for_ever() {
 
 #[test]
 fn aborting_wakes_all_waiting_threads() {
-    let device: Arc<dyn BlockDevice> = Arc::new(MemoryDevice::new(volume(ChecksumVersion::V3, true)));
+    let device: Arc<dyn BlockDevice> =
+        Arc::new(MemoryDevice::new(volume(ChecksumVersion::V3, true)));
     let (_, _, transactions) = open(&device, PATIENT);
     std::thread::scope(|scope| {
         let handle = transactions.start(1).expect("open");
-        let waiters: Vec<_> = (0..3).map(|_| scope.spawn(|| transactions.sync())).collect();
+        let waiters: Vec<_> = (0..3)
+            .map(|_| scope.spawn(|| transactions.sync()))
+            .collect();
         std::thread::sleep(Duration::from_millis(20));
         transactions.abort("of a test");
         for waiter in waiters {
@@ -388,7 +484,8 @@ fn aborting_wakes_all_waiting_threads() {
 #[test]
 fn damage_is_noted_in_the_journal_unless_it_was_aborted_before() {
     for (is_aborted, errno) in [(false, JournalSuperblock::EUCLEAN), (true, 0)] {
-        let device: Arc<dyn BlockDevice> = Arc::new(MemoryDevice::new(volume(ChecksumVersion::V3, true)));
+        let device: Arc<dyn BlockDevice> =
+            Arc::new(MemoryDevice::new(volume(ChecksumVersion::V3, true)));
         let (_, _, transactions) = open(&device, PATIENT);
         if is_aborted {
             transactions.abort("of a test");
@@ -396,7 +493,11 @@ fn damage_is_noted_in_the_journal_unless_it_was_aborted_before() {
         transactions.abort_damaged("of a test");
         assert!(transactions.start(1).is_err());
         let journal = Journal::internal(device, 1024, Log::map()).expect("a journal");
-        assert_eq!(journal.superblock().errno, errno, "aborted before: {is_aborted}");
+        assert_eq!(
+            journal.superblock().errno,
+            errno,
+            "aborted before: {is_aborted}"
+        );
     }
 }
 
@@ -422,17 +523,24 @@ fn a_world_can_be_closed_and_opened_again_and_again() {
         }
         world.transactions.close().expect("closed");
         if seed == 1 {
-            assert_eq!(world.judge(Arc::new(device.crash(device.moment(), |_| true)), 0), 5);
+            assert_eq!(
+                world.judge(Arc::new(device.crash(device.moment(), |_| true)), 0),
+                5
+            );
         }
         // The model of the next world begins with an empty volume.
         extern4_block::BlockWriter::write_bytes(&*device, 0, &vec![0; 170 << 10]).expect("written");
     }
-    assert_eq!(tids, [0, 5, 10].map(|n: u32| Tid((u32::MAX - 20).wrapping_add(n))));
+    assert_eq!(
+        tids,
+        [0, 5, 10].map(|n: u32| Tid((u32::MAX - 20).wrapping_add(n)))
+    );
 }
 
 #[test]
 fn no_copy_in_the_log_looks_like_a_block_of_its_own() {
-    let device: Arc<dyn BlockDevice> = Arc::new(MemoryDevice::new(volume(ChecksumVersion::V2, true)));
+    let device: Arc<dyn BlockDevice> =
+        Arc::new(MemoryDevice::new(volume(ChecksumVersion::V2, true)));
     let (cache, _, transactions) = open(&device, PATIENT);
     for block in 10..30 {
         fill(&cache, &transactions, block, 5 * block);
@@ -465,7 +573,8 @@ impl Observer for Total {
 
 #[test]
 fn the_observer_has_the_last_word_in_a_transaction() {
-    let device: Arc<dyn BlockDevice> = Arc::new(MemoryDevice::new(volume(ChecksumVersion::V3, true)));
+    let device: Arc<dyn BlockDevice> =
+        Arc::new(MemoryDevice::new(volume(ChecksumVersion::V3, true)));
     let journal = Journal::internal(Arc::clone(&device), 1024, Log::map()).expect("a journal");
     let cache = cache(Arc::clone(&device));
     let total = Arc::new(Total(Arc::clone(&cache), Mutex::default()));
@@ -481,32 +590,48 @@ fn the_observer_has_the_last_word_in_a_transaction() {
             tid
         })
         .collect();
-    assert_eq!((&tids, transactions.stats().blocks_logged), (&*total.1.lock().expect("no panic"), 6));
+    assert_eq!(
+        (&tids, transactions.stats().blocks_logged),
+        (&*total.1.lock().expect("no panic"), 6)
+    );
     drop(transactions);
     recover(&device);
-    assert_eq!((device_block(&device, 3)[0], device_block(&device, 10) == contents(2)), (3, true));
+    assert_eq!(
+        (
+            device_block(&device, 3)[0],
+            device_block(&device, 10) == contents(2)
+        ),
+        (3, true)
+    );
 }
 
 #[test]
 fn a_handle_may_be_dropped_by_another_thread() {
-    let device: Arc<dyn BlockDevice> = Arc::new(MemoryDevice::new(volume(ChecksumVersion::V3, true)));
+    let device: Arc<dyn BlockDevice> =
+        Arc::new(MemoryDevice::new(volume(ChecksumVersion::V3, true)));
     let (cache, _, transactions) = open(&device, PATIENT);
     fill(&cache, &transactions, 10, 1);
     std::thread::scope(|scope| {
         let (sender, receiver) = std::sync::mpsc::sync_channel(0);
         scope.spawn(move || receiver.into_iter().for_each(drop));
         for _ in 0..2000 {
-            sender.send(transactions.start(20).expect("open")).expect("a receiver");
+            sender
+                .send(transactions.start(20).expect("open"))
+                .expect("a receiver");
         }
     });
     // None of the credits that they have not used are lost.
     drop(transactions.start(480).expect("open"));
-    assert_eq!((transactions.stats().handles, transactions.stats().flushes), (2002, 0));
+    assert_eq!(
+        (transactions.stats().handles, transactions.stats().flushes),
+        (2002, 0)
+    );
 }
 
 #[test]
 fn unused_credits_of_idle_threads_can_be_used() {
-    let device: Arc<dyn BlockDevice> = Arc::new(MemoryDevice::new(volume(ChecksumVersion::V3, true)));
+    let device: Arc<dyn BlockDevice> =
+        Arc::new(MemoryDevice::new(volume(ChecksumVersion::V3, true)));
     let (cache, _, transactions) = open(&device, PATIENT);
     let all = std::sync::Barrier::new(40);
     std::thread::scope(|scope| {
@@ -524,7 +649,10 @@ fn unused_credits_of_idle_threads_can_be_used() {
     let handle = transactions.start(400).expect("open");
     assert!(handle.extend(50) && !handle.extend(50));
     drop(handle);
-    assert_eq!((transactions.stats().handles, transactions.stats().flushes), (81, 0));
+    assert_eq!(
+        (transactions.stats().handles, transactions.stats().flushes),
+        (81, 0)
+    );
     // After the commit the count of credits begins again at zero.
     transactions.sync().expect("written");
     drop(transactions.start(250).expect("open"));
@@ -533,7 +661,8 @@ fn unused_credits_of_idle_threads_can_be_used() {
 
 #[test]
 fn an_operation_that_needs_a_transaction_of_its_own_gets_it() {
-    let device: Arc<dyn BlockDevice> = Arc::new(MemoryDevice::new(volume(ChecksumVersion::V3, true)));
+    let device: Arc<dyn BlockDevice> =
+        Arc::new(MemoryDevice::new(volume(ChecksumVersion::V3, true)));
     let (cache, _, transactions) = open(&device, PATIENT);
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -561,10 +690,18 @@ fn an_operation_that_needs_a_transaction_of_its_own_gets_it() {
                 })
             })
             .collect();
-        large.into_iter().for_each(|thread| thread.join().expect("no panic"));
+        large
+            .into_iter()
+            .for_each(|thread| thread.join().expect("no panic"));
         over.store(true, Relaxed);
-        let rounds: u64 = small.into_iter().map(|thread| thread.join().expect("no panic")).sum();
-        println!("100 large and {rounds} small operations: {:?}", transactions.stats());
+        let rounds: u64 = small
+            .into_iter()
+            .map(|thread| thread.join().expect("no panic"))
+            .sum();
+        println!(
+            "100 large and {rounds} small operations: {:?}",
+            transactions.stats()
+        );
         assert!(rounds > 0);
     });
     transactions.close().expect("written");
@@ -574,7 +711,8 @@ fn an_operation_that_needs_a_transaction_of_its_own_gets_it() {
 #[test]
 #[ignore = "measures, and judges nothing"]
 fn costs_of_handles() {
-    let device: Arc<dyn BlockDevice> = Arc::new(MemoryDevice::new(volume(ChecksumVersion::V3, true)));
+    let device: Arc<dyn BlockDevice> =
+        Arc::new(MemoryDevice::new(volume(ChecksumVersion::V3, true)));
     let (cache, _, transactions) = open(&device, PATIENT);
     for threads in [1, 2] {
         let (rounds, begun) = (200_000_u32, Instant::now());
@@ -590,7 +728,10 @@ fn costs_of_handles() {
                 });
             }
         });
-        println!("{threads} threads: a handle with a change takes {:?}", begun.elapsed() / rounds);
+        println!(
+            "{threads} threads: a handle with a change takes {:?}",
+            begun.elapsed() / rounds
+        );
     }
     let mut buffer = cache.read(10).expect("readable");
     let handle = transactions.start(1).expect("open");
@@ -598,7 +739,10 @@ fn costs_of_handles() {
     for _ in 0..rounds {
         handle.change(&mut buffer, |bytes, _| bytes[0] = bytes[0].wrapping_add(1));
     }
-    println!("a change of a block that is part of the transaction takes {:?}", begun.elapsed() / rounds);
+    println!(
+        "a change of a block that is part of the transaction takes {:?}",
+        begun.elapsed() / rounds
+    );
     drop(handle);
     let (rounds, begun) = (500_u32, Instant::now());
     for round in 0..rounds {

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use extern4_block::device::crash::PendingSector;
 use extern4_block::device::fault::{Effect, Fault, FaultDevice};
-use extern4_block::{BlockDevice, BufferCache, CacheBudget, CacheOptions, CrashDevice, MemoryDevice, Op};
+use extern4_block::{
+    BlockDevice, BufferCache, CacheBudget, CacheOptions, CrashDevice, MemoryDevice, Op,
+};
 use extern4_disk::journal::ChecksumVersion;
 use extern4_jbd2::{Error, Handle, Journal, Options, Transactions};
 
@@ -67,7 +69,9 @@ pub(crate) fn explore(device: &CrashDevice, world: &World, moment: usize, chance
 fn every_crash_is_recovered_to_a_committed_state() {
     for (seed, version) in (1..).zip(VERSIONS) {
         let (device, world) = work(version, seed, 60, 12, 3);
-        let states: u32 = (0..=device.moment()).map(|moment| explore(&device, &world, moment, 4)).sum();
+        let states: u32 = (0..=device.moment())
+            .map(|moment| explore(&device, &world, moment, 4))
+            .sum();
         println!(
             "{version:?}: {} moments, {states} states, {:?}",
             device.moment(),
@@ -82,7 +86,10 @@ fn a_log_that_wraps_is_recovered_after_every_crash() {
     for (seed, version) in (100..).zip(VERSIONS) {
         let (device, world) = work(version, seed, 300, 60, 2);
         let stats = world.transactions.stats();
-        assert!(stats.bytes_logged > 3 * 1024 * 1024 && stats.checkpoints > 5, "{stats:?}");
+        assert!(
+            stats.bytes_logged > 3 * 1024 * 1024 && stats.checkpoints > 5,
+            "{stats:?}"
+        );
         // A check of every moment of such a long history would take minutes.
         let mut random = Random(seed);
         for moment in 0..=device.moment() {
@@ -108,8 +115,13 @@ fn a_volume_goes_on_after_a_crash() {
     let journal = Journal::internal(Arc::clone(&crashed), 1024, Log::map()).expect("a journal");
     let tid = journal.superblock().sequence;
     let cache = cache(Arc::clone(&crashed));
-    let transactions = Transactions::journaled(Arc::clone(&cache), Arc::<Freed>::default(), journal, PATIENT)
-        .expect("empty");
+    let transactions = Transactions::journaled(
+        Arc::clone(&cache),
+        Arc::<Freed>::default(),
+        journal,
+        PATIENT,
+    )
+    .expect("empty");
     let handle = transactions.start(1).expect("open");
     assert_eq!(handle.tid(), tid);
     let mut buffer = cache.read(5).expect("readable");
@@ -140,7 +152,11 @@ fn a_closed_journal_needs_no_recovery() {
     assert!(matches!(world.transactions.start(1), Err(Error::Closed)));
     world.transactions.close().expect("closed already");
     drop(world);
-    assert_eq!(device.moment(), moment, "something was written after the end");
+    assert_eq!(
+        device.moment(),
+        moment,
+        "something was written after the end"
+    );
 }
 
 #[test]
@@ -213,11 +229,16 @@ fn strike(fault: Fault, seed: u64) -> bool {
 fn a_failing_device_stops_the_journal_and_keeps_committed_blocks() {
     let mut struck = 0;
     for n in 0..120 {
-        for (op, effect) in
-            [(Op::Write, Effect::Error(5)), (Op::Write, Effect::Short(700)), (Op::Flush, Effect::Error(5))]
-        {
+        for (op, effect) in [
+            (Op::Write, Effect::Error(5)),
+            (Op::Write, Effect::Short(700)),
+            (Op::Flush, Effect::Error(5)),
+        ] {
             struck += u32::from(strike(Fault::nth(op, n, effect), n + 1));
-            let for_good = Fault { times: u64::MAX, ..Fault::nth(op, n, effect) };
+            let for_good = Fault {
+                times: u64::MAX,
+                ..Fault::nth(op, n, effect)
+            };
             struck += u32::from(strike(for_good, n + 1));
         }
     }
@@ -258,7 +279,10 @@ fn a_journal_without_features_needs_no_revokes() {
         }
     }
     let stats = world.transactions.stats();
-    assert!(stats.revokes == 0 && stats.checkpoints > 2 && world.data_blocks() > 10, "{stats:?}");
+    assert!(
+        stats.revokes == 0 && stats.checkpoints > 2 && world.data_blocks() > 10,
+        "{stats:?}"
+    );
     for moment in 0..=device.moment() {
         explore(&device, &world, moment, 2);
     }
@@ -272,11 +296,20 @@ fn room_is_made_before_it_is_used() {
     let mut bytes = volume(ChecksumVersion::None, false);
     bytes.resize(bytes.len() + 600 * BLOCK, 0);
     let device = Arc::new(CrashDevice::new(bytes));
-    let options = CacheOptions { block_size: 1024, block_count: BLOCKS.end, budget: CacheBudget::new(0) };
+    let options = CacheOptions {
+        block_size: 1024,
+        block_count: BLOCKS.end,
+        budget: CacheBudget::new(0),
+    };
     let cache = Arc::new(BufferCache::new(Arc::clone(&device) as _, options).expect("a cache"));
     let journal = Journal::internal(Arc::clone(&device), 1024, Log::map()).expect("a journal");
-    let transactions = Transactions::journaled(Arc::clone(&cache), Arc::<Freed>::default(), journal, PATIENT)
-        .expect("empty");
+    let transactions = Transactions::journaled(
+        Arc::clone(&cache),
+        Arc::<Freed>::default(),
+        journal,
+        PATIENT,
+    )
+    .expect("empty");
     let mut syncs = Vec::new();
     for round in 1..=5_u8 {
         let handle = transactions.start(600).expect("a transaction of its own");
@@ -291,17 +324,32 @@ fn room_is_made_before_it_is_used() {
     let mut random = Random(1);
     for moment in 0..=device.moment() {
         for odds in 0..=8 {
-            let crashed: Arc<dyn BlockDevice> = Arc::new(device.crash(moment, |_| random.next() % 8 < odds));
-            let journal = Journal::internal(Arc::clone(&crashed), 1024, Log::map()).expect("a journal");
+            let crashed: Arc<dyn BlockDevice> =
+                Arc::new(device.crash(moment, |_| random.next() % 8 < odds));
+            let journal =
+                Journal::internal(Arc::clone(&crashed), 1024, Log::map()).expect("a journal");
             journal
                 .recover(BLOCKS.end)
                 .and_then(|recovered| recovered.write_in_place(&crashed))
                 .expect("sound");
             let mut found = vec![0; 600 * BLOCK];
-            crashed.read_at(&mut found, VOLUME * 1024).expect("readable");
-            let synced = syncs.iter().filter(|(at, _)| *at <= moment).map(|(_, round)| *round).max();
-            assert!(found[0] >= synced.unwrap_or(0), "{} at {moment}, {synced:?}", found[0]);
-            assert!(found.iter().all(|byte| *byte == found[0]), "two states in one at {moment}");
+            crashed
+                .read_at(&mut found, VOLUME * 1024)
+                .expect("readable");
+            let synced = syncs
+                .iter()
+                .filter(|(at, _)| *at <= moment)
+                .map(|(_, round)| *round)
+                .max();
+            assert!(
+                found[0] >= synced.unwrap_or(0),
+                "{} at {moment}, {synced:?}",
+                found[0]
+            );
+            assert!(
+                found.iter().all(|byte| *byte == found[0]),
+                "two states in one at {moment}"
+            );
         }
     }
 }
@@ -319,12 +367,21 @@ fn operations_of_many_threads_are_whole_after_every_crash() {
     let device = Arc::new(CrashDevice::new(volume(ChecksumVersion::V3, true)));
     let cache = cache(Arc::clone(&device) as _);
     let journal = Journal::internal(Arc::clone(&device), 1024, Log::map()).expect("a journal");
-    let options = Options { interval: Duration::from_millis(1) };
-    let transactions = Transactions::journaled(Arc::clone(&cache), Arc::<Freed>::default(), journal, options)
-        .expect("empty");
+    let options = Options {
+        interval: Duration::from_millis(1),
+    };
+    let transactions = Transactions::journaled(
+        Arc::clone(&cache),
+        Arc::<Freed>::default(),
+        journal,
+        options,
+    )
+    .expect("empty");
     let set = |handle: &Handle<'_>, block: u64, value: u64| {
         let mut buffer = cache.read(block).expect("readable");
-        handle.change(&mut buffer, |bytes, _| bytes[..8].copy_from_slice(&value.to_le_bytes()));
+        handle.change(&mut buffer, |bytes, _| {
+            bytes[..8].copy_from_slice(&value.to_le_bytes())
+        });
     };
     let get = |block: u64| number(&cache.read(block).expect("readable"));
     let handle = transactions.start(1).expect("open");
@@ -344,7 +401,9 @@ fn operations_of_many_threads_are_whole_after_every_crash() {
                     let handle = transactions.start(3).expect("open");
                     {
                         let lock = |account: u64| {
-                            locks[usize::try_from(account).expect("small")].lock().expect("sound")
+                            locks[usize::try_from(account).expect("small")]
+                                .lock()
+                                .expect("sound")
                         };
                         let _first = lock(from.min(to));
                         let _second = (from != to).then(|| lock(from.max(to)));
@@ -358,7 +417,10 @@ fn operations_of_many_threads_are_whole_after_every_crash() {
                     drop(handle);
                     if random.next().is_multiple_of(30) {
                         transactions.sync().expect("written");
-                        syncs.lock().expect("sound").push((device.moment(), thread, round));
+                        syncs
+                            .lock()
+                            .expect("sound")
+                            .push((device.moment(), thread, round));
                     }
                 }
             });
@@ -369,14 +431,19 @@ fn operations_of_many_threads_are_whole_after_every_crash() {
     let (syncs, mut random) = (syncs.into_inner().expect("sound"), Random(9));
     for moment in founded..=device.moment() {
         for odds in [0, 1, 4, 7, 8] {
-            let crashed: Arc<dyn BlockDevice> = Arc::new(device.crash(moment, |_| random.next() % 8 < odds));
+            let crashed: Arc<dyn BlockDevice> =
+                Arc::new(device.crash(moment, |_| random.next() % 8 < odds));
             recover(&crashed);
             let read = |block: u64| {
                 let mut bytes = [0; 8];
                 crashed.read_at(&mut bytes, block * 1024).expect("readable");
                 number(&bytes)
             };
-            assert_eq!((10..10 + ACCOUNTS).map(read).sum::<u64>(), FORTUNE, "at {moment}");
+            assert_eq!(
+                (10..10 + ACCOUNTS).map(read).sum::<u64>(),
+                FORTUNE,
+                "at {moment}"
+            );
             for (_, thread, round) in syncs.iter().filter(|(at, ..)| *at <= moment) {
                 assert!(read(100 + thread) >= *round, "thread {thread} at {moment}");
             }
@@ -399,6 +466,9 @@ fn unwritten_blocks_can_still_be_read() {
     // Reading every block evicts all blocks that are not pinned.
     (0..VOLUME).for_each(|block| drop(world.cache.read(block).expect("readable")));
     for (block, stamp) in world.states.last().expect("one") {
-        assert!(world.cache.read(*block).expect("readable")[..] == contents(*stamp)[..], "block {block}");
+        assert!(
+            world.cache.read(*block).expect("readable")[..] == contents(*stamp)[..],
+            "block {block}"
+        );
     }
 }

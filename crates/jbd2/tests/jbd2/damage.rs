@@ -47,7 +47,11 @@ fn image(features: &'static str, options: &str) -> Image {
 type Flip = (u32, usize);
 
 fn flip(image: &Path, map: &JournalMap, (index, offset): Flip) {
-    let file = OpenOptions::new().read(true).write(true).open(image).expect("an image");
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(image)
+        .expect("an image");
     let block = map.lookup(index).expect("mapped");
     let at = block * BLOCK as u64 + offset as u64;
     let mut byte = [0];
@@ -87,9 +91,14 @@ fn ours(image: &Path) -> (String, bool) {
 /// Returns the contents that the kernel recovers, and whether it goes on.
 fn kernel(image: &Image) -> (String, bool) {
     let copy = image.copy();
-    let mounted = copy.try_mount("noatime").map(extern4_testkit::image::Mount::unmount);
+    let mounted = copy
+        .try_mount("noatime")
+        .map(extern4_testkit::image::Mount::unmount);
     let file = File::open(&copy.path).expect("an image");
-    let read = |block: u64, buf: &mut [u8]| file.read_exact_at(buf, block * BLOCK as u64).expect("readable");
+    let read = |block: u64, buf: &mut [u8]| {
+        file.read_exact_at(buf, block * BLOCK as u64)
+            .expect("readable")
+    };
     (letters(read), mounted.is_ok())
 }
 
@@ -113,7 +122,10 @@ fn damaged_logs_are_recovered_as_the_kernel_does() {
             cases.push(vec![flip]);
         }
         // A transaction without a commit, first with a wrong descriptor, then with a wrong copy.
-        cases.push(vec![(DESCRIPTOR[transaction], 2000), (COMMIT[transaction], 0)]);
+        cases.push(vec![
+            (DESCRIPTOR[transaction], 2000),
+            (COMMIT[transaction], 0),
+        ]);
         cases.push(vec![(COPY[transaction], 100), (COMMIT[transaction], 0)]);
     }
     for (kind, features, options) in KINDS {
@@ -122,8 +134,13 @@ fn damaged_logs_are_recovered_as_the_kernel_does() {
         assert_eq!(ours(&sound.path), ("ABC".into(), true), "{kind}");
         for case in &cases {
             let damaged = sound.copy();
-            case.iter().for_each(|change| flip(&damaged.path, &map, *change));
-            assert_eq!(ours(&damaged.path), kernel(&damaged), "{kind} with {case:?}");
+            case.iter()
+                .for_each(|change| flip(&damaged.path, &map, *change));
+            assert_eq!(
+                ours(&damaged.path),
+                kernel(&damaged),
+                "{kind} with {case:?}"
+            );
         }
     }
 }
@@ -140,19 +157,33 @@ fn a_log_that_bites_its_tail_is_recovered_as_the_kernel_does() {
         let map = oracle::map(&image.path);
         let journal = oracle::open(&image.path).1.expect("a journal");
         let (format, first) = (journal.superblock().format(), journal.superblock().sequence);
-        let file = OpenOptions::new().write(true).open(&image.path).expect("an image");
+        let file = OpenOptions::new()
+            .write(true)
+            .open(&image.path)
+            .expect("an image");
         for (at, count) in [(7, 200), (208, 200), (409, 200), (610, 200), (811, 250)] {
             let tag = |at: u64| Tag {
                 block: TARGET + 10 + at,
-                flags: if at == 0 { TagFlags::empty() } else { TagFlags::SAME_UUID }
-                    | if at + 1 == count { TagFlags::LAST } else { TagFlags::empty() },
+                flags: if at == 0 {
+                    TagFlags::empty()
+                } else {
+                    TagFlags::SAME_UUID
+                } | if at + 1 == count {
+                    TagFlags::LAST
+                } else {
+                    TagFlags::empty()
+                },
                 checksum: 0,
                 uuid: (at == 0).then_some(journal.superblock().uuid),
             };
-            let descriptor = Descriptor { tid: first.next().next(), tags: (0..count).map(tag).collect() };
+            let descriptor = Descriptor {
+                tid: first.next().next(),
+                tags: (0..count).map(tag).collect(),
+            };
             let bytes = descriptor.encode(&format).expect("it fits");
             let block = map.lookup(at).expect("mapped");
-            file.write_all_at(&bytes, block * BLOCK as u64).expect("writable");
+            file.write_all_at(&bytes, block * BLOCK as u64)
+                .expect("writable");
         }
         assert_eq!(journal.superblock().log(), 1..1024, "{kind}");
         let found = ours(&image.path);
@@ -175,8 +206,14 @@ fn a_broken_superblock_of_the_journal_is_refused_as_the_kernel_does() {
         let damaged = sound.copy();
         flip(&damaged.path, &map, (0, offset));
         let (superblock, journal) = oracle::open(&damaged.path);
-        let opened = journal.and_then(|journal| journal.recover(oracle::volume_blocks(&superblock)));
+        let opened =
+            journal.and_then(|journal| journal.recover(oracle::volume_blocks(&superblock)));
         let mounted = damaged.copy().try_mount("noatime").is_ok();
-        assert_eq!(opened.is_ok(), mounted, "byte {offset}: {:?}", opened.map(drop));
+        assert_eq!(
+            opened.is_ok(),
+            mounted,
+            "byte {offset}: {:?}",
+            opened.map(drop)
+        );
     }
 }

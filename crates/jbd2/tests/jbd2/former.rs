@@ -28,7 +28,10 @@ const FIRST: Tid = Tid(u32::MAX - 20);
 /// Returns how many pairs of histories to try for each form of a journal. To run all day:
 /// EXTERN4_FORMER=100
 fn pairs() -> u64 {
-    std::env::var("EXTERN4_FORMER").ok().and_then(|number| number.parse().ok()).unwrap_or(2)
+    std::env::var("EXTERN4_FORMER")
+        .ok()
+        .and_then(|number| number.parse().ok())
+        .unwrap_or(2)
 }
 
 /// A device with an empty journal, a function to open it, and the block of its superblock.
@@ -41,14 +44,20 @@ struct Form {
 impl Form {
     fn internal(checksum: ChecksumVersion, wide: bool) -> Self {
         let block = Log::map().lookup(0).expect("mapped");
-        Self { bytes: empty(checksum, wide).volume(), opener: internal, superblock: at(block) }
+        Self {
+            bytes: empty(checksum, wide).volume(),
+            opener: internal,
+            superblock: at(block),
+        }
     }
 
     /// Returns a volume with the device of its journal behind it.
     fn external(checksum: ChecksumVersion, wide: bool) -> Self {
         let dir = tools::temporary("extern4-");
         let path = dir.path().join("journal");
-        std::fs::File::create(&path).and_then(|file| file.set_len(2 << 20)).expect("a sparse file");
+        std::fs::File::create(&path)
+            .and_then(|file| file.set_len(2 << 20))
+            .expect("a sparse file");
         let words = ["-q", "-F", "-b", "1024", "-O", "journal_dev"].map(Into::into);
         tools::run::<std::ffi::OsString>("mke2fs", words.into_iter().chain([path.clone().into()]));
         let mut bytes = vec![0; at(VOLUME)];
@@ -57,9 +66,14 @@ impl Form {
         let mut journal = decode(&bytes[superblock..]);
         let form = empty(checksum, wide).superblock;
         journal.set_checksum(ChecksumVersion::V3);
-        (journal.sequence, journal.compat, journal.incompat) = (form.sequence, form.compat, form.incompat);
+        (journal.sequence, journal.compat, journal.incompat) =
+            (form.sequence, form.compat, form.incompat);
         bytes[superblock..superblock + BLOCK].copy_from_slice(journal.encode().as_bytes());
-        Self { bytes, opener: external, superblock }
+        Self {
+            bytes,
+            opener: external,
+            superblock,
+        }
     }
 
     /// Returns a new volume on the device of a former one, whose log is still there.
@@ -69,7 +83,11 @@ impl Form {
         bytes[superblock.clone()].copy_from_slice(&self.bytes[superblock]);
         // The second run of the journal in the volume is in front of the first.
         let is_inside = self.superblock < at(VOLUME);
-        let end = at(if is_inside { Log::map().lookup(LEN - 1).expect("mapped") - 23 } else { VOLUME });
+        let end = at(if is_inside {
+            Log::map().lookup(LEN - 1).expect("mapped") - 23
+        } else {
+            VOLUME
+        });
         bytes[..end].copy_from_slice(&self.bytes[..end]);
         bytes
     }
@@ -91,7 +109,8 @@ fn decode(bytes: &[u8]) -> JournalSuperblock {
 
 fn external(device: &Arc<dyn BlockDevice>) -> Journal<Arc<dyn BlockDevice>> {
     let start = VOLUME * 1024;
-    let slice = SliceDevice::new(Arc::clone(device), start, device.size_bytes() - start).expect("inside");
+    let slice =
+        SliceDevice::new(Arc::clone(device), start, device.size_bytes() - start).expect("inside");
     let mut bytes = vec![0; BLOCK];
     slice.read_at(&mut bytes, 2048).expect("readable");
     let slice: Arc<dyn BlockDevice> = Arc::new(slice);
@@ -99,9 +118,16 @@ fn external(device: &Arc<dyn BlockDevice>) -> Journal<Arc<dyn BlockDevice>> {
 }
 
 /// Runs operations on a volume that may crash, with contents above `stamp`.
-fn work(form: &Form, bytes: Vec<u8>, seed: u64, operations: u64, stamp: u64) -> (Arc<CrashDevice>, World) {
+fn work(
+    form: &Form,
+    bytes: Vec<u8>,
+    seed: u64,
+    operations: u64,
+    stamp: u64,
+) -> (Arc<CrashDevice>, World) {
     let device = Arc::new(CrashDevice::new(bytes));
-    let mut world = World::with_journal(form.opener, Arc::clone(&device) as _, PATIENT, seed, stamp);
+    let mut world =
+        World::with_journal(form.opener, Arc::clone(&device) as _, PATIENT, seed, stamp);
     for _ in 0..operations {
         world.operate(12).expect("no fault");
         if world.below(3) > 0 {
@@ -116,7 +142,9 @@ fn goes_on(form: &Form, former: &[u8], world: &World) -> bool {
     let stats = world.transactions.stats();
     let first = decode(&form.bytes[form.superblock..]).first;
     let index = first + u32::try_from(stats.bytes_logged).expect("small") / 1024;
-    let next = Tid(FIRST.0.wrapping_add(u32::try_from(stats.transactions).expect("small")));
+    let next = Tid(FIRST
+        .0
+        .wrapping_add(u32::try_from(stats.transactions).expect("small")));
     let place = match form.superblock < at(VOLUME) {
         true => Log::map().lookup(index).expect("mapped"),
         false => VOLUME + u64::from(index),
@@ -127,7 +155,10 @@ fn goes_on(form: &Form, former: &[u8], world: &World) -> bool {
 fn try_form(form: &Form, seed: u64) -> bool {
     let (device, world) = work(form, form.bytes.clone(), seed, 45, FORMER);
     let former = device.crash(device.moment(), |_| true).into_bytes();
-    assert!(world.transactions.stats().transactions > 21, "numbers begin again");
+    assert!(
+        world.transactions.stats().transactions > 21,
+        "numbers begin again"
+    );
     drop(world);
     let (device, world) = work(form, form.over(&former), seed, 4 + seed % 37, 0);
     for moment in 0..=device.moment() {
@@ -141,7 +172,10 @@ fn no_transaction_of_a_former_volume_is_replayed() {
     let external = tools::can_run(&[Need::Tool("mke2fs")]);
     let (mut tried, mut gone_on) = (0, 0);
     for (checksum, wide) in VERSIONS {
-        let forms = [Some(Form::internal(checksum, wide)), external.then(|| Form::external(checksum, wide))];
+        let forms = [
+            Some(Form::internal(checksum, wide)),
+            external.then(|| Form::external(checksum, wide)),
+        ];
         for form in forms.iter().flatten() {
             for seed in 1..=pairs() {
                 tried += 1;
@@ -162,31 +196,49 @@ fn no_fast_commit_of_a_former_volume_is_replayed() {
     let mut form = Form::external(ChecksumVersion::V3, true);
     let mut journal = decode(&form.bytes[form.superblock..]);
     journal.incompat.insert(Incompat::FAST_COMMIT);
-    form.bytes[form.superblock..form.superblock + BLOCK].copy_from_slice(journal.encode().as_bytes());
+    form.bytes[form.superblock..form.superblock + BLOCK]
+        .copy_from_slice(journal.encode().as_bytes());
     let area = at(VOLUME + u64::from(journal.fast_commits().start));
     // The fast commit goes with the third transaction.
     let tid = Tid(FIRST.0 + 2);
-    let head = Record::Head { features: 0, tid }.encode(0).expect("a record");
-    let gone = Dentry { parent: 2, ino: 12, name: b"gone".to_vec() };
+    let head = Record::Head { features: 0, tid }
+        .encode(0)
+        .expect("a record");
+    let gone = Dentry {
+        parent: 2,
+        ino: 12,
+        name: b"gone".to_vec(),
+    };
     let unlink = Record::Unlink(gone).encode(0).expect("a record");
     let begun = [head, unlink].concat();
-    let tail = |checksum| Record::Tail { tid, checksum }.encode(BLOCK - begun.len()).expect("a record");
+    let tail = |checksum| {
+        Record::Tail { tid, checksum }
+            .encode(BLOCK - begun.len())
+            .expect("a record")
+    };
     let covered = [&begun, &tail(0)[..8]].concat();
     let block = [&begun[..], &tail(crc32c(0, &covered))].concat();
     let mut scanner = Scanner::new(tid);
     scanner.feed(&block, Place::new(Structure::FastCommit));
-    assert_eq!(scanner.finish().expect("sound").commits.len(), 1, "it would be replayed");
+    assert_eq!(
+        scanner.finish().expect("sound").commits.len(),
+        1,
+        "it would be replayed"
+    );
     form.bytes[area..area + BLOCK].copy_from_slice(&block);
 
     let device: Arc<dyn BlockDevice> = Arc::new(MemoryDevice::new(form.bytes));
     let cache = cache(Arc::clone(&device));
     let open = || external(&device);
     let transactions =
-        Transactions::journaled(Arc::clone(&cache), Arc::<Freed>::default(), open(), PATIENT).expect("empty");
+        Transactions::journaled(Arc::clone(&cache), Arc::<Freed>::default(), open(), PATIENT)
+            .expect("empty");
     for stamp in 0..2 {
         let handle = transactions.start(1).expect("open");
         let mut buffer = cache.read(5).expect("readable");
-        handle.change(&mut buffer, |bytes, _| bytes.copy_from_slice(&contents(stamp)));
+        handle.change(&mut buffer, |bytes, _| {
+            bytes.copy_from_slice(&contents(stamp))
+        });
         drop(handle);
         transactions.sync().expect("written");
     }

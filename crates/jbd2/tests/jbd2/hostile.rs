@@ -25,7 +25,9 @@ impl Random {
 fn sound(version: ChecksumVersion, wide: bool) -> Log {
     let mut log = Log::starting_at(version, wide, 1000, extern4_disk::journal::Tid(3));
     for round in 0..6 {
-        let copies: Vec<_> = (0..round + 1).map(|block| (10 + block, filled(7))).collect();
+        let copies: Vec<_> = (0..round + 1)
+            .map(|block| (10 + block, filled(7)))
+            .collect();
         log.transaction(&copies, &[round, 11]);
     }
     log
@@ -33,7 +35,12 @@ fn sound(version: ChecksumVersion, wide: bool) -> Log {
 
 #[test]
 fn mutated_logs_never_panic_or_hang() {
-    let versions = [ChecksumVersion::None, ChecksumVersion::V1, ChecksumVersion::V2, ChecksumVersion::V3];
+    let versions = [
+        ChecksumVersion::None,
+        ChecksumVersion::V1,
+        ChecksumVersion::V2,
+        ChecksumVersion::V3,
+    ];
     for seed in 1..=400_u64 {
         let mut random = Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15));
         let version = versions[random.below(4)];
@@ -44,7 +51,11 @@ fn mutated_logs_never_panic_or_hang() {
             let index = if at < 24 { 1000 + at } else { 1 + at - 24 };
             let block = log.block(u32::try_from(index).expect("small"));
             // The first bytes of a block matter more than the rest.
-            let offset = if random.below(3) == 0 { random.below(BLOCK) } else { random.below(64) };
+            let offset = if random.below(3) == 0 {
+                random.below(BLOCK)
+            } else {
+                random.below(64)
+            };
             block[offset] = match random.below(3) {
                 0 => 0,
                 1 => 0xFF,
@@ -65,7 +76,8 @@ fn mutated_superblocks_never_panic_or_hang() {
         let mut random = Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15));
         let log = sound(ChecksumVersion::None, true);
         let mut bytes = log.volume();
-        let superblock = usize::try_from(Log::map().lookup(0).expect("mapped")).expect("small") * BLOCK;
+        let superblock =
+            usize::try_from(Log::map().lookup(0).expect("mapped")).expect("small") * BLOCK;
         for _ in 0..=random.below(3) {
             let at = superblock + 12 + random.below(0x54);
             bytes[at] = random.next().to_le_bytes()[0];

@@ -32,13 +32,20 @@ pub(crate) fn assert_same<V: BlockDevice, J: BlockDevice>(
         let len = CHUNK.min(size - start);
         let offset = u64::try_from(start).expect("small");
         ours.read_at(&mut mine[..len], offset).expect("readable");
-        theirs.read_exact_at(&mut other[..len], offset).expect("readable");
+        theirs
+            .read_exact_at(&mut other[..len], offset)
+            .expect("readable");
         if mine[..len] == other[..len] {
             continue;
         }
         let matters = |at: &usize| !ignored.iter().any(|range| range.contains(&(start + at)));
         if let Some(at) = (0..len).filter(|&at| mine[at] != other[at]).find(matters) {
-            panic!("{name}: byte {} is {:#x}, with e2fsck {:#x}", start + at, mine[at], other[at]);
+            panic!(
+                "{name}: byte {} is {:#x}, with e2fsck {:#x}",
+                start + at,
+                mine[at],
+                other[at]
+            );
         }
     }
 }
@@ -54,14 +61,19 @@ pub(crate) fn replay(image: &Path) {
 fn has_orphans(replayed: &impl BlockDevice) -> bool {
     let superblock = oracle::superblock(replayed);
     superblock.raw().s_last_orphan.get() != 0
-        || superblock.features().ro_compat.contains(RoCompat::ORPHAN_PRESENT)
+        || superblock
+            .features()
+            .ro_compat
+            .contains(RoCompat::ORPHAN_PRESENT)
 }
 
 fn recover(spec: &CrashSpec, image: &Path) -> (usize, Recovered<FileDevice>) {
     let (superblock, journal) = oracle::open(image);
     let journal = journal.expect("a sound journal");
     assert!(journal.is_dirty(), "{}: the journal is clean", spec.name);
-    let recovered = journal.recover(oracle::volume_blocks(&superblock)).expect("a sound log");
+    let recovered = journal
+        .recover(oracle::volume_blocks(&superblock))
+        .expect("a sound log");
     assert_eq!(recovered.damage(), [], "{}", spec.name);
     (oracle::block_size(&superblock), recovered)
 }
@@ -100,13 +112,18 @@ fn check_all(wanted: impl Fn(&str) -> bool) -> Vec<(Replayed, usize)> {
 }
 
 fn is_special(name: &str) -> bool {
-    ["wrapped", "revokes", "escapes", "fast_commit"].iter().any(|word| name.contains(word))
+    ["wrapped", "revokes", "escapes", "fast_commit"]
+        .iter()
+        .any(|word| name.contains(word))
 }
 
 #[test]
 fn crashed_volumes_are_replayed_as_e2fsck_does() {
     for (replayed, _) in check_all(|name| !is_special(name)) {
-        assert!(replayed.transactions > 0 && replayed.blocks > 0, "{replayed:?}");
+        assert!(
+            replayed.transactions > 0 && replayed.blocks > 0,
+            "{replayed:?}"
+        );
     }
 }
 
@@ -122,7 +139,10 @@ fn revoked_blocks_are_left_alone_as_e2fsck_does() {
     let found = check_all(|name| name.contains("revokes"));
     // Data in the journal lets the kernel checkpoint blocks that it would otherwise revoke, so not
     // every image has revokes.
-    assert!(found.is_empty() || found.iter().any(|(replayed, _)| replayed.revokes > 0), "{found:?}");
+    assert!(
+        found.is_empty() || found.iter().any(|(replayed, _)| replayed.revokes > 0),
+        "{found:?}"
+    );
 }
 
 #[test]
@@ -135,7 +155,10 @@ fn escaped_blocks_are_restored_as_e2fsck_does() {
 #[test]
 fn volumes_with_fast_commits_are_replayed() {
     for (replayed, _) in check_all(|name| name.contains("fast_commit")) {
-        assert!(replayed.transactions + replayed.fast_commits > 0, "{replayed:?}");
+        assert!(
+            replayed.transactions + replayed.fast_commits > 0,
+            "{replayed:?}"
+        );
     }
 }
 
@@ -145,7 +168,12 @@ struct Loop(String);
 impl Loop {
     fn attach(image: &Path) -> Self {
         let words: [OsString; 3] = ["-f".into(), "--show".into(), image.into()];
-        Self(String::from_utf8(tools::run("losetup", words)).expect("a path").trim().to_owned())
+        Self(
+            String::from_utf8(tools::run("losetup", words))
+                .expect("a path")
+                .trim()
+                .to_owned(),
+        )
     }
 }
 
@@ -160,21 +188,36 @@ impl Drop for Loop {
 fn external(dir: &Path, block_size: &str) -> (PathBuf, PathBuf) {
     let (journal, volume) = (dir.join("journal.img"), dir.join("volume.img"));
     let words = |rest: &[&str], image: &Path, size: &str| -> Vec<OsString> {
-        let all = ["-q", "-F", "-b", block_size].into_iter().chain(rest.iter().copied()).map(OsString::from);
+        let all = ["-q", "-F", "-b", block_size]
+            .into_iter()
+            .chain(rest.iter().copied())
+            .map(OsString::from);
         all.chain([image.into(), size.into()]).collect()
     };
     tools::run("mke2fs", words(&["-O", "journal_dev"], &journal, "16M"));
     let attached = Loop::attach(&journal);
-    tools::run("mke2fs", words(&["-t", "ext4", "-J", &format!("device={}", attached.0)], &volume, "32M"));
+    tools::run(
+        "mke2fs",
+        words(
+            &["-t", "ext4", "-J", &format!("device={}", attached.0)],
+            &volume,
+            "32M",
+        ),
+    );
     let volume_loop = Loop::attach(&volume);
     let point = dir.join("mounted");
     std::fs::create_dir(&point).expect("a directory");
-    tools::run("mount", [OsString::from(&volume_loop.0), point.clone().into()]);
+    tools::run(
+        "mount",
+        [OsString::from(&volume_loop.0), point.clone().into()],
+    );
     for name in ["one", "two", "three"] {
         let inner = point.join(name);
         std::fs::create_dir(&inner).expect("a directory");
         std::fs::write(inner.join("file"), vec![7; 5000]).expect("a file");
-        File::open(inner.join("file")).and_then(|file| file.sync_all()).expect("synced");
+        File::open(inner.join("file"))
+            .and_then(|file| file.sync_all())
+            .expect("synced");
     }
     let copies = (dir.join("journal.copy"), dir.join("volume.copy"));
     std::fs::copy(&journal, &copies.0).expect("copied");
@@ -185,7 +228,12 @@ fn external(dir: &Path, block_size: &str) -> (PathBuf, PathBuf) {
 
 #[test]
 fn external_journals_are_replayed_as_e2fsck_does() {
-    if !tools::can_run(&[Need::Mount, Need::Tool("mke2fs"), Need::Tool("losetup"), Need::Tool("e2fsck")]) {
+    if !tools::can_run(&[
+        Need::Mount,
+        Need::Tool("mke2fs"),
+        Need::Tool("losetup"),
+        Need::Tool("e2fsck"),
+    ]) {
         return;
     }
     for block_size in ["1024", "4096"] {
@@ -198,14 +246,20 @@ fn external_journals_are_replayed_as_e2fsck_does() {
             Journal::external(device, block_size.parse().expect("a number"), uuid)
         };
         assert!(matches!(open(&[1; 16]), Err(Error::Foreign(_))));
-        let recovered = open(&uuid).and_then(|journal| journal.recover(oracle::volume_blocks(&superblock)));
+        let recovered =
+            open(&uuid).and_then(|journal| journal.recover(oracle::volume_blocks(&superblock)));
         let recovered = recovered.expect("a sound journal");
         assert!(recovered.replayed().transactions > 0 && recovered.damage().is_empty());
         let ours = ReplayedDevice::new(FileDevice::open(&volume).expect("an image"), recovered);
         let replayed = dir.path().join("replayed");
         std::fs::copy(&volume, &replayed).expect("copied");
-        let words: [OsString; 5] =
-            ["-y".into(), "-E".into(), "journal_only".into(), "-j".into(), journal.clone().into()];
+        let words: [OsString; 5] = [
+            "-y".into(),
+            "-E".into(),
+            "journal_only".into(),
+            "-j".into(),
+            journal.clone().into(),
+        ];
         let _ = tools::try_run("e2fsck", words.into_iter().chain([replayed.clone().into()]));
         // This volume holds no superblock of a journal; the volume's own superblock takes its
         // place.

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use extern4_block::MemoryDevice;
 use extern4_disk::journal::{
-    ChecksumVersion, Commit, Compat, Descriptor, Format, Incompat, JournalSuperblock, RawJournalSuperblock,
-    Revoke, Tag, TagFlags, Tid, TransactionChecksum, escape,
+    ChecksumVersion, Commit, Compat, Descriptor, Format, Incompat, JournalSuperblock,
+    RawJournalSuperblock, Revoke, Tag, TagFlags, Tid, TransactionChecksum, escape,
 };
 use extern4_disk::{Place, Structure};
 use extern4_jbd2::{Error, Journal, JournalMap, Recovered, Run};
@@ -63,12 +63,24 @@ impl Log {
         let mut superblock = JournalSuperblock::decode(raw.as_bytes(), place).expect("sound");
         superblock.incompat = Incompat::REVOKE;
         superblock.incompat.set(Incompat::BIT64, wide);
-        superblock.incompat.set(Incompat::CSUM_V2, checksum == ChecksumVersion::V2);
-        superblock.incompat.set(Incompat::CSUM_V3, checksum == ChecksumVersion::V3);
-        superblock.compat.set(Compat::CHECKSUM, checksum == ChecksumVersion::V1);
+        superblock
+            .incompat
+            .set(Incompat::CSUM_V2, checksum == ChecksumVersion::V2);
+        superblock
+            .incompat
+            .set(Incompat::CSUM_V3, checksum == ChecksumVersion::V3);
+        superblock
+            .compat
+            .set(Compat::CHECKSUM, checksum == ChecksumVersion::V1);
         superblock.start = Some(start);
         superblock.sequence = tid;
-        Self { superblock, blocks: BTreeMap::new(), at: start, tid, seconds: 1_000 }
+        Self {
+            superblock,
+            blocks: BTreeMap::new(),
+            at: start,
+            tid,
+            seconds: 1_000,
+        }
     }
 
     pub(crate) fn format(&self) -> Format {
@@ -78,7 +90,11 @@ impl Log {
     fn put(&mut self, block: Vec<u8>) -> u32 {
         let (index, log) = (self.at, self.superblock.log());
         self.blocks.insert(index, block);
-        self.at = if index + 1 == log.end { log.start } else { index + 1 };
+        self.at = if index + 1 == log.end {
+            log.start
+        } else {
+            index + 1
+        };
         index
     }
 
@@ -97,7 +113,13 @@ impl Log {
             (commit.checksum_type, commit.checksum_size) =
                 (TransactionChecksum::TYPE, TransactionChecksum::SIZE);
             let mut checksum = TransactionChecksum::new();
-            for index in written.copies.first().map(|_| written.descriptor).iter().chain(&written.copies) {
+            for index in written
+                .copies
+                .first()
+                .map(|_| written.descriptor)
+                .iter()
+                .chain(&written.copies)
+            {
                 checksum.update(&self.blocks[index]);
             }
             commit.checksums[0] = checksum.value();
@@ -122,15 +144,31 @@ impl Log {
                 flags.set(TagFlags::LAST, at + 1 == copies.len());
                 let checksum = format.copy_checksum(self.tid, &contents);
                 let uuid = (at == 0).then_some(self.superblock.uuid);
-                tags.push(Tag { block: *block, flags, checksum, uuid });
+                tags.push(Tag {
+                    block: *block,
+                    flags,
+                    checksum,
+                    uuid,
+                });
                 escaped_copies.push(contents);
             }
-            let descriptor = Descriptor { tid: self.tid, tags }.encode(&format).expect("it fits");
+            let descriptor = Descriptor {
+                tid: self.tid,
+                tags,
+            }
+            .encode(&format)
+            .expect("it fits");
             written.descriptor = self.put(descriptor);
-            written.copies = escaped_copies.into_iter().map(|copy| self.put(copy)).collect();
+            written.copies = escaped_copies
+                .into_iter()
+                .map(|copy| self.put(copy))
+                .collect();
         }
         if !revoked.is_empty() {
-            let revoke = Revoke { tid: self.tid, blocks: revoked.to_vec() };
+            let revoke = Revoke {
+                tid: self.tid,
+                blocks: revoked.to_vec(),
+            };
             written.revoke = self.put(revoke.encode(&format).expect("it fits"));
         }
         written
@@ -146,8 +184,16 @@ impl Log {
         let physical = VOLUME - u64::from(FIRST_RUN);
         let rest = LEN - FIRST_RUN;
         let runs = vec![
-            Run { logical: 0, physical, len_blocks: FIRST_RUN },
-            Run { logical: FIRST_RUN, physical: physical - u64::from(rest), len_blocks: rest },
+            Run {
+                logical: 0,
+                physical,
+                len_blocks: FIRST_RUN,
+            },
+            Run {
+                logical: FIRST_RUN,
+                physical: physical - u64::from(rest),
+                len_blocks: rest,
+            },
         ];
         JournalMap::new(runs).expect("sound")
     }
@@ -161,7 +207,9 @@ impl Log {
             bytes[start..start + block.len()].copy_from_slice(block);
         };
         put(0, self.superblock.encode().as_bytes());
-        self.blocks.iter().for_each(|(index, block)| put(*index, block));
+        self.blocks
+            .iter()
+            .for_each(|(index, block)| put(*index, block));
         bytes
     }
 

@@ -21,7 +21,9 @@ pub(crate) fn open(image: &Path) -> (Superblock, Result<Journal<FileDevice>, Err
 /// Returns the superblock of the volume on a device.
 pub(crate) fn superblock(device: &impl BlockDevice) -> Superblock {
     let mut bytes = [0; SUPERBLOCK_SIZE];
-    device.read_at(&mut bytes, SUPERBLOCK_OFFSET).expect("readable");
+    device
+        .read_at(&mut bytes, SUPERBLOCK_OFFSET)
+        .expect("readable");
     Superblock::decode(&bytes, Place::new(Structure::Superblock)).expect("sound")
 }
 
@@ -40,8 +42,10 @@ pub(crate) fn volume_blocks(superblock: &Superblock) -> u64 {
 /// blocks of block-mapped inodes as `(0-1019):4161-5180`, and index blocks under other names.
 pub(crate) fn map(image: &Path) -> JournalMap {
     let stat = debugfs(image, "stat <8>");
-    let (_, lists) =
-        stat.split_once("BLOCKS:").or_else(|| stat.split_once("EXTENTS:")).expect("a list of blocks");
+    let (_, lists) = stat
+        .split_once("BLOCKS:")
+        .or_else(|| stat.split_once("EXTENTS:"))
+        .expect("a list of blocks");
     let range = |text: &str| {
         let (first, last) = text.split_once('-').unwrap_or((text, text));
         Some((first.parse::<u64>().ok()?, last.parse::<u64>().ok()?))
@@ -51,7 +55,11 @@ pub(crate) fn map(image: &Path) -> JournalMap {
         let (first, last) = range(logical)?;
         let (physical, _) = range(physical)?;
         let len_blocks = u32::try_from(last - first + 1).ok()?;
-        Some(Run { logical: u32::try_from(first).ok()?, physical, len_blocks })
+        Some(Run {
+            logical: u32::try_from(first).ok()?,
+            physical,
+            len_blocks,
+        })
     };
     let mut runs: Vec<_> = lists.split([',', ' ', '\n', '(']).filter_map(run).collect();
     runs.sort_by_key(|run| run.logical);

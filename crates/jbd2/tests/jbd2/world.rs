@@ -28,7 +28,10 @@ pub(crate) struct Freed(pub(crate) Mutex<Vec<u64>>);
 
 impl Observer for Freed {
     fn committed(&self, _tid: Tid, freed: &[Range<u64>]) {
-        self.0.lock().expect("no panic").extend(freed.iter().cloned().flatten());
+        self.0
+            .lock()
+            .expect("no panic")
+            .extend(freed.iter().cloned().flatten());
     }
 }
 
@@ -51,12 +54,18 @@ pub(crate) fn volume(checksum: ChecksumVersion, wide: bool) -> Vec<u8> {
 
 pub(crate) fn cache(device: Arc<dyn BlockDevice>) -> Arc<BufferCache> {
     // No memory for blocks that are not pinned, so the cache reads them again each time.
-    let options = CacheOptions { block_size: 1024, block_count: VOLUME, budget: CacheBudget::new(0) };
+    let options = CacheOptions {
+        block_size: 1024,
+        block_count: VOLUME,
+        budget: CacheBudget::new(0),
+    };
     Arc::new(BufferCache::new(device, options).expect("a cache"))
 }
 
 /// Options under which nothing is committed unless it is asked for.
-pub(crate) const PATIENT: Options = Options { interval: Duration::from_secs(1000) };
+pub(crate) const PATIENT: Options = Options {
+    interval: Duration::from_secs(1000),
+};
 
 /// The expected state of the volume after the handle with some serial number: the stamps of its
 /// metadata.
@@ -119,7 +128,10 @@ impl World {
             Transactions::journaled(Arc::clone(&cache), observer, journal, options).expect("empty");
         // To test other histories than the daily ones: EXTERN4_SEED=7 cargo test -p extern4-jbd2
         // crashes
-        let other = std::env::var("EXTERN4_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(0_u64);
+        let other = std::env::var("EXTERN4_SEED")
+            .ok()
+            .and_then(|seed| seed.parse().ok())
+            .unwrap_or(0_u64);
         let random = Random((seed + other * 1_000_003).wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
         Self {
             opener,
@@ -143,13 +155,16 @@ impl World {
     pub(crate) fn operate(&mut self, most: u64) -> Result<(), Error> {
         self.write_data()?;
         let (serial, mut state) = (self.states.len(), self.states.last().expect("one").clone());
-        let picked: Vec<_> =
-            (0..=self.below(most)).map(|_| (FIRST + self.below(COUNT), self.below(10))).collect();
+        let picked: Vec<_> = (0..=self.below(most))
+            .map(|_| (FIRST + self.below(COUNT), self.below(10)))
+            .collect();
         // The handle borrows the transactions only, but the borrow checker sees all of `self`.
         let transactions = &self.transactions;
         let handle = transactions.start(u32::try_from(picked.len()).expect("small") + 1)?;
         let mut buffer = self.cache.read(SERIAL)?;
-        handle.change(&mut buffer, |bytes, _| bytes[..8].copy_from_slice(&(serial as u64).to_le_bytes()));
+        handle.change(&mut buffer, |bytes, _| {
+            bytes[..8].copy_from_slice(&(serial as u64).to_le_bytes())
+        });
         for (block, what) in picked {
             self.stamp += 1;
             let stamp = self.stamp;
@@ -163,21 +178,31 @@ impl World {
                 (true, _) => {
                     let mut buffer = self.cache.read(block)?;
                     let expected = contents(state[&block]);
-                    assert!(buffer[..] == expected[..], "block {block} is not what it was changed to");
-                    handle.change(&mut buffer, |bytes, _| bytes.copy_from_slice(&contents(stamp)));
+                    assert!(
+                        buffer[..] == expected[..],
+                        "block {block} is not what it was changed to"
+                    );
+                    handle.change(&mut buffer, |bytes, _| {
+                        bytes.copy_from_slice(&contents(stamp))
+                    });
                     state.insert(block, stamp);
                 }
                 (false, _) if self.freed_by.get(&block) == Some(&serial) => {}
                 (false, _) => {
                     if self.freed_by.contains_key(&block)
-                        && !self.data.iter().any(|d| d.block == block && d.reused.is_none())
+                        && !self
+                            .data
+                            .iter()
+                            .any(|d| d.block == block && d.reused.is_none())
                     {
                         // The block is not yet known to be free.
                         continue;
                     }
                     let mut buffer = handle.fresh(block)?;
                     assert!(buffer.iter().all(|byte| *byte == 0));
-                    handle.change(&mut buffer, |bytes, _| bytes.copy_from_slice(&contents(stamp)));
+                    handle.change(&mut buffer, |bytes, _| {
+                        bytes.copy_from_slice(&contents(stamp))
+                    });
                     state.insert(block, stamp);
                     for data in self.data.iter_mut().filter(|data| data.block == block) {
                         data.reused.get_or_insert(serial);
@@ -198,7 +223,13 @@ impl World {
             let stamp = self.stamp;
             self.cache.write(block, &contents(stamp))?;
             let freed = self.freed_by[&block];
-            self.data.push(Data { block, stamp, freed, reused: None, synced: None });
+            self.data.push(Data {
+                block,
+                stamp,
+                freed,
+                reused: None,
+                synced: None,
+            });
         }
         Ok(())
     }
@@ -226,17 +257,34 @@ impl World {
         };
         let serial = u64::from_le_bytes(read(SERIAL)[..8].try_into().expect("8 bytes"));
         let serial = usize::try_from(serial).expect("small");
-        let synced = self.syncs.iter().filter(|(at, _)| *at <= moment).map(|(_, serial)| *serial).max();
-        assert!(serial >= synced.unwrap_or(0), "{serial} was found, but {synced:?} was durable at {moment}");
-        let state = self.states.get(serial).expect("a serial number that was given out");
+        let synced = self
+            .syncs
+            .iter()
+            .filter(|(at, _)| *at <= moment)
+            .map(|(_, serial)| *serial)
+            .max();
+        assert!(
+            serial >= synced.unwrap_or(0),
+            "{serial} was found, but {synced:?} was durable at {moment}"
+        );
+        let state = self
+            .states
+            .get(serial)
+            .expect("a serial number that was given out");
         for (block, stamp) in state {
-            assert!(read(*block) == contents(*stamp), "block {block} in state {serial} at {moment}");
+            assert!(
+                read(*block) == contents(*stamp),
+                "block {block} in state {serial} at {moment}"
+            );
         }
         for data in &self.data {
             let alive = data.freed <= serial && data.reused.is_none_or(|reused| serial < reused);
             if alive && data.synced.is_some_and(|synced| synced <= moment) {
                 let found = read(data.block);
-                assert!(found == contents(data.stamp), "{data:?} in state {serial} at {moment}");
+                assert!(
+                    found == contents(data.stamp),
+                    "{data:?} in state {serial} at {moment}"
+                );
             }
         }
         serial
@@ -260,6 +308,9 @@ fn recover_by(opener: Opener, device: &Arc<dyn BlockDevice>) {
     let (was_dirty, due) = (recovered.journal().is_dirty(), recovered.fast_commits().tid);
     let journal = recovered.mark_empty(0).expect("marked");
     // Recovery must not take the rest of an old transaction for a part of another with its number.
-    assert_eq!(journal.superblock().sequence, if was_dirty { due.next() } else { due });
+    assert_eq!(
+        journal.superblock().sequence,
+        if was_dirty { due.next() } else { due }
+    );
     assert!(!journal.is_dirty() && !open().is_dirty());
 }

@@ -48,13 +48,31 @@ impl Volume {
     fn at(dir: tempfile::TempDir, path: PathBuf, internal: bool) -> Self {
         tools::run(
             "debugfs",
-            ["-w".into(), "-R".into(), "feature needs_recovery".into(), OsString::from(&path)],
+            [
+                "-w".into(),
+                "-R".into(),
+                "feature needs_recovery".into(),
+                OsString::from(&path),
+            ],
         );
         let superblock = oracle::superblock(&FileDevice::open(&path).expect("an image"));
         let said = oracle::debugfs(&path, "ffb 200");
-        let free = said.split_whitespace().filter_map(|word| word.parse().ok()).collect();
-        let map = if internal { oracle::map(&path) } else { JournalMap::identity(0) };
-        Self { _dir: dir, path, block_size: oracle::block_size(&superblock), map, free }
+        let free = said
+            .split_whitespace()
+            .filter_map(|word| word.parse().ok())
+            .collect();
+        let map = if internal {
+            oracle::map(&path)
+        } else {
+            JournalMap::identity(0)
+        };
+        Self {
+            _dir: dir,
+            path,
+            block_size: oracle::block_size(&superblock),
+            map,
+            free,
+        }
     }
 
     fn bytes(&self) -> Vec<u8> {
@@ -70,12 +88,22 @@ impl Volume {
         let at = self.journal_offset();
         let place = Place::new(Structure::JournalSuperblock);
         let mut superblock = JournalSuperblock::decode(&bytes[at..], place).expect("sound");
-        superblock.compat.set(Compat::CHECKSUM, checksum == ChecksumVersion::V1);
-        superblock.incompat.set(Incompat::CSUM_V2, checksum == ChecksumVersion::V2);
-        superblock.incompat.set(Incompat::CSUM_V3, checksum == ChecksumVersion::V3);
+        superblock
+            .compat
+            .set(Compat::CHECKSUM, checksum == ChecksumVersion::V1);
+        superblock
+            .incompat
+            .set(Incompat::CSUM_V2, checksum == ChecksumVersion::V2);
+        superblock
+            .incompat
+            .set(Incompat::CSUM_V3, checksum == ChecksumVersion::V3);
         superblock.incompat |= others;
         let mut raw = superblock.encode();
-        raw.s_checksum_type = if superblock.format().checksums_blocks() { 4 } else { 0 };
+        raw.s_checksum_type = if superblock.format().checksums_blocks() {
+            4
+        } else {
+            0
+        };
         bytes[at..at + JournalSuperblock::SIZE].copy_from_slice(raw.as_bytes());
         // A second time, for the checksum that covers the field.
         let bytes = &mut bytes[at..at + JournalSuperblock::SIZE];
@@ -98,8 +126,15 @@ fn cache(device: Arc<dyn BlockDevice>, block_size: usize) -> Arc<BufferCache> {
     let block_size = u32::try_from(block_size).expect("small");
     let block_count = device.size_bytes() / u64::from(block_size);
     Arc::new(
-        BufferCache::new(device, CacheOptions { block_size, block_count, budget: CacheBudget::new(0) })
-            .expect("a cache"),
+        BufferCache::new(
+            device,
+            CacheOptions {
+                block_size,
+                block_count,
+                budget: CacheBudget::new(0),
+            },
+        )
+        .expect("a cache"),
     )
 }
 
@@ -132,7 +167,11 @@ fn work(transactions: &Transactions, cache: &BufferCache, free: &[u64], rounds: 
     }
 }
 
-const COMMON: &[Need] = &[Need::Tool("mke2fs"), Need::Tool("debugfs"), Need::Tool("e2fsck")];
+const COMMON: &[Need] = &[
+    Need::Tool("mke2fs"),
+    Need::Tool("debugfs"),
+    Need::Tool("e2fsck"),
+];
 
 /// Writes a volume, leaves it as a crash would, and compares the result of e2fsck to this crate's.
 fn check(name: &str, words: &[&str], checksum: ChecksumVersion, others: Incompat, rounds: u64) {
@@ -142,21 +181,32 @@ fn check(name: &str, words: &[&str], checksum: ChecksumVersion, others: Incompat
     let before = bytes.clone();
     let device = Arc::new(MemoryDevice::new(bytes));
     let open = |device: Arc<dyn BlockDevice>| {
-        Journal::internal(device, u32::try_from(volume.block_size).expect("small"), volume.map.clone())
-            .expect("sound")
+        Journal::internal(
+            device,
+            u32::try_from(volume.block_size).expect("small"),
+            volume.map.clone(),
+        )
+        .expect("sound")
     };
     let journal = open(Arc::clone(&device) as _);
     let area = journal.superblock().fast_commits();
     let cache = cache(Arc::clone(&device) as _, volume.block_size);
-    let transactions = Transactions::journaled(Arc::clone(&cache), Arc::<Freed>::default(), journal, PATIENT)
-        .expect("empty");
+    let transactions = Transactions::journaled(
+        Arc::clone(&cache),
+        Arc::<Freed>::default(),
+        journal,
+        PATIENT,
+    )
+    .expect("empty");
     work(&transactions, &cache, &volume.free, rounds);
     let stats = transactions.stats();
     drop((transactions, cache));
-    let bytes = Arc::into_inner(device).expect("the last reference").into_bytes();
+    let bytes = Arc::into_inner(device)
+        .expect("the last reference")
+        .into_bytes();
     for index in area {
-        let at =
-            usize::try_from(volume.map.lookup(index).expect("mapped")).expect("small") * volume.block_size;
+        let at = usize::try_from(volume.map.lookup(index).expect("mapped")).expect("small")
+            * volume.block_size;
         assert!(
             bytes[at..at + volume.block_size] == before[at..at + volume.block_size],
             "a fast commit block"
@@ -166,12 +216,16 @@ fn check(name: &str, words: &[&str], checksum: ChecksumVersion, others: Incompat
     let dump = oracle::debugfs(&volume.path, "logdump");
     assert!(dump.contains("Found expected sequence"), "{dump}");
 
-    let recovered = open(Arc::new(MemoryDevice::new(bytes.clone()))).recover(1 << 32).expect("sound");
+    let recovered = open(Arc::new(MemoryDevice::new(bytes.clone())))
+        .recover(1 << 32)
+        .expect("sound");
     assert_eq!(recovered.damage(), []);
     println!("{name}: {stats:?}, {:?}", recovered.replayed());
     assert!(recovered.replayed().transactions > 0 && stats.revokes > 0);
-    let ours =
-        ReplayedDevice::new(Arc::new(MemoryDevice::new(bytes.clone())) as Arc<dyn BlockDevice>, recovered);
+    let ours = ReplayedDevice::new(
+        Arc::new(MemoryDevice::new(bytes.clone())) as Arc<dyn BlockDevice>,
+        recovered,
+    );
     let theirs = volume.path.with_extension("replayed");
     std::fs::write(&theirs, &bytes).expect("an image");
     replay(&theirs);
@@ -195,13 +249,24 @@ fn check(name: &str, words: &[&str], checksum: ChecksumVersion, others: Incompat
 /// Lets the kernel replay the volume, and compares the written blocks to `ours`.
 fn check_kernel(name: &str, volume: &Volume, ours: &[u8]) {
     let point = tools::temporary("extern4-mnt-");
-    tools::run("mount", ["-o".into(), "loop".into(), OsString::from(&volume.path), point.path().into()]);
+    tools::run(
+        "mount",
+        [
+            "-o".into(),
+            "loop".into(),
+            OsString::from(&volume.path),
+            point.path().into(),
+        ],
+    );
     tools::unmount(point.path());
     let theirs = volume.bytes();
     for block in &volume.free {
         let at = usize::try_from(*block).expect("small") * volume.block_size;
         let range = at..at + volume.block_size;
-        assert!(ours[range.clone()] == theirs[range], "{name}: block {block} differs from the kernel's");
+        assert!(
+            ours[range.clone()] == theirs[range],
+            "{name}: block {block} differs from the kernel's"
+        );
     }
 }
 
@@ -218,9 +283,27 @@ fn e2fsck_and_the_kernel_replay_our_log() {
     check("1k v1", small, V1, Incompat::empty(), 60);
     check("1k v2", small, V2, wide, 80);
     check("1k v3", small, V3, wide, 80);
-    check("1k v3 narrow", &["-t", "ext3", "-b", "1024", "-J", "size=1"], V3, Incompat::empty(), 20);
-    check("4k v3", &["-t", "ext4", "-b", "4096", "-J", "size=4"], V3, wide, 60);
-    check("ext3", &["-t", "ext3", "-b", "4096", "-J", "size=4"], None, Incompat::empty(), 60);
+    check(
+        "1k v3 narrow",
+        &["-t", "ext3", "-b", "1024", "-J", "size=1"],
+        V3,
+        Incompat::empty(),
+        20,
+    );
+    check(
+        "4k v3",
+        &["-t", "ext4", "-b", "4096", "-J", "size=4"],
+        V3,
+        wide,
+        60,
+    );
+    check(
+        "ext3",
+        &["-t", "ext3", "-b", "4096", "-J", "size=4"],
+        None,
+        Incompat::empty(),
+        60,
+    );
 }
 
 #[test]
@@ -228,8 +311,23 @@ fn a_journal_with_fast_commits_keeps_their_area() {
     if !tools::can_run(COMMON) {
         return;
     }
-    let words = ["-t", "ext4", "-O", "fast_commit", "-b", "1024", "-J", "size=4"];
-    check("fast_commit", &words, ChecksumVersion::V3, Incompat::BIT64 | Incompat::FAST_COMMIT, 150);
+    let words = [
+        "-t",
+        "ext4",
+        "-O",
+        "fast_commit",
+        "-b",
+        "1024",
+        "-J",
+        "size=4",
+    ];
+    check(
+        "fast_commit",
+        &words,
+        ChecksumVersion::V3,
+        Incompat::BIT64 | Incompat::FAST_COMMIT,
+        150,
+    );
 }
 
 #[test]
@@ -248,16 +346,25 @@ fn fast_commits_are_not_dropped_by_mistake() {
         Journal::internal(Arc::clone(&device), size, map.clone()).expect("sound")
     };
     let recovered = open().recover(1 << 32).expect("sound");
-    let (commits, due) = (recovered.replayed().fast_commits, recovered.fast_commits().tid);
+    let (commits, due) = (
+        recovered.replayed().fast_commits,
+        recovered.fast_commits().tid,
+    );
     assert!(commits > 0);
     recovered.write_in_place(&device).expect("written");
     assert!(matches!(recovered.mark_empty(0), Err(Error::FastCommits(n)) if n == commits));
     let recovered = open().recover(1 << 32).expect("still there");
     assert_eq!(recovered.replayed().fast_commits, commits);
     let mut journal = recovered.mark_empty(commits).expect("marked");
-    assert_eq!((journal.superblock().sequence, journal.is_dirty()), (due.next(), false));
+    assert_eq!(
+        (journal.superblock().sequence, journal.is_dirty()),
+        (due.next(), false)
+    );
     journal.clear_error().expect("written");
-    assert_eq!((open().superblock().sequence, open().superblock().errno), (due.next(), 0));
+    assert_eq!(
+        (open().superblock().sequence, open().superblock().errno),
+        (due.next(), 0)
+    );
 }
 
 #[test]
@@ -267,30 +374,48 @@ fn an_external_journal_is_written_in_two_flushes_and_replayed_by_e2fsck() {
     }
     for block_size in ["1024", "4096"] {
         let dir = tools::temporary("extern4-");
-        let (journal_path, path) = (dir.path().join("journal.img"), dir.path().join("volume.img"));
+        let (journal_path, path) = (
+            dir.path().join("journal.img"),
+            dir.path().join("volume.img"),
+        );
         let words = |rest: &[&str], image: &Path, size: &str| -> Vec<OsString> {
-            let all =
-                ["-q", "-F", "-b", block_size].into_iter().chain(rest.iter().copied()).map(OsString::from);
+            let all = ["-q", "-F", "-b", block_size]
+                .into_iter()
+                .chain(rest.iter().copied())
+                .map(OsString::from);
             all.chain([image.into(), size.into()]).collect()
         };
-        tools::run("mke2fs", words(&["-O", "journal_dev"], &journal_path, "16M"));
+        tools::run(
+            "mke2fs",
+            words(&["-O", "journal_dev"], &journal_path, "16M"),
+        );
         let attached = LoopDevice::attach(&journal_path);
         let device = format!("device={}", attached.path.display());
-        tools::run("mke2fs", words(&["-t", "ext4", "-J", &device], &path, "32M"));
+        tools::run(
+            "mke2fs",
+            words(&["-t", "ext4", "-J", &device], &path, "32M"),
+        );
         drop(attached);
         let volume = Volume::at(dir, path, false);
-        let uuid =
-            oracle::superblock(&FileDevice::open(&volume.path).expect("an image")).raw().s_journal_uuid;
+        let uuid = oracle::superblock(&FileDevice::open(&volume.path).expect("an image"))
+            .raw()
+            .s_journal_uuid;
         let size = u32::try_from(volume.block_size).expect("small");
-        let memory = |path: &Path| Arc::new(MemoryDevice::new(std::fs::read(path).expect("an image")));
+        let memory =
+            |path: &Path| Arc::new(MemoryDevice::new(std::fs::read(path).expect("an image")));
         let (home, log) = (memory(&volume.path), memory(&journal_path));
-        let record = |device: &Arc<MemoryDevice>| Arc::new(RecordDevice::new(Arc::clone(device) as _));
+        let record =
+            |device: &Arc<MemoryDevice>| Arc::new(RecordDevice::new(Arc::clone(device) as _));
         let (home_record, log_record) = (record(&home), record(&log));
         let journal = Journal::external(Arc::clone(&log_record), size, &uuid).expect("a journal");
         let cache = cache(Arc::clone(&home_record) as _, volume.block_size);
-        let transactions =
-            Transactions::journaled(Arc::clone(&cache), Arc::<Freed>::default(), journal, Options::default())
-                .expect("empty");
+        let transactions = Transactions::journaled(
+            Arc::clone(&cache),
+            Arc::<Freed>::default(),
+            journal,
+            Options::default(),
+        )
+        .expect("empty");
         work(&transactions, &cache, &volume.free, 20);
         let stats = transactions.stats();
         assert_eq!(stats.checkpoints, 0);
@@ -298,8 +423,13 @@ fn an_external_journal_is_written_in_two_flushes_and_replayed_by_e2fsck() {
         assert_eq!(flushes, (stats.transactions, 2 * stats.transactions));
         drop((transactions, cache, home_record, log_record));
         let save = |device: Arc<MemoryDevice>, path: &Path| {
-            std::fs::write(path, Arc::into_inner(device).expect("the last reference").into_bytes())
-                .expect("an image");
+            std::fs::write(
+                path,
+                Arc::into_inner(device)
+                    .expect("the last reference")
+                    .into_bytes(),
+            )
+            .expect("an image");
         };
         save(home, &volume.path);
         save(log, &journal_path);
@@ -309,8 +439,13 @@ fn an_external_journal_is_written_in_two_flushes_and_replayed_by_e2fsck() {
         let ours = ReplayedDevice::new(memory(&volume.path), recovered);
         let theirs = volume.path.with_extension("replayed");
         std::fs::copy(&volume.path, &theirs).expect("copied");
-        let words: [OsString; 5] =
-            ["-y".into(), "-E".into(), "journal_only".into(), "-j".into(), journal_path.clone().into()];
+        let words: [OsString; 5] = [
+            "-y".into(),
+            "-E".into(),
+            "journal_only".into(),
+            "-j".into(),
+            journal_path.clone().into(),
+        ];
         let _ = tools::try_run("e2fsck", words.into_iter().chain([theirs.clone().into()]));
         assert_same(block_size, &ours, &theirs, 1024);
     }

@@ -25,16 +25,21 @@ pub(super) fn stat(volume: &Production) {
 /// inlined matters more than the difference between the sides.
 #[inline(never)]
 pub(super) fn check<const N: usize>(volume: &Production, directories: &[&Inode; N]) {
-    assert!(volume.may_search(black_box(directories)), "the user may search");
+    assert!(
+        volume.may_search(black_box(directories)),
+        "the user may search"
+    );
 }
 
 pub(super) fn take(volume: &Production, plan: &Plan, workload: &str, threads: usize) -> Sample {
     let directories = DIRECTORIES.map(|path| volume.directory(path));
     let batch = |_: &mut ()| {
         match workload {
-            OPEN => {
-                (0..BATCH).for_each(|_| volume.open_and_close(black_box(PATH)).expect("the user may read"))
-            }
+            OPEN => (0..BATCH).for_each(|_| {
+                volume
+                    .open_and_close(black_box(PATH))
+                    .expect("the user may read")
+            }),
             CHECKS | CHECKS_ACLS => (0..BATCH).for_each(|_| check(volume, &directories)),
             _ => (0..BATCH).for_each(|_| stat(volume)),
         }

@@ -19,7 +19,10 @@ pub(super) fn take(volume: &Production, plan: &Plan, threads: usize) -> Sample {
     let ino = volume.stat(PATH).expect("it is there").ino;
     let batch = |_: &mut ()| {
         for _ in 0..BATCH {
-            assert!(black_box(may_read(volume, &read(volume, ino))), "the user may read");
+            assert!(
+                black_box(may_read(volume, &read(volume, ino))),
+                "the user may read"
+            );
         }
         BATCH
     };
@@ -29,7 +32,13 @@ pub(super) fn take(volume: &Production, plan: &Plan, threads: usize) -> Sample {
 
 /// Returns an inode as read from the file system.
 pub(super) fn read(volume: &Production, ino: u64) -> Inode {
-    Inode::detached(volume.superblock().fs().read_inode(ino).expect("it is there"))
+    Inode::detached(
+        volume
+            .superblock()
+            .fs()
+            .read_inode(ino)
+            .expect("it is there"),
+    )
 }
 
 /// Returns whether the user may read the inode.

@@ -15,14 +15,24 @@ use crate::volume::{PATH, Production};
 const BATCH: u64 = 256;
 
 pub(super) fn take(production: &Production, plan: &Plan, workload: &str, threads: usize) -> Sample {
-    production.root.truncate(PATH, 1, LookupFlags::FOLLOW).expect("there is room for a byte");
-    let open = |_| production.user.open(PATH, OpenFlags::READ).expect("the user may read");
+    production
+        .root
+        .truncate(PATH, 1, LookupFlags::FOLLOW)
+        .expect("there is room for a byte");
+    let open = |_| {
+        production
+            .user
+            .open(PATH, OpenFlags::READ)
+            .expect("the user may read")
+    };
     let batch = |file: &mut OpenFile| {
         for _ in 0..BATCH {
             if workload == NULL_CALL {
                 black_box(black_box(&production.user).cred().uid());
             } else {
-                let read = file.read_at(black_box(&mut [0]), 0).expect("memory can be read");
+                let read = file
+                    .read_at(black_box(&mut [0]), 0)
+                    .expect("memory can be read");
                 assert_eq!(read, 1, "a byte");
             }
         }

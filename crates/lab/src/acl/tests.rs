@@ -33,7 +33,11 @@ fn an_acl_decides(side: Side) {
         volume.set_acl("/usr/include", &acl(NAMED));
         volume.set_acl(PATH, &acl(text));
         assert_eq!(volume.open_and_close(PATH), answer(reads), "{text}");
-        assert_eq!(u32::from(volume.stat(PATH).unwrap().mode), acl(text).equiv_mode().0, "{text}");
+        assert_eq!(
+            u32::from(volume.stat(PATH).unwrap().mode),
+            acl(text).equiv_mode().0,
+            "{text}"
+        );
         volume.set_acl(PATH, &acl(NAMED));
     }
 }
@@ -41,7 +45,13 @@ fn an_acl_decides(side: Side) {
 /// The group bits are the mask of an ACL.
 fn a_mode_cuts_an_acl(side: Side) {
     let volume = volume(side, true);
-    for (mode, passes) in [(0o755, true), (0o705, true), (0o700, false), (0o740, false), (0o710, true)] {
+    for (mode, passes) in [
+        (0o755, true),
+        (0o705, true),
+        (0o700, false),
+        (0o740, false),
+        (0o710, true),
+    ] {
         volume.chmod("/usr/include", mode);
         // Without group bits, Linux does not ask the ACL, and the bits of others decide.
         assert_eq!(volume.stat(PATH).is_ok(), passes, "{mode:o}");
@@ -53,7 +63,11 @@ fn the_first_question_gets_the_right_answer(side: Side) {
     for (text, _, reads) in ACLS {
         production.set_acl(PATH, &acl(text));
         let ino = production.stat(PATH).unwrap().ino;
-        assert_eq!(first::may_read(&production, &first::read(&production, ino)), reads, "{text}");
+        assert_eq!(
+            first::may_read(&production, &first::read(&production, ino)),
+            reads,
+            "{text}"
+        );
     }
 }
 
@@ -65,7 +79,8 @@ fn every_check_gives_the_same_answers() {
         a_mode_cuts_an_acl(side);
         the_first_question_gets_the_right_answer(side);
         let volume = volume(side, false);
-        let set = |may_pass| volume.set_acl("/usr", &acl(if may_pass { ACLS[1].0 } else { ACLS[3].0 }));
+        let set =
+            |may_pass| volume.set_acl("/usr", &acl(if may_pass { ACLS[1].0 } else { ACLS[3].0 }));
         a_change_counts_at_once(&volume, set);
     }
 }

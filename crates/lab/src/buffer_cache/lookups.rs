@@ -30,7 +30,10 @@ struct Place {
 
 impl Place {
     fn new(thread: usize) -> Self {
-        Self { lookups: thread as u64 * 31, random: Random::new(thread) }
+        Self {
+            lookups: thread as u64 * 31,
+            random: Random::new(thread),
+        }
     }
 
     /// Returns the next block. One of `one_of` is cold.
@@ -48,14 +51,23 @@ pub(super) fn warm<C: Cache>() -> C {
     let block_count = HOT + COLD;
     let bytes = usize::try_from(block_count).expect("few") * BLOCK_SIZE as usize;
     let device = Arc::new(MemoryDevice::zeroed(bytes));
-    let shape = Shape { device, block_size: BLOCK_SIZE, block_count, capacity: CAPACITY };
+    let shape = Shape {
+        device,
+        block_size: BLOCK_SIZE,
+        block_count,
+        capacity: CAPACITY,
+    };
     let cache = C::new(&shape).expect("the block size is one");
     (0..HOT).for_each(|block| look(&cache, block));
     cache
 }
 
 fn look<C: Cache>(cache: &C, block: u64) {
-    black_box(cache.with(black_box(block), |bytes| bytes[9]).expect("memory can be read"));
+    black_box(
+        cache
+            .with(black_box(block), |bytes| bytes[9])
+            .expect("memory can be read"),
+    );
 }
 
 fn run<C: Cache>(cache: &C, plan: &Plan, threads: usize, one_of: Option<u64>) -> (Done, Counts) {
@@ -75,7 +87,12 @@ fn run<C: Cache>(cache: &C, plan: &Plan, threads: usize, one_of: Option<u64>) ->
 }
 
 /// Measures lookups of which one in `one_of` misses, or none.
-pub(super) fn take<C: Cache>(cache: &C, plan: &Plan, threads: usize, one_of: Option<u64>) -> Sample {
+pub(super) fn take<C: Cache>(
+    cache: &C,
+    plan: &Plan,
+    threads: usize,
+    one_of: Option<u64>,
+) -> Sample {
     let (done, counts) = run(cache, plan, threads, one_of);
     // The batch that each thread begins with is counted by the cache, but not by the load.
     let lookups = (done.ops + threads as u64 * BATCH) as f64;
@@ -84,9 +101,15 @@ pub(super) fn take<C: Cache>(cache: &C, plan: &Plan, threads: usize, one_of: Opt
         ("allocator calls/op", done.per_op(done.allocations as f64)),
         ("hits/lookup", counts.hits as f64 / lookups),
         ("misses/lookup", counts.misses as f64 / lookups),
-        ("buffers allocated/lookup", counts.allocations as f64 / lookups),
+        (
+            "buffers allocated/lookup",
+            counts.allocations as f64 / lookups,
+        ),
     ];
-    Sample { nanos: done.nanos(), counters }
+    Sample {
+        nanos: done.nanos(),
+        counters,
+    }
 }
 
 #[cfg(test)]

@@ -13,9 +13,21 @@ pub type Extern4 = BufferCache;
 
 impl Cache for BufferCache {
     fn new(shape: &Shape) -> Result<Self> {
-        let &Shape { block_size, block_count, capacity, .. } = shape;
+        let &Shape {
+            block_size,
+            block_count,
+            capacity,
+            ..
+        } = shape;
         let budget = CacheBudget::new(capacity as u64 * Self::bytes_of_buffer(block_size));
-        Self::new(Arc::clone(&shape.device), CacheOptions { block_size, block_count, budget })
+        Self::new(
+            Arc::clone(&shape.device),
+            CacheOptions {
+                block_size,
+                block_count,
+                budget,
+            },
+        )
     }
 
     #[inline]
@@ -25,6 +37,10 @@ impl Cache for BufferCache {
 
     fn counts(&self) -> Counts {
         let stats = self.stats();
-        Counts { hits: stats.hits, misses: stats.misses, allocations: stats.allocations }
+        Counts {
+            hits: stats.hits,
+            misses: stats.misses,
+            allocations: stats.allocations,
+        }
     }
 }

@@ -74,13 +74,21 @@ impl Tree {
     /// Refuses a block outside the device.
     pub(super) fn check(&self, block: u64) -> Result<()> {
         let block_count = self.block_count;
-        if block < block_count { Ok(()) } else { Err(Error::BlockOutOfRange { block, block_count }) }
+        if block < block_count {
+            Ok(())
+        } else {
+            Err(Error::BlockOutOfRange { block, block_count })
+        }
     }
 
     /// Allocates and initialises a buffer.
     pub(super) fn allocate(&self, number: u64) -> Arc<Buffer> {
         self.counts.add([0, 0, 1]);
-        Arc::new(Buffer { number, used: AtomicBool::new(false), bytes: Mutex::new(None) })
+        Arc::new(Buffer {
+            number,
+            used: AtomicBool::new(false),
+            bytes: Mutex::new(None),
+        })
     }
 
     /// Returns the buffer of a block, if it is in memory.
@@ -97,7 +105,11 @@ impl Tree {
         if let Some(found) = index.buffers.get(&number) {
             return Arc::clone(found);
         }
-        let evicted = if index.buffers.len() >= self.capacity { index.evict() } else { None };
+        let evicted = if index.buffers.len() >= self.capacity {
+            index.evict()
+        } else {
+            None
+        };
         index.buffers.insert(number, Arc::clone(&buffer));
         index.queue.push_back(number);
         drop(index);
@@ -122,13 +134,18 @@ impl Tree {
 
     fn load(&self, block: u64) -> Result<Box<[u8]>> {
         let mut bytes = vec![0; self.block_size as usize];
-        self.device.read_at(&mut bytes, block * u64::from(self.block_size))?;
+        self.device
+            .read_at(&mut bytes, block * u64::from(self.block_size))?;
         Ok(bytes.into())
     }
 
     pub(super) fn counts(&self) -> Counts {
         let [hits, misses, allocations] = self.counts.sum();
-        Counts { hits, misses, allocations }
+        Counts {
+            hits,
+            misses,
+            allocations,
+        }
     }
 }
 

@@ -32,7 +32,16 @@ pub(super) const HITS_A_BUFFER: &str = "hits for a buffer made";
 /// Creates an empty volume with room for the files of all threads. Returns `None` if there is no
 /// mke2fs to make it.
 pub(super) fn device() -> Option<Arc<MemoryDevice>> {
-    let options = &["-t", "ext4", "-b", "4096", "-O", "^has_journal", "-N", "40000"];
+    let options = &[
+        "-t",
+        "ext4",
+        "-b",
+        "4096",
+        "-O",
+        "^has_journal",
+        "-N",
+        "40000",
+    ];
     let spec = ImageSpec::new("unlink", 256 << 20, options);
     if !spec.can_build() {
         return None;
@@ -44,7 +53,9 @@ pub(super) fn device() -> Option<Arc<MemoryDevice>> {
 fn open(device: &Arc<MemoryDevice>) -> Volume {
     let mut options = Volume::options();
     options.write(true).atime(Atime::Never);
-    options.open_device(Arc::clone(device) as _).expect("a volume")
+    options
+        .open_device(Arc::clone(device) as _)
+        .expect("a volume")
 }
 
 fn directory(thread: usize) -> String {
@@ -74,15 +85,23 @@ fn fill(device: &Arc<MemoryDevice>, threads: usize, files: u64) {
 /// Runs one repetition: each thread removes the files of its directory. The cache of the volume is
 /// empty before.
 pub(super) fn take(device: &Arc<MemoryDevice>, plan: &Plan, threads: usize) -> Sample {
-    let files = plan.repeated.as_ref().map_or(plan.sets, |repeated| BATCH * repeated.batches);
+    let files = plan
+        .repeated
+        .as_ref()
+        .map_or(plan.sets, |repeated| BATCH * repeated.batches);
     fill(device, threads, files);
     let volume = open(device);
     let begin = |thread| {
-        let dir = volume.superuser().at(directory(thread)).expect("it is there");
+        let dir = volume
+            .superuser()
+            .at(directory(thread))
+            .expect("it is there");
         (dir, names(files).collect::<Vec<_>>())
     };
     let remove = |(dir, names): &mut (extern4::Session, Vec<String>)| {
-        names.iter().for_each(|name| dir.remove_file(name).expect("it is there"));
+        names
+            .iter()
+            .for_each(|name| dir.remove_file(name).expect("it is there"));
         Ok::<_, Infallible>(files)
     };
     let before = volume.stats().blocks;
@@ -93,7 +112,10 @@ pub(super) fn take(device: &Arc<MemoryDevice>, plan: &Plan, threads: usize) -> S
         // Relaxed: the sum is read when all threads are done.
         repeated.operations.fetch_add(done.ops, Ordering::Relaxed);
     }
-    let (hits, made) = ((after.hits - before.hits) as f64, (after.allocations - before.allocations) as f64);
+    let (hits, made) = (
+        (after.hits - before.hits) as f64,
+        (after.allocations - before.allocations) as f64,
+    );
     let mut sample = Sample::of(&done);
     sample.counters.extend([
         (HITS, done.per_op(hits)),
@@ -109,10 +131,16 @@ pub(super) fn allocator_share(workload: &str) -> Result<f64> {
     let functions = callgrind::functions(&args, &format!("*{}*", load::COUNTED))?;
     let all: f64 = functions.values().sum();
     let allocates = |name: &str| {
-        ["malloc", "free", "calloc", "realloc", "unlink_chunk"].iter().any(|part| name.contains(part))
+        ["malloc", "free", "calloc", "realloc", "unlink_chunk"]
+            .iter()
+            .any(|part| name.contains(part))
             || name.contains("GlobalAlloc")
             || name.contains("__rust_")
     };
-    let allocator: f64 = functions.iter().filter(|(name, _)| allocates(name)).map(|(_, cost)| cost).sum();
+    let allocator: f64 = functions
+        .iter()
+        .filter(|(name, _)| allocates(name))
+        .map(|(_, cost)| cost)
+        .sum();
     Ok(100.0 * allocator / all)
 }

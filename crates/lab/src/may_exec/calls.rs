@@ -27,7 +27,10 @@ pub(super) fn stat(volume: &Production, path: &str) {
 /// matters more than the difference between the sides.
 #[inline(never)]
 pub(super) fn check<const N: usize>(volume: &Production, directories: &[&Inode; N]) {
-    assert!(volume.may_search(black_box(directories)), "the user may search");
+    assert!(
+        volume.may_search(black_box(directories)),
+        "the user may search"
+    );
 }
 
 pub(super) fn take(
@@ -59,7 +62,9 @@ pub(super) fn take(
     let mut sample = Sample::of(&done);
     if workload != CHECKS {
         let checks: u64 = volume.searches(paths).iter().sum();
-        sample.counters.push(("search checks/path", checks as f64 / paths.len() as f64));
+        sample
+            .counters
+            .push(("search checks/path", checks as f64 / paths.len() as f64));
         sample.counters.push((SHORT_WAY, volume.share(paths)));
     }
     sample

@@ -10,7 +10,10 @@ use crate::volume::tests::{a_change_counts_at_once, walks_as_it_should};
 /// The user may search the directories that `inode(7)` allows.
 fn every_mode_decides(check: Check) {
     let mut files = headers();
-    files.push(File { uid: 1000, ..File::directory("/own") });
+    files.push(File {
+        uid: 1000,
+        ..File::directory("/own")
+    });
     files.push(File::regular("/own/f"));
     let volume = Production::new(check, &files);
     for mode in 0..0o1000 {
@@ -39,11 +42,22 @@ fn an_acl_takes_the_short_way_away(side: Side) {
     let acl = |text: &str| text.parse::<Acl>().expect("an ACL");
     let searches = || volume.searches(&paths);
     // The count includes the second check of the root, for `.`.
-    let all = if side == Side::Baseline { [0, 5] } else { [5, 0] };
+    let all = if side == Side::Baseline {
+        [0, 5]
+    } else {
+        [5, 0]
+    };
     assert_eq!(searches(), all);
     volume.set_acl("/usr", &acl("u::rwx,u:1000:r-x,g::r-x,m::r-x,o::r-x"));
-    let one_full = if side == Side::Baseline { [0, 5] } else { [4, 1] };
-    assert_eq!(searches(), if side == Side::Merged { one_full } else { all });
+    let one_full = if side == Side::Baseline {
+        [0, 5]
+    } else {
+        [4, 1]
+    };
+    assert_eq!(
+        searches(),
+        if side == Side::Merged { one_full } else { all }
+    );
     volume.set_acl("/usr", &acl("u::rwx,u:1000:r-x,g::r-x,m::r-x,o::---"));
     assert_eq!(searches(), one_full);
     assert!(volume.stat(PATH).is_ok());
@@ -79,7 +93,10 @@ fn every_counted_operation_can_be_repeated() {
     for operation in REPEATED {
         for side in Side::EVERY {
             let one = repeat(operation, side, 1);
-            assert!(one > Some(0) && repeat(operation, side, 3) == one.map(|one| 3 * one), "{operation}");
+            assert!(
+                one > Some(0) && repeat(operation, side, 3) == one.map(|one| 3 * one),
+                "{operation}"
+            );
         }
     }
     assert_eq!(repeat("nothing", Side::Extern4, 1), None);

@@ -88,7 +88,10 @@ impl Baseline {
             Use::Alone => (used == 0).then_some(ALONE),
         };
         // SeqCst: pairs with `wait` and `release`, so that one of the two sees the other.
-        self.slab.word(entry, USED).fetch_update(Ordering::SeqCst, Ordering::SeqCst, used).is_ok()
+        self.slab
+            .word(entry, USED)
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, used)
+            .is_ok()
     }
 
     #[cold]
@@ -98,7 +101,10 @@ impl Baseline {
         queued.fetch_add(1, Ordering::SeqCst);
         let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
         while !self.try_acquire(entry, how) {
-            queue = self.released.wait(queue).unwrap_or_else(PoisonError::into_inner);
+            queue = self
+                .released
+                .wait(queue)
+                .unwrap_or_else(PoisonError::into_inner);
         }
         // SeqCst: ordered with the addition above and with the load in `release`.
         queued.fetch_sub(1, Ordering::SeqCst);
@@ -138,7 +144,13 @@ impl Baseline {
     fn take_off_list(&self, entry: u32) {
         let mut unused = lock(&self.unused);
         // AcqRel: pairs with the other changes of `FLAGS`; `unhash` makes one without this lock.
-        if self.slab.word(entry, FLAGS).fetch_and(!LISTED, Ordering::AcqRel) & LISTED != 0 {
+        if self
+            .slab
+            .word(entry, FLAGS)
+            .fetch_and(!LISTED, Ordering::AcqRel)
+            & LISTED
+            != 0
+        {
             self.slab.unlink(&mut unused, entry, LIST);
         }
     }
@@ -147,8 +159,16 @@ impl Baseline {
         let mut unused = lock(&self.unused);
         // Another thread may use it again, or have removed it. A thread that does so later finds it
         // on the list. SeqCst pairs with `try_acquire`, AcqRel with `unhash`.
-        let is_unused = self.slab.word(entry, USED).load(Ordering::SeqCst) == 0 && self.is_hashed(entry);
-        if is_unused && self.slab.word(entry, FLAGS).fetch_or(LISTED, Ordering::AcqRel) & LISTED == 0 {
+        let is_unused =
+            self.slab.word(entry, USED).load(Ordering::SeqCst) == 0 && self.is_hashed(entry);
+        if is_unused
+            && self
+                .slab
+                .word(entry, FLAGS)
+                .fetch_or(LISTED, Ordering::AcqRel)
+                & LISTED
+                == 0
+        {
             self.slab.push_back(&mut unused, entry, LIST);
         }
     }
@@ -159,7 +179,9 @@ impl Baseline {
         let chain = self.by_key.lock(hash.into());
         // The entry is in use, and so keeps its place.
         let from = after.map_or(chain.first, |after| self.slab.next(after, BY_KEY));
-        let found = self.slab.find(from, BY_KEY, |entry| self.slab.get(entry, KEY) == u64::from(hash));
+        let found = self.slab.find(from, BY_KEY, |entry| {
+            self.slab.get(entry, KEY) == u64::from(hash)
+        });
         found.inspect(|entry| self.hold(*entry));
         drop(chain);
         if let Some(after) = after {
@@ -179,7 +201,9 @@ impl Baseline {
 
     /// Finds the entry of a block. Locks: the caller has that of the chain.
     fn find_block(&self, chain: &Ends, block: u32) -> Option<u32> {
-        let is = |entry| self.slab.get(entry, BLOCK) == u64::from(block) && self.slab.get(entry, DEVICE) == 0;
+        let is = |entry| {
+            self.slab.get(entry, BLOCK) == u64::from(block) && self.slab.get(entry, DEVICE) == 0
+        };
         self.slab.find(chain.first, BY_BLOCK, is)
     }
 
@@ -190,7 +214,9 @@ impl Baseline {
         self.slab.unlink(&mut by_block, entry, BY_BLOCK);
         self.slab.unlink(&mut by_key, entry, BY_KEY);
         // AcqRel: pairs with the Acquire in `is_hashed`.
-        self.slab.word(entry, FLAGS).fetch_and(!HASHED, Ordering::AcqRel);
+        self.slab
+            .word(entry, FLAGS)
+            .fetch_and(!HASHED, Ordering::AcqRel);
         drop((by_block, by_key));
         self.entries.fetch_sub(1, Ordering::Relaxed);
         self.forget(entry);
@@ -204,7 +230,9 @@ impl Baseline {
             // This also holds if another thread is about to use the entry: that thread puts it
             // back. AcqRel pairs with the other changes of `FLAGS`.
             self.slab.unlink(&mut unused, oldest, LIST);
-            self.slab.word(oldest, FLAGS).fetch_and(!LISTED, Ordering::AcqRel);
+            self.slab
+                .word(oldest, FLAGS)
+                .fetch_and(!LISTED, Ordering::AcqRel);
             if self.try_acquire(oldest, Use::Alone) {
                 self.hold(oldest);
                 drop(unused);
@@ -242,9 +270,16 @@ impl Baseline {
         if self.entries.load(Ordering::Relaxed) >= MAX {
             self.evict();
         }
-        let Some(entry) = self.slab.take() else { return };
-        for (word, to) in [(KEY, hash.into()), (BLOCK, block.into()), (DEVICE, 0), (USED, ALONE), (QUEUED, 0)]
-        {
+        let Some(entry) = self.slab.take() else {
+            return;
+        };
+        for (word, to) in [
+            (KEY, hash.into()),
+            (BLOCK, block.into()),
+            (DEVICE, 0),
+            (USED, ALONE),
+            (QUEUED, 0),
+        ] {
             self.slab.set(entry, word, to);
         }
         // One reference for the tables, and one for this thread.

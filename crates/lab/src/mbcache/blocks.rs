@@ -40,7 +40,10 @@ struct Count(Latch<u32>);
 impl Blocks {
     /// Creates `len` blocks, all free.
     pub fn new(len: usize) -> Self {
-        let contents = || Contents { value: AtomicU32::new(0), is_shared: AtomicBool::new(false) };
+        let contents = || Contents {
+            value: AtomicU32::new(0),
+            is_shared: AtomicBool::new(false),
+        };
         let last = u32::try_from(len).expect("few");
         Self {
             contents: (0..=len).map(|_| contents()).collect(),
@@ -59,7 +62,10 @@ impl Blocks {
 
     /// Gives free blocks back.
     pub fn give(&self, blocks: impl IntoIterator<Item = u32>) {
-        self.free.lock().unwrap_or_else(PoisonError::into_inner).extend(blocks);
+        self.free
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .extend(blocks);
     }
 
     /// Returns the value that a block holds.
@@ -71,13 +77,17 @@ impl Blocks {
 
     /// Writes a free block.
     pub fn write(&self, block: u32, value: u32) {
-        self.contents[block as usize].value.store(value, Ordering::Relaxed);
+        self.contents[block as usize]
+            .value
+            .store(value, Ordering::Relaxed);
     }
 
     /// Returns whether several files have had the block at the same time.
     pub fn is_shared(&self, block: u32) -> bool {
         // Relaxed: a hint.
-        self.contents[block as usize].is_shared.load(Ordering::Relaxed)
+        self.contents[block as usize]
+            .is_shared
+            .load(Ordering::Relaxed)
     }
 
     /// Sets whether several files have had the block at the same time.
@@ -95,7 +105,10 @@ impl Blocks {
 
     /// Calls `act` with the count in the block's header, under the lock of its buffer.
     pub fn locked<R>(&self, block: u32, act: impl FnOnce(&mut u32) -> R) -> R {
-        act(&mut self.counts[block as usize].0.lock().unwrap_or_else(PoisonError::into_inner))
+        act(&mut self.counts[block as usize]
+            .0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Joins a block under the lock of its buffer, if it holds `value` and another file may join.

@@ -71,13 +71,21 @@ impl Patch {
     /// it.
     fn hold(&self, entry: u32) {
         // Relaxed: the entry has a user already.
-        self.slab.word(entry, KEY).fetch_add(ONE_USER, Ordering::Relaxed);
+        self.slab
+            .word(entry, KEY)
+            .fetch_add(ONE_USER, Ordering::Relaxed);
     }
 
     /// Removes a user from an entry. The last one frees it.
     fn put(&self, entry: u32) {
         // AcqRel: the last one sees all accesses of the others.
-        if self.slab.word(entry, KEY).fetch_sub(ONE_USER, Ordering::AcqRel) >> 32 == 1 {
+        if self
+            .slab
+            .word(entry, KEY)
+            .fetch_sub(ONE_USER, Ordering::AcqRel)
+            >> 32
+            == 1
+        {
             self.slab.give(entry);
         }
     }
@@ -133,7 +141,9 @@ impl Patch {
     /// Adds a block, which can be found from now on.
     pub(super) fn insert(&self, hash: u32, block: u32) {
         self.shrink_if_large();
-        let Some(entry) = self.slab.take() else { return };
+        let Some(entry) = self.slab.take() else {
+            return;
+        };
         self.slab.set(entry, KEY, u64::from(hash) | ONE_USER);
         self.slab.set(entry, BLOCK, block.into());
         self.slab.set(entry, FLAGS, REUSABLE | LISTED | CHAINED);
@@ -151,7 +161,9 @@ impl Patch {
     /// Removes a block, which cannot be found any more.
     pub(super) fn remove(&self, hash: u32, block: u32) {
         let mut chain = self.chains.lock(hash.into());
-        let Some(entry) = self.find_block(&chain, hash, block) else { return };
+        let Some(entry) = self.find_block(&chain, hash, block) else {
+            return;
+        };
         self.unchain(&mut chain, entry);
         let mut list = lock(&self.list);
         if self.has(entry, LISTED) {

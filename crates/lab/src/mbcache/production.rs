@@ -18,7 +18,8 @@ impl Cache for MbCache {
     }
 
     fn join(&self, blocks: &Blocks, hash: u32, value: u32) -> Option<u32> {
-        self.candidates(hash).find_map(|found| join(self, blocks, hash, value, &found))
+        self.candidates(hash)
+            .find_map(|found| join(self, blocks, hash, value, &found))
     }
 
     fn add(&self, blocks: &Blocks, hash: u32, block: u32) {
@@ -51,7 +52,13 @@ impl Cache for MbCache {
     }
 }
 
-fn join(cache: &MbCache, blocks: &Blocks, hash: u32, value: u32, found: &Candidate<'_>) -> Option<u32> {
+fn join(
+    cache: &MbCache,
+    blocks: &Blocks,
+    hash: u32,
+    value: u32,
+    found: &Candidate<'_>,
+) -> Option<u32> {
     // OK: blocks have numbers of 32 bits.
     let block = found.number() as u32;
     match blocks.sharers(block).try_get(MOST) {

@@ -30,7 +30,13 @@ pub(super) struct Files {
 impl Files {
     pub(super) fn new(thread: usize, files: usize) -> Self {
         let (blocks, random) = (vec![0; files], Random::new(thread));
-        Self { blocks, next: 0, random, free: Vec::with_capacity(2 * HANDFUL), counts: [0; 2] }
+        Self {
+            blocks,
+            next: 0,
+            random,
+            free: Vec::with_capacity(2 * HANDFUL),
+            counts: [0; 2],
+        }
     }
 
     /// Sets the attribute of a file.
@@ -39,7 +45,10 @@ impl Files {
         // Read the present attribute of the file first, as file systems do.
         let old_hash = hash(blocks.value(old));
         let joined = cache.join(blocks, hash(value), value);
-        self.counts = [self.counts[0] + 1, self.counts[1] + u64::from(joined.is_some())];
+        self.counts = [
+            self.counts[0] + 1,
+            self.counts[1] + u64::from(joined.is_some()),
+        ];
         let block = joined.unwrap_or_else(|| self.write(cache, blocks, value));
         self.blocks[file] = block;
         if old != 0 {
@@ -50,7 +59,11 @@ impl Files {
     /// Sets the attribute of the next file to a random one of `values` values.
     pub(super) fn set_next<C: Cache>(&mut self, cache: &C, blocks: &Blocks, values: u32) {
         let (file, value) = (self.next, self.random.below(values.into()) as u32);
-        self.next = if file + 1 == self.blocks.len() { 0 } else { file + 1 };
+        self.next = if file + 1 == self.blocks.len() {
+            0
+        } else {
+            file + 1
+        };
         self.set(cache, blocks, file, value);
     }
 
@@ -58,7 +71,10 @@ impl Files {
         if self.free.is_empty() {
             self.free = blocks.take(HANDFUL);
         }
-        let block = self.free.pop().expect("there is a block for each file, and some more");
+        let block = self
+            .free
+            .pop()
+            .expect("there is a block for each file, and some more");
         blocks.write(block, value);
         cache.add(blocks, hash(value), block);
         block
@@ -109,7 +125,11 @@ pub(super) fn take<C: Cache>(plan: &Plan, cell: Cell, threads: usize) -> Sample 
     let done = plan.work(2, threads, begin, batch);
     let [sets, found] = counts.sum();
     let mut sample = Sample::of(&done);
-    sample.counters.push(("block found, %", 100.0 * found as f64 / sets as f64));
-    sample.counters.push(("entries in the end", cache.entries() as f64));
+    sample
+        .counters
+        .push(("block found, %", 100.0 * found as f64 / sets as f64));
+    sample
+        .counters
+        .push(("entries in the end", cache.entries() as f64));
     sample
 }

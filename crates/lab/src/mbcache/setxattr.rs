@@ -15,7 +15,9 @@ use extern4_block::BlockDevice;
 use extern4_block::MemoryDevice;
 use extern4_ext4::{BlockCache, Ext4, OpenOptions};
 use extern4_testkit::image::ImageSpec;
-use extern4_vfs::{Cred, LookupFlags, Namespace, NewKind, Session, SuperBlock, SuperOptions, XattrFlags};
+use extern4_vfs::{
+    Cred, LookupFlags, Namespace, NewKind, Session, SuperBlock, SuperOptions, XattrFlags,
+};
 
 use super::{Baseline, Cache, Cell, Patch, RUN};
 use crate::plan::{Plan, Side, load};
@@ -35,14 +37,28 @@ impl Volumes {
     /// Creates `files` files for each of `threads` threads, at most 70,000 in all. Returns `None`
     /// if there is no mke2fs to make the volumes.
     pub(super) fn new(threads: usize, files: usize) -> Option<Self> {
-        const OPTIONS: &[&str] =
-            &["-t", "ext4", "-b", "1024", "-I", "256", "-N", "80000", "-J", "size=64", "-E", "nodiscard"];
+        const OPTIONS: &[&str] = &[
+            "-t",
+            "ext4",
+            "-b",
+            "1024",
+            "-I",
+            "256",
+            "-N",
+            "80000",
+            "-J",
+            "size=64",
+            "-E",
+            "nodiscard",
+        ];
         let spec = ImageSpec::new("mbcache", 384 << 20, OPTIONS);
         if !spec.can_build() {
             return None;
         }
         let bytes = std::fs::read(spec.build().path).expect("an image that has just been made");
-        Some(Self(Side::ALL.map(|side| Volume::new(bytes.clone(), side, threads, files))))
+        Some(Self(Side::ALL.map(|side| {
+            Volume::new(bytes.clone(), side, threads, files)
+        })))
     }
 
     /// Runs one repetition of a side.
@@ -69,7 +85,9 @@ impl Volumes {
         sample.counters.push((RUN, done.wall.as_secs_f64()));
         // Blocks joined before the time began count as well: they are few.
         let joined = volume.shared() - shared;
-        sample.counters.push(("block joined, %", 100.0 * done.per_op(joined as f64)));
+        sample
+            .counters
+            .push(("block joined, %", 100.0 * done.per_op(joined as f64)));
         sample
     }
 
@@ -95,17 +113,22 @@ impl Volume {
             Side::Patch => Some(Arc::new(Patch::new())),
             _ => None,
         };
-        let options = OpenOptions { block_cache, ..OpenOptions::default() };
+        let options = OpenOptions {
+            block_cache,
+            ..OpenOptions::default()
+        };
         let device = Arc::new(MemoryDevice::new(bytes));
         let opened = Ext4::open_for_writing(Arc::clone(&device) as _, &options);
         let fs = Arc::new(opened.expect("a new volume"));
-        let sb = SuperBlock::new(Arc::clone(&fs) as _, SuperOptions::default()).expect("a new volume");
+        let sb =
+            SuperBlock::new(Arc::clone(&fs) as _, SuperOptions::default()).expect("a new volume");
         let namespace = Namespace::new(sb);
         let root = Session::new(&namespace, Cred::root());
         for thread in 0..threads {
             root.mkdir(format!("/{thread}"), 0o755).expect("a new name");
             for file in 0..files {
-                root.mknod(path(thread, file), NewKind::Regular, 0o644).expect("a new name");
+                root.mknod(path(thread, file), NewKind::Regular, 0o644)
+                    .expect("a new name");
             }
         }
         let set = Mutex::new(None);
@@ -128,8 +151,11 @@ impl Volume {
         }
         if let Some((cell, threads)) = before {
             let root = Session::new(&self.namespace, Cred::root());
-            for path in (0..threads).flat_map(|thread| (0..cell.files).map(move |file| path(thread, file))) {
-                root.remove_xattr(path, NAME, LookupFlags::FOLLOW).expect("it has been set");
+            for path in
+                (0..threads).flat_map(|thread| (0..cell.files).map(move |file| path(thread, file)))
+            {
+                root.remove_xattr(path, NAME, LookupFlags::FOLLOW)
+                    .expect("it has been set");
             }
         }
         true
@@ -137,7 +163,10 @@ impl Volume {
 
     /// Returns how often a file got a block that other files had.
     fn shared(&self) -> u64 {
-        self.fs.sharing_stats().expect("it is open for writing").blocks_shared
+        self.fs
+            .sharing_stats()
+            .expect("it is open for writing")
+            .blocks_shared
     }
 
     /// Closes the volume, and returns the contents of its device.
@@ -170,7 +199,14 @@ impl Setter {
         let session = Session::new(&volume.namespace, Cred::root());
         let paths = (0..cell.files).map(|file| path(thread, file)).collect();
         let (value, values) = ([0x5a; BYTES], cell.values);
-        Self { session, paths, next: 0, random: Random::new(thread), value, values }
+        Self {
+            session,
+            paths,
+            next: 0,
+            random: Random::new(thread),
+            value,
+            values,
+        }
     }
 
     /// Sets the attribute of the next file to one of the values.
@@ -178,9 +214,19 @@ impl Setter {
         let value = self.random.below(self.values.into()) as u32;
         self.value[..4].copy_from_slice(&value.to_le_bytes());
         let path = &self.paths[self.next];
-        let set = self.session.set_xattr(path, NAME, &self.value, XattrFlags::empty(), LookupFlags::FOLLOW);
+        let set = self.session.set_xattr(
+            path,
+            NAME,
+            &self.value,
+            XattrFlags::empty(),
+            LookupFlags::FOLLOW,
+        );
         set.expect("there is room");
-        self.next = if self.next + 1 == self.paths.len() { 0 } else { self.next + 1 };
+        self.next = if self.next + 1 == self.paths.len() {
+            0
+        } else {
+            self.next + 1
+        };
     }
 }
 
@@ -188,7 +234,8 @@ impl Setter {
 
 impl BlockCache for Baseline {
     fn find(&self, hash: u32, join: &mut dyn FnMut(u64, &dyn Fn() -> bool) -> bool) -> Option<u64> {
-        self.join_by(hash, |block, is_there| join(block.into(), is_there)).map(u64::from)
+        self.join_by(hash, |block, is_there| join(block.into(), is_there))
+            .map(u64::from)
     }
 
     fn insert(&self, hash: u32, block: u64) {
@@ -210,7 +257,8 @@ impl BlockCache for Baseline {
 impl BlockCache for Patch {
     fn find(&self, hash: u32, join: &mut dyn FnMut(u64, &dyn Fn() -> bool) -> bool) -> Option<u64> {
         // `set_full` tells it that a block is full.
-        let join = |block: u32, is_there: &dyn Fn() -> bool| join(block.into(), is_there).then_some(0);
+        let join =
+            |block: u32, is_there: &dyn Fn() -> bool| join(block.into(), is_there).then_some(0);
         self.join_by(hash, join).map(u64::from)
     }
 
@@ -235,12 +283,16 @@ impl BlockCache for Patch {
 
 impl fmt::Debug for Baseline {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Baseline").field("entries", &self.entries()).finish_non_exhaustive()
+        f.debug_struct("Baseline")
+            .field("entries", &self.entries())
+            .finish_non_exhaustive()
     }
 }
 
 impl fmt::Debug for Patch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Patch").field("entries", &self.entries()).finish_non_exhaustive()
+        f.debug_struct("Patch")
+            .field("entries", &self.entries())
+            .finish_non_exhaustive()
     }
 }

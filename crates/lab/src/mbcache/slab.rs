@@ -99,7 +99,11 @@ impl<const WORDS: usize> Slab<WORDS> {
         let last = std::mem::replace(&mut list.last, entry);
         self.set(entry, link, 0);
         self.set(entry, link + 1, last.into());
-        if last == 0 { list.first = entry } else { self.set(last, link, entry.into()) }
+        if last == 0 {
+            list.first = entry
+        } else {
+            self.set(last, link, entry.into())
+        }
     }
 
     pub(super) fn unlink(&self, list: &mut Ends, entry: u32, link: usize) {
@@ -109,13 +113,19 @@ impl<const WORDS: usize> Slab<WORDS> {
         } else {
             self.set(previous, link, next.into())
         }
-        if next == 0 { list.last = previous } else { self.set(next, link + 1, previous.into()) }
+        if next == 0 {
+            list.last = previous
+        } else {
+            self.set(next, link + 1, previous.into())
+        }
     }
 
     /// Returns the first entry from `from` on that `wanted` accepts.
     pub(super) fn find(&self, from: u32, link: usize, wanted: impl Fn(u32) -> bool) -> Option<u32> {
         let next = |entry: &u32| Some(self.next(*entry, link));
-        std::iter::successors(Some(from), next).take_while(|entry| *entry != 0).find(|entry| wanted(*entry))
+        std::iter::successors(Some(from), next)
+            .take_while(|entry| *entry != 0)
+            .find(|entry| wanted(*entry))
     }
 }
 
@@ -136,11 +146,16 @@ mod tests {
             });
             listed.into_inner()
         };
-        entries.iter().for_each(|entry| slab.push_back(&mut list, *entry, 1));
+        entries
+            .iter()
+            .for_each(|entry| slab.push_back(&mut list, *entry, 1));
         assert_eq!(all(&list), entries);
         for (taken, left) in [(0, vec![1, 2, 3, 4]), (4, vec![1, 2, 3]), (2, vec![1, 3])] {
             slab.unlink(&mut list, entries[taken], 1);
-            assert_eq!(all(&list), left.iter().map(|n| entries[*n]).collect::<Vec<_>>());
+            assert_eq!(
+                all(&list),
+                left.iter().map(|n| entries[*n]).collect::<Vec<_>>()
+            );
         }
         slab.push_back(&mut list, entries[0], 1);
         assert_eq!(all(&list), [entries[1], entries[3], entries[0]]);

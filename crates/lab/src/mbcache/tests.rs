@@ -21,7 +21,11 @@ fn check_counts<C: Cache>(cache: &C, blocks: &Blocks, all: &[Files], len: usize)
     free.extend(all.iter().flat_map(Files::free));
     free.sort_unstable();
     free.dedup();
-    assert_eq!(files.len() + free.len(), len, "a block is lost, or free twice");
+    assert_eq!(
+        files.len() + free.len(),
+        len,
+        "a block is lost, or free twice"
+    );
     assert!(free.iter().all(|block| !files.contains_key(block)));
     // No free block can be found.
     assert!(cache.entries() <= files.len() as u64);
@@ -38,11 +42,20 @@ fn files_have_the_attributes_that_were_set<C: Cache>() {
         values[file] = value;
         assert_eq!(blocks.value(files.blocks()[file]), value);
     }
-    let set = || files.blocks().iter().zip(&values).filter(|(block, _)| **block != 0);
+    let set = || {
+        files
+            .blocks()
+            .iter()
+            .zip(&values)
+            .filter(|(block, _)| **block != 0)
+    };
     assert!(set().all(|(block, value)| blocks.value(*block) == *value));
     // One block for each value.
     let mut of = HashMap::new();
-    assert!(set().all(|(block, value)| of.insert(*value, *block).is_none_or(|other| other == *block)));
+    assert!(set().all(|(block, value)| {
+        of.insert(*value, *block)
+            .is_none_or(|other| other == *block)
+    }));
     assert_eq!(set().count(), 100);
     check_counts(&cache, &blocks, &[files], len);
 }
@@ -53,7 +66,13 @@ fn a_full_block_is_shared_no_further<C: Cache>() {
     let len = room(1, count);
     let (cache, blocks, mut files) = (C::new(), Blocks::new(len), Files::new(0, count));
     (0..count).for_each(|file| files.set(&cache, &blocks, file, 5));
-    let full = |files: &Files| files.blocks().iter().collect::<std::collections::HashSet<_>>().len();
+    let full = |files: &Files| {
+        files
+            .blocks()
+            .iter()
+            .collect::<std::collections::HashSet<_>>()
+            .len()
+    };
     assert_eq!(full(&files), 3);
     // One file leaves a full block, and another joins it.
     files.set(&cache, &blocks, 17, 6);
@@ -93,8 +112,13 @@ fn many_may_set<C: Cache>(values: u32, count: usize) {
     };
     let work = &work;
     let all: Vec<_> = thread::scope(|scope| {
-        let threads: Vec<_> = (0..THREADS).map(|number| scope.spawn(move || work(number))).collect();
-        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        let threads: Vec<_> = (0..THREADS)
+            .map(|number| scope.spawn(move || work(number)))
+            .collect();
+        threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap())
+            .collect()
     });
     check_counts(cache, blocks, &all, len);
 }
@@ -128,13 +152,22 @@ fn production() {
 /// On each side, the count of each block equals its number of files in the end.
 #[test]
 fn volumes_are_clean_after_attributes_were_set() {
-    let Some(volumes) = setxattr::Volumes::new(4, 20) else { return };
+    let Some(volumes) = setxattr::Volumes::new(4, 20) else {
+        return;
+    };
     let plan = Plan::quick();
-    let cell = |values| Cell { values, files: 20, ..CELLS[0] };
+    let cell = |values| Cell {
+        values,
+        files: 20,
+        ..CELLS[0]
+    };
     for (cell, threads) in [(cell(3), 4), (cell(3), 4), (cell(1000), 2), (cell(10), 4)] {
         for side in Side::ALL {
             let sample = volumes.take(&plan, side, cell, threads);
-            let joined = sample.counters.iter().find(|(name, _)| *name == "block joined, %");
+            let joined = sample
+                .counters
+                .iter()
+                .find(|(name, _)| *name == "block joined, %");
             assert!(
                 cell.values > 10 || joined.is_some_and(|(_, joined)| *joined > 50.0),
                 "{side:?}: {joined:?}"

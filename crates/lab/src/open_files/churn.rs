@@ -24,9 +24,15 @@ const NAMES: usize = 50;
 /// Returns the KiB that are live after the last thread and were not before the first, for each side
 /// and number of threads.
 pub(super) fn facts(plan: &Plan) -> Vec<Fact> {
-    let (threads, files) = if plan.every_cell { (1024, 200) } else { (64, 20) };
+    let (threads, files) = if plan.every_cell {
+        (1024, 200)
+    } else {
+        (64, 20)
+    };
     let fact = |at_once| Fact {
-        name: format!("KiB live after {threads} threads, {at_once} at a time, each with {files} files"),
+        name: format!(
+            "KiB live after {threads} threads, {at_once} at a time, each with {files} files"
+        ),
         figures: [left::<Baseline>, left::<Patch>, left::<Extern4>]
             .map(|left| left(threads / at_once, at_once, files) as f64 / 1024.0),
     };
@@ -51,7 +57,9 @@ fn left<R: VolumeRegistry>(turns: usize, at_once: usize, files: usize) -> usize 
 fn turn(volume: &Production, at_once: usize, files: usize) {
     thread::scope(|scope| {
         for place in 0..at_once {
-            scope.spawn(move || (0..files).for_each(|file| create(volume, place * NAMES + file % NAMES)));
+            scope.spawn(move || {
+                (0..files).for_each(|file| create(volume, place * NAMES + file % NAMES))
+            });
         }
     });
 }
@@ -83,10 +91,16 @@ mod tests {
         drop(kept);
         let shrunk = live_bytes().wrapping_sub(before) as isize;
         count_live(false);
-        assert!(grown > MUCH as isize && shrunk < MUCH as isize, "{grown} {shrunk}");
+        assert!(
+            grown > MUCH as isize && shrunk < MUCH as isize,
+            "{grown} {shrunk}"
+        );
         let facts = facts(&Plan::quick());
         assert_eq!(facts.len(), AT_ONCE.len());
         let all_kib = facts.iter().flat_map(|fact| fact.figures);
-        assert!(all_kib.into_iter().all(|kib| kib < (MUCH >> 10) as f64), "{facts:?}");
+        assert!(
+            all_kib.into_iter().all(|kib| kib < (MUCH >> 10) as f64),
+            "{facts:?}"
+        );
     }
 }

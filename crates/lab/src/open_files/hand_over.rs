@@ -58,9 +58,14 @@ fn open_for<R: Registry<Opened>>(
     let (start, cpu) = (Instant::now(), cpu_time());
     let mut done = Done::default();
     for sender in senders.iter().cycle() {
-        let mut handful = Handful { files: Vec::with_capacity(HANDFUL), cpu: percpu::cpu() };
+        let mut handful = Handful {
+            files: Vec::with_capacity(HANDFUL),
+            cpu: percpu::cpu(),
+        };
         let allocated = allocations::of_this_thread();
-        handful.files.extend((0..HANDFUL as u64).map(|n| open(registry, done.ops + n)));
+        handful
+            .files
+            .extend((0..HANDFUL as u64).map(|n| open(registry, done.ops + n)));
         done.allocations += allocations::of_this_thread() - allocated;
         done.ops += HANDFUL as u64;
         sender.send(handful).expect("the closers take all");

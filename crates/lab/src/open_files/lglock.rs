@@ -69,7 +69,10 @@ mod tests {
                             index
                         };
                         let mut list = lists.named(index);
-                        let at = list.iter().position(|&value| value == thread * 10_000 + n).unwrap();
+                        let at = list
+                            .iter()
+                            .position(|&value| value == thread * 10_000 + n)
+                            .unwrap();
                         list.swap_remove(at);
                     }
                 });

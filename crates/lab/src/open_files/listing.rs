@@ -33,6 +33,8 @@ pub(super) fn take<R: Locks>(plan: &Plan, threads: usize) -> Sample {
     let done = load(threads).repeat(meanwhile, |_| (), |()| pairs::batch(&registry, &moves));
     stay.iter().for_each(|ticket| close(&registry, ticket));
     let mut sample = sample(&done, &moves, registry.locks());
-    sample.counters.push(("a list, us", Figures(micros).median().unwrap_or(f64::NAN)));
+    sample
+        .counters
+        .push(("a list, us", Figures(micros).median().unwrap_or(f64::NAN)));
     sample
 }

@@ -50,7 +50,10 @@ pub struct Ticket {
 
 impl<C> Default for List<C> {
     fn default() -> Self {
-        Self { places: Vec::new(), free: Vec::new() }
+        Self {
+            places: Vec::new(),
+            free: Vec::new(),
+        }
     }
 }
 
@@ -64,13 +67,19 @@ fn filled<C: Default>(fill: impl FnOnce(&C)) -> SlabBox<C> {
 impl<C> List<C> {
     fn link(&mut self, record: SlabBox<C>) -> Ticket {
         let index = self.free.pop().unwrap_or_else(|| {
-            self.places.push(ListSlot { generation: 0, record: None });
+            self.places.push(ListSlot {
+                generation: 0,
+                record: None,
+            });
             self.places.len() - 1
         });
         let place = &mut self.places[index];
         place.generation += 1;
         place.record = Some(record);
-        Ticket { index, generation: place.generation }
+        Ticket {
+            index,
+            generation: place.generation,
+        }
     }
 
     fn unlink(&mut self, at: &Ticket) -> Option<SlabBox<C>> {
@@ -81,11 +90,16 @@ impl<C> List<C> {
 
     fn get(&self, at: &Ticket) -> Option<&C> {
         let place = self.places.get(at.index)?;
-        place.record.as_deref().filter(|_| place.generation == at.generation)
+        place
+            .record
+            .as_deref()
+            .filter(|_| place.generation == at.generation)
     }
 
     fn records(&self) -> impl Iterator<Item = &C> {
-        self.places.iter().filter_map(|place| place.record.as_deref())
+        self.places
+            .iter()
+            .filter_map(|place| place.record.as_deref())
     }
 }
 
@@ -96,7 +110,10 @@ fn emptied<C>(record: Option<SlabBox<C>>, empty: impl FnOnce(&C)) -> bool {
 
 impl<C> Default for OneList<C> {
     fn default() -> Self {
-        Self { list: Mutex::new(List::default()), locks: ThreadCounter::new() }
+        Self {
+            list: Mutex::new(List::default()),
+            locks: ThreadCounter::new(),
+        }
     }
 }
 
@@ -132,7 +149,10 @@ impl<C: Default + Send + Sync> Registry<C> for OneList<C> {
 
 impl<C> Default for CpuLists<C> {
     fn default() -> Self {
-        Self { lists: LgLock::new(), locks: ThreadCounter::new() }
+        Self {
+            lists: LgLock::new(),
+            locks: ThreadCounter::new(),
+        }
     }
 }
 
@@ -161,7 +181,11 @@ impl<C: Default + Send + Sync> Registry<C> for CpuLists<C> {
     fn list<R>(&self, copy: impl FnMut(&C) -> Option<R>) -> Vec<R> {
         let lists = self.lists.global();
         self.locks.add([lists.len() as u64]);
-        lists.iter().flat_map(|list| list.records()).filter_map(copy).collect()
+        lists
+            .iter()
+            .flat_map(|list| list.records())
+            .filter_map(copy)
+            .collect()
     }
 }
 
@@ -204,11 +228,11 @@ macro_rules! stands_in_production {
     };
 }
 
-stands_in_production!(OneList, |[_, index, generation]: AnyTicket| Ticket { index, generation }, |ticket| [
-    0,
-    ticket.index,
-    ticket.generation
-]);
+stands_in_production!(
+    OneList,
+    |[_, index, generation]: AnyTicket| Ticket { index, generation },
+    |ticket| [0, ticket.index, ticket.generation]
+);
 stands_in_production!(
     CpuLists,
     |[list, index, generation]: AnyTicket| (list, Ticket { index, generation }),
@@ -225,7 +249,9 @@ mod tests {
     use super::*;
 
     fn add<R: Registry<AtomicU64>>(registry: &R, n: u64) -> R::Ticket {
-        registry.add(|cell| cell.store(n, Ordering::Relaxed)).unwrap()
+        registry
+            .add(|cell| cell.store(n, Ordering::Relaxed))
+            .unwrap()
     }
 
     fn remove<R: Registry<AtomicU64>>(registry: &R, ticket: &R::Ticket) -> bool {
@@ -272,7 +298,11 @@ mod tests {
             for _ in 0..3 {
                 let (sender, tickets) = channel::<R::Ticket>();
                 senders.push(sender);
-                scope.spawn(move || tickets.iter().for_each(|ticket| assert!(remove(registry, &ticket))));
+                scope.spawn(move || {
+                    tickets
+                        .iter()
+                        .for_each(|ticket| assert!(remove(registry, &ticket)))
+                });
             }
             scope.spawn(move || {
                 for n in 50..20_000 {
@@ -280,7 +310,9 @@ mod tests {
                     if n % 4 == 3 {
                         assert!(remove(registry, &ticket));
                     } else {
-                        senders[usize::try_from(n % 4).unwrap()].send(ticket).unwrap();
+                        senders[usize::try_from(n % 4).unwrap()]
+                            .send(ticket)
+                            .unwrap();
                     }
                 }
             });

@@ -95,7 +95,11 @@ pub(super) struct Volume<R: WriterCheck> {
 
 impl<R: WriterCheck> Volume<R> {
     pub(super) fn new() -> Self {
-        Self { registry: R::default(), writers: R::no_writers(), closing: AtomicBool::new(false) }
+        Self {
+            registry: R::default(),
+            writers: R::no_writers(),
+            closing: AtomicBool::new(false),
+        }
     }
 
     #[cfg(test)]
@@ -108,7 +112,10 @@ impl<R: WriterCheck> Volume<R> {
         let mut info = OpenFileInfo::default();
         (info.session, info.uid, info.ino, info.flags) = (1, 1000, ino, OpenFlags::WRITE);
         loop {
-            let ticket = self.registry.add(|opened| opened.fill(&info, PATH)).expect("there is room");
+            let ticket = self
+                .registry
+                .add(|opened| opened.fill(&info, PATH))
+                .expect("there is room");
             R::enter(&self.writers);
             // Relaxed: a lock of the registry or the handshake of `ThreadRefcount` orders the load.
             if !self.closing.load(Ordering::Relaxed) {
@@ -159,8 +166,12 @@ pub(super) fn take<R: WriterCheck>(plan: &Plan, threads: usize) -> Sample {
         BATCH
     };
     let done = load(threads).repeat(meanwhile, |_| (), batch);
-    stay.iter().for_each(|ticket| close(&volume.registry, ticket));
+    stay.iter()
+        .for_each(|ticket| close(&volume.registry, ticket));
     let mut sample = sample(&done, &moves, volume.registry.locks());
-    sample.counters.push(("an attempt, us", Figures(micros).median().unwrap_or(f64::NAN)));
+    sample.counters.push((
+        "an attempt, us",
+        Figures(micros).median().unwrap_or(f64::NAN),
+    ));
     sample
 }

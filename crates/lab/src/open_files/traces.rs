@@ -48,19 +48,29 @@ const LIBRARIES: usize = 40;
 const PATHS: usize = 400;
 
 fn path(number: usize) -> String {
-    if number < LIBRARIES { format!("/usr/lib/lib{number}.so") } else { format!("/usr/share/data/{number}") }
+    if number < LIBRARIES {
+        format!("/usr/lib/lib{number}.so")
+    } else {
+        format!("/usr/share/data/{number}")
+    }
 }
 
 /// Returns all files of the traces, and their directories.
 fn files() -> Vec<File> {
     let directories = ["/usr", "/usr/lib", "/usr/share", "/usr/share/data"].map(File::directory);
-    directories.into_iter().chain((0..PATHS).map(|number| File::regular(path(number)))).collect()
+    directories
+        .into_iter()
+        .chain((0..PATHS).map(|number| File::regular(path(number))))
+        .collect()
 }
 
 /// Adds steps that open and close `files` random files, numbered from `from` to before `to`.
 fn look_at(steps: &mut Vec<Step>, random: &mut Random, files: usize, (from, to): (usize, usize)) {
     for _ in 0..files {
-        steps.extend([Open(from + random.below((to - from) as u64) as usize), Close]);
+        steps.extend([
+            Open(from + random.below((to - from) as u64) as usize),
+            Close,
+        ]);
     }
 }
 
@@ -84,7 +94,12 @@ impl Trace {
     /// and end before the last of these commands.
     pub(super) fn boot() -> Self {
         const SCRIPTS: usize = 40;
-        let (mut trace, mut random) = (Self { processes: vec![Vec::new()] }, Random::new(1));
+        let (mut trace, mut random) = (
+            Self {
+                processes: vec![Vec::new()],
+            },
+            Random::new(1),
+        );
         for _ in 0..SCRIPTS {
             let mut script = load(&mut random, 5);
             look_at(&mut script, &mut random, 3, DATA);
@@ -106,7 +121,12 @@ impl Trace {
     pub(super) fn build() -> Self {
         const SOURCES: usize = 60;
         const HEADERS: usize = 25;
-        let (mut trace, mut random) = (Self { processes: vec![Vec::new()] }, Random::new(2));
+        let (mut trace, mut random) = (
+            Self {
+                processes: vec![Vec::new()],
+            },
+            Random::new(2),
+        );
         for _ in 0..SOURCES {
             let mut assembler = load(&mut random, 4);
             look_at(&mut assembler, &mut random, 1, DATA);
@@ -124,7 +144,12 @@ impl Trace {
     /// Returns the trace of a file server's clients, each with a few files open at a time.
     pub(super) fn dbench() -> Self {
         const CLIENTS: usize = 16;
-        let (mut trace, mut random) = (Self { processes: vec![Vec::new()] }, Random::new(3));
+        let (mut trace, mut random) = (
+            Self {
+                processes: vec![Vec::new()],
+            },
+            Random::new(3),
+        );
         for _ in 0..CLIENTS {
             let mut client = Vec::new();
             for _ in 0..100 {
@@ -156,7 +181,13 @@ impl<'t> Stage<'t> {
     pub(super) fn new(trace: &'t Trace, registry: Option<Arc<dyn LabRegistry>>) -> Self {
         let volume = Production::with_registry(registry, &files());
         let paths = (0..PATHS).map(path).collect();
-        Self { trace, paths, volume, ready: Mutex::default(), moves: Moves::new() }
+        Self {
+            trace,
+            paths,
+            volume,
+            ready: Mutex::default(),
+            moves: Moves::new(),
+        }
     }
 
     /// Runs a process that is ready, or the first of all. Returns how many files it closed.
@@ -175,11 +206,18 @@ impl<'t> Stage<'t> {
                 }
             }
         }
-        closed + held.into_iter().map(|file| self.close(Some(file))).sum::<u64>()
+        closed
+            + held
+                .into_iter()
+                .map(|file| self.close(Some(file)))
+                .sum::<u64>()
     }
 
     fn open(&self, path: usize) -> OpenFile {
-        self.volume.user.open(&self.paths[path], OpenFlags::READ).expect("it is there")
+        self.volume
+            .user
+            .open(&self.paths[path], OpenFlags::READ)
+            .expect("it is there")
     }
 
     fn close(&self, file: Option<Held>) -> u64 {
@@ -249,7 +287,10 @@ mod tests {
             let (baseline, patch) = (Arc::<Baseline>::default(), Arc::<Patch>::default());
             for registry in [Baseline::in_place(&baseline), Patch::in_place(&patch), None] {
                 let (closed, stage) = closes_all(&trace, registry);
-                assert_eq!((closed, stage.volume.superblock().open_files()), (opened, Vec::new()));
+                assert_eq!(
+                    (closed, stage.volume.superblock().open_files()),
+                    (opened, Vec::new())
+                );
             }
             assert!(baseline.locks() >= 2 * opened && patch.locks() >= 2 * opened);
             assert!(steps().all(|step| !matches!(step, Open(path) if *path >= PATHS)));
@@ -260,7 +301,15 @@ mod tests {
     fn some_files_are_handed_over() {
         let handed_over = |trace: &Trace| {
             let steps = trace.processes.iter().flatten();
-            steps.map(|step| if let Start(_, files) = step { *files } else { 0 }).sum::<usize>()
+            steps
+                .map(|step| {
+                    if let Start(_, files) = step {
+                        *files
+                    } else {
+                        0
+                    }
+                })
+                .sum::<usize>()
         };
         let all = [Trace::boot(), Trace::build(), Trace::dbench()];
         assert_eq!(all.each_ref().map(handed_over), [80, 60, 0]);

@@ -6,8 +6,8 @@
 
 use plotters::coord::Shift;
 use plotters::prelude::{
-    BLACK, ChartBuilder, DrawingArea, IntoDrawingArea, IntoLogRange, LineSeries, PathElement, RGBColor,
-    SVGBackend, SeriesLabelPosition, WHITE,
+    BLACK, ChartBuilder, DrawingArea, IntoDrawingArea, IntoLogRange, LineSeries, PathElement,
+    RGBColor, SVGBackend, SeriesLabelPosition, WHITE,
 };
 
 use extern4_measure::figures::Figures;
@@ -33,12 +33,23 @@ pub(super) fn svg(chapter: &Chapter, workloads: &[&'static str]) -> Result<Strin
     let workloads: Vec<_> = workloads.iter().filter(several).copied().collect();
     let mut text = String::new();
     {
-        let columns = if workloads.len() > 5 { COLUMNS } else { workloads.len().max(1) };
+        let columns = if workloads.len() > 5 {
+            COLUMNS
+        } else {
+            workloads.len().max(1)
+        };
         let rows = workloads.len().div_ceil(columns).max(1);
-        let size = (PANEL.0 * u32::try_from(columns)?, PANEL.1 * u32::try_from(rows)?);
+        let size = (
+            PANEL.0 * u32::try_from(columns)?,
+            PANEL.1 * u32::try_from(rows)?,
+        );
         let area = SVGBackend::with_string(&mut text, size).into_drawing_area();
         area.fill(&WHITE)?;
-        for (panel, workload) in area.split_evenly((rows, columns)).iter().zip(workloads.iter().copied()) {
+        for (panel, workload) in area
+            .split_evenly((rows, columns))
+            .iter()
+            .zip(workloads.iter().copied())
+        {
             let rows: Vec<_> = chapter.rows_of(workload).collect();
             draw(panel, workload, &lines(&rows))?;
         }
@@ -74,7 +85,12 @@ struct Point {
 fn lines(rows: &[&Row]) -> Vec<Line> {
     let line = |side| {
         let point = |row: &&Row| {
-            let per_microsecond: Figures = row.nanos(side).0.iter().map(|nanos| 1000.0 / nanos).collect();
+            let per_microsecond: Figures = row
+                .nanos(side)
+                .0
+                .iter()
+                .map(|nanos| 1000.0 / nanos)
+                .collect();
             let (median, range) = (per_microsecond.median(), per_microsecond.quartiles());
             Point {
                 threads: row.threads as f64,
@@ -82,9 +98,14 @@ fn lines(rows: &[&Row]) -> Vec<Line> {
                 range: range.unwrap_or((f64::NAN, f64::NAN)),
             }
         };
-        Line { side, points: rows.iter().map(point).collect() }
+        Line {
+            side,
+            points: rows.iter().map(point).collect(),
+        }
     };
-    rows.first().map(|row| row.sides().map(line).collect()).unwrap_or_default()
+    rows.first()
+        .map(|row| row.sides().map(line).collect())
+        .unwrap_or_default()
 }
 
 /// Draws curves with a title and labels.
@@ -107,7 +128,13 @@ fn draw(panel: &DrawingArea<SVGBackend<'_>, Shift>, title: &str, lines: &[Line])
         .x_desc("threads")
         .y_desc("operations in a microsecond")
         .x_label_formatter(&|n| format!("{n:.0}"))
-        .y_label_formatter(&|n| if *n < 1.0 { figure(*n) } else { format!("{n:.0}") })
+        .y_label_formatter(&|n| {
+            if *n < 1.0 {
+                figure(*n)
+            } else {
+                format!("{n:.0}")
+            }
+        })
         .draw()?;
     for Line { side, points } in lines {
         let color = color(*side);
@@ -117,7 +144,11 @@ fn draw(panel: &DrawingArea<SVGBackend<'_>, Shift>, title: &str, lines: &[Line])
             .label(side.name())
             .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], color));
         let range = |point: &Point| [point.range.0, point.range.1].map(|at| (point.threads, at));
-        chart.draw_series(points.iter().map(|point| PathElement::new(range(point), color)))?;
+        chart.draw_series(
+            points
+                .iter()
+                .map(|point| PathElement::new(range(point), color)),
+        )?;
     }
     chart
         .configure_series_labels()

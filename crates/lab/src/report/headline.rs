@@ -16,7 +16,12 @@ pub fn text(chapters: &[Chapter]) -> String {
     for chapter in chapters {
         let sides = chapter.measured_sides();
         let titles = [chapter.title.to_owned(), "n".to_owned()].into_iter();
-        let mut table = Table::new(1, titles.chain(side_titles(&sides)).chain(ratio_titles(&sides)));
+        let mut table = Table::new(
+            1,
+            titles
+                .chain(side_titles(&sides))
+                .chain(ratio_titles(&sides)),
+        );
         for row in &chapter.rows {
             let medians = sides.iter().map(|side| maybe(row.nanos(*side).median()));
             let names = [format!("  {}", row.workload), row.threads.to_string()].into_iter();
@@ -32,7 +37,13 @@ pub fn text(chapters: &[Chapter]) -> String {
 fn goals(text: &mut String, verdicts: &[Verdict]) {
     for verdict in verdicts {
         // OK: writing to a string never fails.
-        let _ = writeln!(text, "  {:<9} {}: {}", verdict.word(), verdict.goal, verdict.found_under_load());
+        let _ = writeln!(
+            text,
+            "  {:<9} {}: {}",
+            verdict.word(),
+            verdict.goal,
+            verdict.found_under_load()
+        );
     }
     text.push('\n');
 }
@@ -45,10 +56,25 @@ mod tests {
     #[test]
     fn rows_have_a_line_each() {
         let rows = vec![row("x", 1, [8.0, 4.0, 2.0])];
-        let chapter = Chapter { title: "T", rows, ..Chapter::default() };
+        let chapter = Chapter {
+            title: "T",
+            rows,
+            ..Chapter::default()
+        };
         let text = text(&[chapter]);
-        let cells = |line: usize| text.lines().nth(line).unwrap().split_whitespace().collect::<Vec<_>>();
-        assert_eq!(cells(0), ["T", "n", "baseline", "patch", "extern4", "x", "baseline", "x", "patch"]);
+        let cells = |line: usize| {
+            text.lines()
+                .nth(line)
+                .unwrap()
+                .split_whitespace()
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(
+            cells(0),
+            [
+                "T", "n", "baseline", "patch", "extern4", "x", "baseline", "x", "patch"
+            ]
+        );
         assert_eq!(cells(1), ["x", "1", "8.00", "4.00", "2.00", "4.00", "2.00"]);
     }
 }

@@ -12,7 +12,11 @@ use crate::plan::Side;
 use crate::row::Row;
 
 pub(super) fn text(report: &Report<'_>) -> String {
-    let Report { machine, plan, chapters } = report;
+    let Report {
+        machine,
+        plan,
+        chapters,
+    } = report;
     json::line(|object| {
         object.object("machine", |item| {
             machine.about.write(item);
@@ -45,7 +49,9 @@ fn chapter(chapter: &Chapter, object: &mut Object<'_>) {
     object.objects("facts", &chapter.facts, |fact, item| {
         item.text("name", &fact.name);
         item.object("sides", |sides| {
-            Side::ALL.iter().for_each(|side| sides.number(side.name(), fact.figures[*side as usize]));
+            Side::ALL
+                .iter()
+                .for_each(|side| sides.number(side.name(), fact.figures[*side as usize]));
         });
     });
     object.objects("verdicts", &chapter.verdicts, verdict);
@@ -62,7 +68,10 @@ fn row(row: &Row, object: &mut Object<'_>) {
     object.text("workload", row.workload);
     object.raw("threads", row.threads);
     for side in row.sides().filter(|side| *side != Side::Extern4) {
-        object.number(&format!("new_times_{}", side.name().to_lowercase()), row.ratio(Side::Extern4, side));
+        object.number(
+            &format!("new_times_{}", side.name().to_lowercase()),
+            row.ratio(Side::Extern4, side),
+        );
     }
     object.objects("sides", row.sides(), |at, item| {
         let nanos = row.nanos(at);
@@ -78,6 +87,9 @@ fn row(row: &Row, object: &mut Object<'_>) {
 fn sample(sample: &Sample, object: &mut Object<'_>) {
     object.number("ns", sample.nanos);
     object.object("counters", |item| {
-        sample.counters.iter().for_each(|(name, value)| item.number(name, *value))
+        sample
+            .counters
+            .iter()
+            .for_each(|(name, value)| item.number(name, *value))
     });
 }

@@ -23,13 +23,21 @@ impl Machine {
         Self {
             about: About::this(),
             commit: commit().unwrap_or_else(|| "unknown".to_owned()),
-            build: if cfg!(debug_assertions) { "without optimisation" } else { "optimised" },
+            build: if cfg!(debug_assertions) {
+                "without optimisation"
+            } else {
+                "optimised"
+            },
         }
     }
 }
 
 fn commit() -> Option<String> {
     let args = ["describe", "--always", "--dirty", "--exclude=*"];
-    let output = Command::new("git").args(args).output().ok().filter(|output| output.status.success())?;
+    let output = Command::new("git")
+        .args(args)
+        .output()
+        .ok()
+        .filter(|output| output.status.success())?;
     Some(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }

@@ -28,10 +28,24 @@ pub(super) fn text(report: &Report<'_>) -> String {
         for (side, says) in sides.iter().zip(chapter.sides) {
             let _ = writeln!(text, "- **{}**: {says}", side.name());
         }
-        let _ = writeln!(text, "\n![{}]({})", chapter.title, chart::file_name(chapter));
-        let _ = writeln!(text, "\n### {}: what the patch reports\n\n{}", chapter.title, chapter.published);
+        let _ = writeln!(
+            text,
+            "\n![{}]({})",
+            chapter.title,
+            chart::file_name(chapter)
+        );
+        let _ = writeln!(
+            text,
+            "\n### {}: what the patch reports\n\n{}",
+            chapter.title, chapter.published
+        );
         for workload in chapter.workloads() {
-            let _ = writeln!(text, "\n### {}: {workload}\n\n{}\n", chapter.title, chapter.note(workload));
+            let _ = writeln!(
+                text,
+                "\n### {}: {workload}\n\n{}\n",
+                chapter.title,
+                chapter.note(workload)
+            );
             times(&mut text, &sides, chapter.rows_of(workload));
             counters(&mut text, &sides, chapter.rows_of(workload));
         }
@@ -45,7 +59,11 @@ pub(super) fn text(report: &Report<'_>) -> String {
 }
 
 fn head(text: &mut String, machine: &Machine, plan: &Plan) {
-    let Machine { about, commit, build } = machine;
+    let Machine {
+        about,
+        commit,
+        build,
+    } = machine;
     let _ = writeln!(text, "{}; commit {commit}, {build}.\n", about.line());
     let _ = writeln!(
         text,
@@ -62,22 +80,40 @@ fn head(text: &mut String, machine: &Machine, plan: &Plan) {
 
 fn times<'a>(text: &mut String, sides: &[Side], rows: impl Iterator<Item = &'a Row>) {
     let threads = ["threads".to_owned()].into_iter();
-    let mut table = Table::new(0, threads.chain(side_titles(sides)).chain(ratio_titles(sides)));
+    let mut table = Table::new(
+        0,
+        threads.chain(side_titles(sides)).chain(ratio_titles(sides)),
+    );
     for row in rows {
         let of_side = |side: &Side| {
             let nanos = row.nanos(*side);
-            let Some((lower, upper)) = nanos.quartiles() else { return "-".to_owned() };
-            format!("{} ({}..{})", maybe(nanos.median()), figure(lower), figure(upper))
+            let Some((lower, upper)) = nanos.quartiles() else {
+                return "-".to_owned();
+            };
+            format!(
+                "{} ({}..{})",
+                maybe(nanos.median()),
+                figure(lower),
+                figure(upper)
+            )
         };
         let threads = [row.threads.to_string()].into_iter();
-        table.line(threads.chain(sides.iter().map(of_side)).chain(ratios(row, sides)));
+        table.line(
+            threads
+                .chain(sides.iter().map(of_side))
+                .chain(ratios(row, sides)),
+        );
     }
     *text += &table.markdown();
 }
 
 fn counters<'a>(text: &mut String, sides: &[Side], rows: impl Iterator<Item = &'a Row>) {
-    let mut table =
-        Table::new(1, ["counter".to_owned(), "threads".to_owned()].into_iter().chain(side_titles(sides)));
+    let mut table = Table::new(
+        1,
+        ["counter".to_owned(), "threads".to_owned()]
+            .into_iter()
+            .chain(side_titles(sides)),
+    );
     for row in rows.filter(|row| COUNTERS_OF.contains(&row.threads)) {
         for name in row.counter_names() {
             let names = [name.to_owned(), row.threads.to_string()].into_iter();
@@ -99,7 +135,15 @@ fn counted(text: &mut String, chapter: &Chapter) {
          operation, each with a thing of its own where there are several. Counts of `Arc` and the allocator's lines are not among \
          them.\n\n",
     );
-    let mut table = Table::new(2, ["operation", "side", "locked instructions", "lines in conflict"]);
+    let mut table = Table::new(
+        2,
+        [
+            "operation",
+            "side",
+            "locked instructions",
+            "lines in conflict",
+        ],
+    );
     for figures in &chapter.counted {
         let (locked, conflicts) = (figure(figures.locked), figure(figures.conflicts));
         table.line([&figures.operation, figures.side.name(), &locked, &conflicts]);
@@ -110,7 +154,11 @@ fn counted(text: &mut String, chapter: &Chapter) {
 fn lengths(text: &mut String, chapter: &Chapter) {
     let mut table = Table::new(2, ["operation", "side", "instructions"]);
     for length in &chapter.lengths {
-        table.line([&length.operation, length.side.name(), &maybe(length.instructions.median())]);
+        table.line([
+            &length.operation,
+            length.side.name(),
+            &maybe(length.instructions.median()),
+        ]);
     }
     section(text, chapter, "instructions", &table);
 }
@@ -127,7 +175,12 @@ fn facts(text: &mut String, chapter: &Chapter) {
 /// Writes a table under a title, unless it is empty.
 fn section(text: &mut String, chapter: &Chapter, title: &str, table: &Table) {
     if !table.is_empty() {
-        let _ = writeln!(text, "\n### {}: {title}\n\n{}", chapter.title, table.markdown());
+        let _ = writeln!(
+            text,
+            "\n### {}: {title}\n\n{}",
+            chapter.title,
+            table.markdown()
+        );
     }
 }
 

@@ -36,8 +36,17 @@ pub(super) fn text(report: &Report<'_>) -> String {
         plan.span.as_millis()
     );
     for chapter in report.chapters {
-        let Chapter { title, theirs, table, .. } = chapter;
-        let _ = writeln!(text, "\n## {title}\n{theirs} ![{title}]({})\n", chart::file_name(chapter));
+        let Chapter {
+            title,
+            theirs,
+            table,
+            ..
+        } = chapter;
+        let _ = writeln!(
+            text,
+            "\n## {title}\n{theirs} ![{title}]({})\n",
+            chart::file_name(chapter)
+        );
         if let Some(table) = table {
             text += &table.markdown();
         }
@@ -56,9 +65,17 @@ fn left_out(text: &mut String, plan: &Plan) {
         text.push_str(" In a short run no instructions are counted where times do not decide.");
     }
     let numbers = [1, 2, 4, 8, 16, 32, 64, 128, 512];
-    let out: Vec<_> = numbers.iter().filter(|n| !plan.threads.contains(n)).map(usize::to_string).collect();
+    let out: Vec<_> = numbers
+        .iter()
+        .filter(|n| !plan.threads.contains(n))
+        .map(usize::to_string)
+        .collect();
     if !out.is_empty() {
-        let _ = write!(text, " This run has no figures of {} threads.", out.join(", "));
+        let _ = write!(
+            text,
+            " This run has no figures of {} threads.",
+            out.join(", ")
+        );
     }
     text.push('\n');
 }
@@ -71,8 +88,9 @@ const LEFT_OUT: &str = "\n## Left out\n\
 /// Writes a line for all goals that are met, and one for each other.
 fn goals(text: &mut String, verdicts: &[Verdict]) {
     let line = |verdict: &Verdict| format!("{}: {}", verdict.goal, verdict.found_under_load());
-    let (met, others): (Vec<_>, Vec<_>) =
-        verdicts.iter().partition(|verdict| verdict.outcome == Outcome::Met);
+    let (met, others): (Vec<_>, Vec<_>) = verdicts
+        .iter()
+        .partition(|verdict| verdict.outcome == Outcome::Met);
     if !met.is_empty() {
         let met: Vec<_> = met.into_iter().map(line).collect();
         let _ = writeln!(text, "- met: {}.", met.join(". "));

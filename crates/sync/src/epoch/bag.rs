@@ -34,11 +34,22 @@ impl Deferred {
         if size_of::<F>() <= size_of::<Words>() && align_of::<F>() <= align_of::<Words>() {
             // SAFETY: `captured` is large enough and aligned for an `F`.
             unsafe { captured.as_mut_ptr().cast::<F>().write(closure) };
-            Self { run: run::<F>, captured }
+            Self {
+                run: run::<F>,
+                captured,
+            }
         } else {
             // SAFETY: a box is a word.
-            unsafe { captured.as_mut_ptr().cast::<Box<F>>().write(Box::new(closure)) };
-            Self { run: run::<Box<F>>, captured }
+            unsafe {
+                captured
+                    .as_mut_ptr()
+                    .cast::<Box<F>>()
+                    .write(Box::new(closure))
+            };
+            Self {
+                run: run::<Box<F>>,
+                captured,
+            }
         }
     }
 
@@ -73,7 +84,11 @@ unsafe impl Send for Bag {}
 
 impl Default for Bag {
     fn default() -> Self {
-        Self { stamp: 0, next: ptr::null_mut(), deferred: Vec::with_capacity(BAG) }
+        Self {
+            stamp: 0,
+            next: ptr::null_mut(),
+            deferred: Vec::with_capacity(BAG),
+        }
     }
 }
 
@@ -116,9 +131,13 @@ mod tests {
         let (mine, words) = (count.clone(), [1u64, 2]);
         check(count, move || drop(mine));
         let mine = count.clone();
-        check(count, move || assert_eq!((Rc::strong_count(&mine), words), (2, [1, 2])));
+        check(count, move || {
+            assert_eq!((Rc::strong_count(&mine), words), (2, [1, 2]))
+        });
         let (mine, words) = (count.clone(), [3u64; 100]);
-        check(count, move || assert_eq!((Rc::strong_count(&mine), words), (2, [3; 100])));
+        check(count, move || {
+            assert_eq!((Rc::strong_count(&mine), words), (2, [3; 100]))
+        });
         let (mine, aligned) = (count.clone(), Aligned(5));
         check(count, move || {
             let aligned = &aligned;

@@ -28,7 +28,9 @@ struct End;
 
 impl Drop for End {
     fn drop(&mut self) {
-        let Some(record) = RECORD.try_with(Cell::get).ok().flatten() else { return };
+        let Some(record) = RECORD.try_with(Cell::get).ok().flatten() else {
+            return;
+        };
         // Runs destructors while the thread still has its record.
         COLLECTOR.flush(record);
         match record.depth.get() {
@@ -49,7 +51,10 @@ pub(crate) fn pin() -> Guard {
     match RECORD.try_with(Cell::get) {
         Ok(Some(record)) => {
             COLLECTOR.pin(record);
-            Guard { record, stays: PhantomData }
+            Guard {
+                record,
+                stays: PhantomData,
+            }
         }
         _ => pin_first(),
     }
@@ -65,7 +70,10 @@ fn pin_first() -> Guard {
     }
     // If this thread local is gone too, each guard has a record of its own.
     let _ = RECORD.try_with(|own| own.set(Some(record)));
-    Guard { record, stays: PhantomData }
+    Guard {
+        record,
+        stays: PhantomData,
+    }
 }
 
 /// Returns the number of threads that have pinned and not ended.

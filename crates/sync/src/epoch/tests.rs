@@ -17,7 +17,10 @@ struct Member {
 
 impl Member {
     fn new(collector: &'static Collector) -> Self {
-        Self { collector, record: collector.register() }
+        Self {
+            collector,
+            record: collector.register(),
+        }
     }
 
     fn pin(&self) -> Section<'_> {
@@ -27,7 +30,8 @@ impl Member {
 
     fn retire(&self, destructor: impl FnOnce() + Send + 'static) {
         // SAFETY: the closure is `Send` and owns its captures.
-        self.collector.defer(self.record, unsafe { Deferred::new(destructor) });
+        self.collector
+            .defer(self.record, unsafe { Deferred::new(destructor) });
     }
 
     fn flush(&self) {
@@ -174,7 +178,11 @@ mod real {
         drop(section);
         fill();
         // One limit for the thread's own bags, and the same for those that it has handed over.
-        assert_eq!(left(&value), (bags + 1 - 2 * BAGS_AT_ONCE) * BAG, "bounded work at a time");
+        assert_eq!(
+            left(&value),
+            (bags + 1 - 2 * BAGS_AT_ONCE) * BAG,
+            "bounded work at a time"
+        );
         (0..2).for_each(|_| writer.flush());
         assert_eq!(left(&value), 0);
     }
@@ -182,7 +190,9 @@ mod real {
     #[test]
     fn idle_threads_keep_a_share_each() {
         let collector = collector();
-        let members: Vec<_> = (0..4 * KEPT_IN_ALL).map(|_| Member::new(collector)).collect();
+        let members: Vec<_> = (0..4 * KEPT_IN_ALL)
+            .map(|_| Member::new(collector))
+            .collect();
         let value = Arc::new(());
         for member in &members {
             // Each fills many bags and then idles.
@@ -372,7 +382,10 @@ mod real {
 
     impl Poisoned {
         fn new(value: u64) -> *mut Self {
-            Box::into_raw(Box::new(Self([AtomicU64::new(value), AtomicU64::new(value)])))
+            Box::into_raw(Box::new(Self([
+                AtomicU64::new(value),
+                AtomicU64::new(value),
+            ])))
         }
 
         fn check(&self) {
@@ -383,7 +396,9 @@ mod real {
 
     impl Drop for Poisoned {
         fn drop(&mut self) {
-            self.0.iter().for_each(|word| word.store(u64::MAX, Ordering::Relaxed));
+            self.0
+                .iter()
+                .for_each(|word| word.store(u64::MAX, Ordering::Relaxed));
         }
     }
 
@@ -470,7 +485,11 @@ mod model {
         fn new() -> Self {
             let values = [Value::new(), Value::new(), Value::new()];
             let cell = AtomicPtr::new(ptr::from_ref(values[0]).cast_mut());
-            Self { collector: collector(), cell, values }
+            Self {
+                collector: collector(),
+                cell,
+                values,
+            }
         }
 
         /// Loads the value and uses it until the section ends.
@@ -486,7 +505,9 @@ mod model {
 
         /// Replaces the value by value `n`, and frees the old one.
         fn replace(&self, member: &Member, n: usize) {
-            let old = self.cell.swap(ptr::from_ref(self.values[n]).cast_mut(), Ordering::AcqRel);
+            let old = self
+                .cell
+                .swap(ptr::from_ref(self.values[n]).cast_mut(), Ordering::AcqRel);
             // SAFETY: as in `read`.
             let old = unsafe { &*old };
             member.retire(move || old.destroy());
@@ -498,7 +519,9 @@ mod model {
         /// Replaces the value twice. That fills a bag, which frees the old values.
         fn replace_twice(&self, member: &Member) {
             for n in [1, 2] {
-                let old = self.cell.swap(ptr::from_ref(self.values[n]).cast_mut(), Ordering::AcqRel);
+                let old = self
+                    .cell
+                    .swap(ptr::from_ref(self.values[n]).cast_mut(), Ordering::AcqRel);
                 // SAFETY: as in `read`.
                 let old = unsafe { &*old };
                 member.retire(move || old.destroy());

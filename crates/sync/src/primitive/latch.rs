@@ -88,14 +88,20 @@ impl<T> Latch<T> {
         if !self.try_take() {
             self.wait();
         }
-        Ok(LatchGuard { latch: self, stays: PhantomData })
+        Ok(LatchGuard {
+            latch: self,
+            stays: PhantomData,
+        })
     }
 
     /// Locks the latch unless another thread holds it.
     #[inline]
     pub fn try_lock(&self) -> TryLockResult<LatchGuard<'_, T>> {
         match self.try_take() {
-            true => Ok(LatchGuard { latch: self, stays: PhantomData }),
+            true => Ok(LatchGuard {
+                latch: self,
+                stays: PhantomData,
+            }),
             false => Err(TryLockError::WouldBlock),
         }
     }
@@ -103,7 +109,9 @@ impl<T> Latch<T> {
     #[inline]
     fn try_take(&self) -> bool {
         // Acquire: pairs with the Release of the previous holder in `release`.
-        self.state.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed).is_ok()
+        self.state
+            .compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed)
+            .is_ok()
     }
 
     #[cold]
@@ -122,7 +130,11 @@ impl<T> Latch<T> {
         // this thread polls instead of sleeping.
         let is_seen = membarrier::heavy_fence();
         while !self.try_take() {
-            if is_seen { self.sleepers.sleep(&self.state) } else { std::thread::yield_now() }
+            if is_seen {
+                self.sleepers.sleep(&self.state)
+            } else {
+                std::thread::yield_now()
+            }
         }
         self.waiting.fetch_sub(1, Ordering::Relaxed);
     }
@@ -167,7 +179,9 @@ impl<T> Drop for LatchGuard<'_, T> {
 
 impl<T> fmt::Debug for Latch<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Latch").field("is_held", &(self.state.load(Ordering::Relaxed) == HELD)).finish()
+        f.debug_struct("Latch")
+            .field("is_held", &(self.state.load(Ordering::Relaxed) == HELD))
+            .finish()
     }
 }
 
@@ -213,7 +227,10 @@ mod sleep {
 
     impl Sleepers {
         pub(super) fn new() -> Self {
-            Self { queue: Mutex::new(()), called: Condvar::new() }
+            Self {
+                queue: Mutex::new(()),
+                called: Condvar::new(),
+            }
         }
 
         pub(super) fn sleep(&self, state: &AtomicU32) {

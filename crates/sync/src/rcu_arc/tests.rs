@@ -13,7 +13,8 @@ impl Release for Watched {
     type Link = First;
 
     fn release(&self) {
-        self.released.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        self.released
+            .fetch_add(1, std::sync::atomic::Ordering::Relaxed);
     }
 }
 
@@ -55,5 +56,10 @@ fn a_long_chain_ends_on_a_short_stack() {
     for _ in 0..1_000_000 {
         chain = Some(RcuArc::new(Chained(AtomicRcuArc::new(chain))));
     }
-    std::thread::Builder::new().stack_size(64 << 10).spawn(move || drop(chain)).unwrap().join().unwrap();
+    std::thread::Builder::new()
+        .stack_size(64 << 10)
+        .spawn(move || drop(chain))
+        .unwrap()
+        .join()
+        .unwrap();
 }

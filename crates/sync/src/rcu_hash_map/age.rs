@@ -17,7 +17,10 @@ pub(super) struct Clock {
 
 impl Clock {
     pub(super) fn new() -> Self {
-        Self { now: AtomicU32::new(0), left: AtomicUsize::new(0) }
+        Self {
+            now: AtomicU32::new(0),
+            left: AtomicUsize::new(0),
+        }
     }
 
     #[inline]
@@ -33,7 +36,8 @@ impl Clock {
         if evictions <= left {
             self.left.store(left - evictions, Ordering::Relaxed);
         } else {
-            self.left.store(entries() / usize::from(TURNOVER), Ordering::Relaxed);
+            self.left
+                .store(entries() / usize::from(TURNOVER), Ordering::Relaxed);
             self.now.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -55,7 +59,8 @@ impl Uses {
     }
 
     fn set(&self, begin: u16, last: u16) {
-        self.0.store(u32::from(begin) << 16 | u32::from(last), Ordering::Relaxed);
+        self.0
+            .store(u32::from(begin) << 16 | u32::from(last), Ordering::Relaxed);
     }
 
     fn get(&self) -> (u16, u16) {

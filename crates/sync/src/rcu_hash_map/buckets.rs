@@ -4,7 +4,10 @@
 //! head is null until the bucket is filled from the buckets before. A chain ends with the mark of
 //! its bucket, which is the odd address after its head.
 
-#![expect(unsafe_code, reason = "an array whose length lies in the pointer to it")]
+#![expect(
+    unsafe_code,
+    reason = "an array whose length lies in the pointer to it"
+)]
 
 use std::ops::Range;
 use std::ptr::{self, NonNull};
@@ -64,7 +67,11 @@ impl Buckets {
     /// Returns the number of buckets.
     #[inline]
     pub(super) fn len(self) -> usize {
-        if self.0.is_null() { 0 } else { 1 << (64 - self.shift()) }
+        if self.0.is_null() {
+            0
+        } else {
+            1 << (64 - self.shift())
+        }
     }
 
     /// Returns the indices of the buckets of a stripe.
@@ -120,7 +127,9 @@ impl Buckets {
     /// # Safety
     /// No other thread uses them any more.
     pub(super) unsafe fn free(self) {
-        let Some(first) = NonNull::new(self.first()) else { return };
+        let Some(first) = NonNull::new(self.first()) else {
+            return;
+        };
         let units = NonNull::slice_from_raw_parts(first, self.len() / UNIT);
         // SAFETY: they came from `larger`, and have no other user.
         drop(unsafe { Box::from_raw(units.as_ptr()) });
@@ -130,7 +139,10 @@ impl Buckets {
 /// Returns the mark at the end of the chain of `head`.
 #[inline]
 pub(super) fn end_of(head: &Head) -> *mut () {
-    ptr::from_ref(head).cast_mut().cast::<()>().map_addr(|addr| addr | 1)
+    ptr::from_ref(head)
+        .cast_mut()
+        .cast::<()>()
+        .map_addr(|addr| addr | 1)
 }
 
 /// Returns whether a link, which is not null, is the end of a chain.

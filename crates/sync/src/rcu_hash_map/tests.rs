@@ -22,11 +22,18 @@ struct Hashed<V: Send + Sync + 'static> {
 
 impl<V: Send + Sync + PartialEq + std::hash::Hash + Copy + 'static> Hashed<V> {
     fn new() -> Self {
-        Self { map: RcuHashMap::new(), hasher: RandomState::new() }
+        Self {
+            map: RcuHashMap::new(),
+            hasher: RandomState::new(),
+        }
     }
 
     fn has(&self, value: V) -> bool {
-        self.map.find(self.hasher.hash_one(value), &pin(), |entry| entry.0 == value).is_some()
+        self.map
+            .find(self.hasher.hash_one(value), &pin(), |entry| {
+                entry.0 == value
+            })
+            .is_some()
     }
 
     /// Returns a reference to the value, which is inserted if the map does not have it.
@@ -44,12 +51,17 @@ impl<V: Send + Sync + PartialEq + std::hash::Hash + Copy + 'static> Hashed<V> {
     fn move_to(&self, value: &RcuArc<Value<V>>, from: u64, to: u64) -> bool {
         let guard = pin();
         let taken = self.map.lock(from, &guard).remove(value.as_rcu_ref());
-        taken.map(|value| self.map.lock(to, &guard).insert(to, value)).is_some()
+        taken
+            .map(|value| self.map.lock(to, &guard).insert(to, value))
+            .is_some()
     }
 
     fn remove(&self, value: &RcuArc<Value<V>>) -> bool {
         let hash = self.hasher.hash_one(value.0);
-        self.map.lock(hash, &pin()).remove(value.as_rcu_ref()).is_some()
+        self.map
+            .lock(hash, &pin())
+            .remove(value.as_rcu_ref())
+            .is_some()
     }
 }
 
@@ -60,7 +72,8 @@ fn finds_replaces_and_removes() {
     let guard = pin();
     for key in 0..500u32 {
         let hash = hasher.hash_one(key);
-        map.lock(hash, &guard).insert(hash, RcuArc::new(Value((key, 0))));
+        map.lock(hash, &guard)
+            .insert(hash, RcuArc::new(Value((key, 0))));
     }
     let find = |key: u32| map.find(hasher.hash_one(key), &guard, |entry| entry.0.0 == key);
     assert!((0..500).all(|key| find(key).is_some_and(|found| found.0 == (key, 0))));
@@ -68,7 +81,9 @@ fn finds_replaces_and_removes() {
 
     let (old, hash) = (find(7).unwrap(), hasher.hash_one(7u32));
     let mut bucket = map.lock(hash, &guard);
-    let replaced = bucket.replace(hash, RcuArc::new(Value((7, 1))), |entry| entry.0.0 == 7).unwrap();
+    let replaced = bucket
+        .replace(hash, RcuArc::new(Value((7, 1))), |entry| entry.0.0 == 7)
+        .unwrap();
     assert!(bucket.remove(old).is_none());
     drop(bucket);
     assert!(old.ptr_eq(replaced.as_rcu_ref()) && replaced.0 == (7, 0));
@@ -121,7 +136,10 @@ fn a_removed_value_is_replaced_and_stays_readable() {
     let map = Hashed::new();
     let old = map.get(5);
     let guard = pin();
-    let seen = map.map.find(map.hasher.hash_one(5), &guard, |_| true).unwrap();
+    let seen = map
+        .map
+        .find(map.hasher.hash_one(5), &guard, |_| true)
+        .unwrap();
     assert!(map.remove(&old) && !map.remove(&old) && !map.has(5));
     let new = map.get(5);
     assert!(!map.remove(&old));
@@ -145,7 +163,11 @@ fn references_outlive_the_map_and_all_memory_is_freed() {
     drop(map);
     assert!(Arc::ptr_eq(&held.0, &alive));
     drop(held);
-    assert!(crate::rcu::tests::freed(&alive), "{} values left", Arc::strong_count(&alive));
+    assert!(
+        crate::rcu::tests::freed(&alive),
+        "{} values left",
+        Arc::strong_count(&alive)
+    );
 }
 
 #[test]
@@ -175,7 +197,11 @@ struct Numbers {
 
 impl Numbers {
     fn new(limit: usize) -> Self {
-        Self { map: Hashed::new(), limit, entries: 0 }
+        Self {
+            map: Hashed::new(),
+            limit,
+            entries: 0,
+        }
     }
 
     /// Asks for each number and inserts it where it is not found. Returns the part found.
@@ -192,7 +218,11 @@ impl Numbers {
         drop(self.map.get(number));
         self.entries += 1;
         if self.entries > self.limit {
-            self.entries -= self.map.map.evict(2.min(self.entries - self.limit), |_| ()).len();
+            self.entries -= self
+                .map
+                .map
+                .evict(2.min(self.entries - self.limit), |_| ())
+                .len();
         }
         false
     }
@@ -248,10 +278,18 @@ fn an_eviction_looks_at_few_values_where_all_are_in_use() {
     assert!(map.map.hand.load(Ordering::Relaxed) <= 8);
     held.truncate(10);
     let mut left = 0;
-    assert_eq!((map.map.evict_all(|_| left += 1).len(), map.map.len()), (49_990, 10));
+    assert_eq!(
+        (map.map.evict_all(|_| left += 1).len(), map.map.len()),
+        (49_990, 10)
+    );
     drop(held);
     // The few that are left are found in many empty buckets.
-    assert_eq!((0..1000).map(|_| map.map.evict(1, |_| left += 1).len()).sum::<usize>(), 10);
+    assert_eq!(
+        (0..1000)
+            .map(|_| map.map.evict(1, |_| left += 1).len())
+            .sum::<usize>(),
+        10
+    );
     assert_eq!(left, 50_000);
 }
 
@@ -310,13 +348,18 @@ fn a_key_that_is_replaced_is_always_found() {
     std::thread::scope(|scope| {
         scope.spawn(|| {
             for next in 1..50_000 {
-                map.lock(9, &pin()).replace(9, RcuArc::new(Value(next)), |_| true).unwrap();
+                map.lock(9, &pin())
+                    .replace(9, RcuArc::new(Value(next)), |_| true)
+                    .unwrap();
             }
         });
         scope.spawn(|| {
             let mut last = 0;
             while last < 49_999 {
-                let now = map.find(9, &pin(), |_| true).expect("there is always one").0;
+                let now = map
+                    .find(9, &pin(), |_| true)
+                    .expect("there is always one")
+                    .0;
                 assert!(now >= last);
                 last = now;
             }

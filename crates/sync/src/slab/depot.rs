@@ -29,7 +29,11 @@ pub(super) struct Depot {
 impl Depot {
     const fn new() -> Self {
         let magazines = Mutex::new(([const { Magazine::EMPTY }; MAGAZINES], 0));
-        Self { layout: OnceLock::new(), stock: AtomicUsize::new(0), magazines }
+        Self {
+            layout: OnceLock::new(),
+            stock: AtomicUsize::new(0),
+            magazines,
+        }
     }
 
     /// Returns the depot of a layout; `None` if other layouts have all depots.
@@ -52,7 +56,9 @@ impl Depot {
     /// Stores a magazine. Returns it as the error if the depot is full.
     pub(super) fn put(&self, magazine: Magazine) -> Result<(), Magazine> {
         let (magazines, len) = &mut *self.lock();
-        let Some(slot) = magazines.get_mut(*len) else { return Err(magazine) };
+        let Some(slot) = magazines.get_mut(*len) else {
+            return Err(magazine);
+        };
         *slot = magazine;
         *len += 1;
         self.stock.store(*len, Relaxed);
@@ -61,6 +67,8 @@ impl Depot {
 
     fn lock(&self) -> MutexGuard<'_, ([Magazine; MAGAZINES], usize)> {
         // No code panics while it holds the lock.
-        self.magazines.lock().unwrap_or_else(PoisonError::into_inner)
+        self.magazines
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -77,7 +77,9 @@ pub(super) fn cache(object: NonNull<u8>, layout: Layout) -> bool {
     }
     let kept = CACHE.try_with(|cache| {
         let mut cache = cache.borrow_mut();
-        let Some(class) = cache.class(layout) else { return false };
+        let Some(class) = cache.class(layout) else {
+            return false;
+        };
         // SAFETY: the object is free and of this layout.
         unsafe { class.push(object.cast()) };
         true
@@ -96,14 +98,20 @@ impl ThreadCache {
     #[inline]
     fn class(&mut self, layout: Layout) -> Option<&mut SizeClass> {
         let first = home(layout);
-        let at = if self.0[first].layout == layout { first } else { self.find(layout)? };
+        let at = if self.0[first].layout == layout {
+            first
+        } else {
+            self.find(layout)?
+        };
         Some(&mut self.0[at])
     }
 
     fn find(&mut self, layout: Layout) -> Option<usize> {
         let first = home(layout);
         let is_it = |class: &SizeClass| class.layout == layout || class.layout.size() == 0;
-        let at = (first..first + PROBES).map(|at| at % CLASSES).find(|&at| is_it(&self.0[at]))?;
+        let at = (first..first + PROBES)
+            .map(|at| at % CLASSES)
+            .find(|&at| is_it(&self.0[at]))?;
         if self.0[at].layout != layout {
             self.0[at] = SizeClass::of(layout)?;
         }
@@ -135,8 +143,16 @@ impl SizeClass {
     #[cold]
     fn of(layout: Layout) -> Option<Self> {
         let share = (MAX_OBJECTS / local::threads().max(1)).max(MIN_OBJECTS);
-        let capacity = MAGAZINE_BYTES.checked_div(layout.size())?.clamp(1, OBJECTS).min(share);
-        Some(Self { layout, capacity, depot: Some(Depot::of(layout)?), ..Self::NONE })
+        let capacity = MAGAZINE_BYTES
+            .checked_div(layout.size())?
+            .clamp(1, OBJECTS)
+            .min(share);
+        Some(Self {
+            layout,
+            capacity,
+            depot: Some(Depot::of(layout)?),
+            ..Self::NONE
+        })
     }
 
     #[inline]
@@ -179,7 +195,10 @@ impl SizeClass {
 }
 
 impl Magazine {
-    pub(super) const EMPTY: Self = Self { first: None, len: 0 };
+    pub(super) const EMPTY: Self = Self {
+        first: None,
+        len: 0,
+    };
 
     #[inline]
     fn pop(&mut self) -> Option<NonNull<Next>> {

@@ -22,7 +22,11 @@ unsafe impl Send for Guarded {}
 impl Guarded {
     /// Creates an unbiased lock.
     fn new() -> Self {
-        Self { lock: BiasedRwLock::new(()), readers: VisibleReaders::new(), value: UnsafeCell::new(0) }
+        Self {
+            lock: BiasedRwLock::new(()),
+            readers: VisibleReaders::new(),
+            value: UnsafeCell::new(0),
+        }
     }
 
     /// Creates a lock that two reads have biased.
@@ -51,7 +55,9 @@ impl Guarded {
     }
 
     fn write_unless_read(&self) {
-        let Some(_writing) = self.lock.try_write_unless_read() else { return };
+        let Some(_writing) = self.lock.try_write_unless_read() else {
+            return;
+        };
         // SAFETY: the lock is held exclusive.
         self.value.with_mut(|value| unsafe { *value += 1 });
     }

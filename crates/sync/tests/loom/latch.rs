@@ -9,7 +9,12 @@ use loom::sync::Arc;
 /// A waiter gets the latch, and sees the stores of the last holder.
 #[test]
 fn latch_wait_vs_release() {
-    race(|| Latch::new(UnsafeCell::new(0)), add_one, add_one, |latch| assert_eq!(count(latch), 2));
+    race(
+        || Latch::new(UnsafeCell::new(0)),
+        add_one,
+        add_one,
+        |latch| assert_eq!(count(latch), 2),
+    );
 }
 
 /// A release wakes one of two sleepers, and that one wakes the other.
@@ -23,7 +28,9 @@ fn latch_two_wait() {
             thread::spawn(move || add_one(&latch))
         });
         drop(held);
-        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        threads
+            .into_iter()
+            .for_each(|thread| thread.join().unwrap());
         assert_eq!(count(&latch), 2);
     });
 }
@@ -31,7 +38,10 @@ fn latch_two_wait() {
 fn add_one(latch: &Latch<UnsafeCell<u64>>) {
     // SAFETY: loom's cell gives a valid pointer, and panics if another thread uses it at the same
     // time.
-    latch.lock().unwrap().with_mut(|value| unsafe { *value += 1 });
+    latch
+        .lock()
+        .unwrap()
+        .with_mut(|value| unsafe { *value += 1 });
 }
 
 fn count(latch: &Latch<UnsafeCell<u64>>) -> u64 {

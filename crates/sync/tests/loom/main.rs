@@ -31,11 +31,17 @@ unsafe impl Sync for Poisoned {}
 
 impl Poisoned {
     fn new(value: u64) -> Self {
-        Self { value: UnsafeCell::new(value), alive: StdArc::new(true.into()) }
+        Self {
+            value: UnsafeCell::new(value),
+            alive: StdArc::new(true.into()),
+        }
     }
 
     fn value(&self) -> u64 {
-        assert!(self.alive.load(Ordering::Relaxed), "used after it was freed");
+        assert!(
+            self.alive.load(Ordering::Relaxed),
+            "used after it was freed"
+        );
         // SAFETY: loom's cell gives a valid pointer, and panics if the read is a race.
         self.value.with(|value| unsafe { *value })
     }

@@ -27,13 +27,20 @@ impl Ending {
     pub(crate) fn new(value: u64) -> (RcuArc<Self>, Ends) {
         let ends = StdArc::default();
         let (value, work) = (Poisoned::new(value), UnsafeCell::new(0));
-        let watch = Ends { ends: StdArc::clone(&ends), alive: value.alive.clone() };
+        let watch = Ends {
+            ends: StdArc::clone(&ends),
+            alive: value.alive.clone(),
+        };
         (RcuArc::new(Self { value, work, ends }), watch)
     }
 
     /// Writes as a holder. One thread of a model does this.
     pub(crate) fn work(&self) {
-        assert_eq!(self.ends.load(Ordering::Relaxed), 0, "used by a holder after its end");
+        assert_eq!(
+            self.ends.load(Ordering::Relaxed),
+            0,
+            "used by a holder after its end"
+        );
         // SAFETY: loom's cell gives a valid pointer, and panics if the write is a race.
         self.work.with_mut(|work| unsafe { *work += 1 });
     }
@@ -71,7 +78,11 @@ impl Ends {
     /// Checks the state after the last guard has been dropped.
     pub(crate) fn check_freed(&self) {
         drop(pin());
-        assert_eq!((self.times(), self.alive.load(Ordering::Relaxed)), (1, false), "ended once, and freed");
+        assert_eq!(
+            (self.times(), self.alive.load(Ordering::Relaxed)),
+            (1, false),
+            "ended once, and freed"
+        );
     }
 }
 
@@ -86,7 +97,9 @@ fn link_of_one() -> Linked {
 /// Loads the value as a reader, upgrades if it can, and uses both.
 fn load_and_upgrade((link, _): &Linked) {
     let guard = pin();
-    let Some(seen) = link.load(&guard) else { return };
+    let Some(seen) = link.load(&guard) else {
+        return;
+    };
     assert_eq!(seen.value.value(), 1);
     let held = seen.try_upgrade();
     assert_eq!(seen.value.value(), 1);
@@ -142,7 +155,10 @@ unsafe impl Send for Owner {}
 /// A field with an owner of a value, and the observer of the value.
 fn linked_owner() -> (AtomicRcuArc<Owner>, Ends) {
     let (value, ends) = Ending::new(1);
-    let owner = RcuArc::new(Owner { value: Poisoned::new(2), inner: AtomicRcuArc::new(Some(value)) });
+    let owner = RcuArc::new(Owner {
+        value: Poisoned::new(2),
+        inner: AtomicRcuArc::new(Some(value)),
+    });
     (AtomicRcuArc::new(Some(owner)), ends)
 }
 
@@ -152,7 +168,9 @@ fn rcu_arc_field_vs_end_of_its_owner() {
         linked_owner,
         |(link, _)| {
             let guard = pin();
-            let Some(owner) = link.load(&guard) else { return };
+            let Some(owner) = link.load(&guard) else {
+                return;
+            };
             let inner = owner.get().inner.load(&guard);
             assert!(inner.is_none_or(|inner| inner.get().value.value() == 1));
             let owner_held = owner.try_upgrade();

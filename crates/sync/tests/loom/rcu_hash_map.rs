@@ -28,7 +28,8 @@ fn chain(keys: impl IntoIterator<Item = u64>) -> Map {
 }
 
 fn insert(map: &Map, hash: u64, key: u64) {
-    map.lock(hash, &pin()).insert(hash, RcuArc::new(Poisoned::new(key)));
+    map.lock(hash, &pin())
+        .insert(hash, RcuArc::new(Poisoned::new(key)));
 }
 
 fn find<'g>(map: &'g Map, key: u64, guard: &'g rcu::Guard) -> Option<RcuRef<'g, Poisoned>> {
@@ -36,7 +37,8 @@ fn find<'g>(map: &'g Map, key: u64, guard: &'g rcu::Guard) -> Option<RcuRef<'g, 
 }
 
 fn has(map: &Map, hash: u64, key: u64) -> bool {
-    map.find(hash, &pin(), |value| value.value() == key).is_some()
+    map.find(hash, &pin(), |value| value.value() == key)
+        .is_some()
 }
 
 /// Returns a reference to the value of a key.
@@ -50,10 +52,12 @@ fn find_or_insert(map: &Map, key: u64) -> RcuArc<Poisoned> {
     let guard = pin();
     let mut bucket = map.lock(HASH, &guard);
     let found = bucket.find(HASH, |value| value.value() == key);
-    found.map(|found| found.try_upgrade().expect("the chain has a count")).unwrap_or_else(|| {
-        bucket.insert(HASH, new.clone());
-        new
-    })
+    found
+        .map(|found| found.try_upgrade().expect("the chain has a count"))
+        .unwrap_or_else(|| {
+            bucket.insert(HASH, new.clone());
+            new
+        })
 }
 
 fn remove(map: &Map, key: u64) {
@@ -69,7 +73,10 @@ fn check_listed(map: &Map, key: u64, held: &RcuArc<Poisoned>) {
     let guard = pin();
     let found = find(map, key, &guard).expect("a referenced value is in the map");
     found.value();
-    assert!(found.try_upgrade().unwrap().ptr_eq(held), "two live values of one key");
+    assert!(
+        found.try_upgrade().unwrap().ptr_eq(held),
+        "two live values of one key"
+    );
 }
 
 #[test]
@@ -78,14 +85,22 @@ fn hash_replace_vs_find() {
         || chain([1]),
         |map| {
             let guard = pin();
-            let first = map.find(HASH, &guard, |_| true).expect("there is always one");
-            let second = map.find(HASH, &guard, |_| true).expect("there is always one");
+            let first = map
+                .find(HASH, &guard, |_| true)
+                .expect("there is always one");
+            let second = map
+                .find(HASH, &guard, |_| true)
+                .expect("there is always one");
             assert!(second.value() >= first.value(), "back to an older one");
         },
         |map| {
             for next in 2..4 {
                 let new = RcuArc::new(Poisoned::new(next));
-                assert!(map.lock(HASH, &pin()).replace(HASH, new, |_| true).is_some());
+                assert!(
+                    map.lock(HASH, &pin())
+                        .replace(HASH, new, |_| true)
+                        .is_some()
+                );
             }
         },
         |map| {
@@ -123,7 +138,9 @@ fn hash_remove_vs_reader_on_it() {
 fn hash_remove_vs_remove() {
     let remove = |map: &Map| {
         let guard = pin();
-        let Some(found) = find(map, 1, &guard) else { return false };
+        let Some(found) = find(map, 1, &guard) else {
+            return false;
+        };
         map.lock(HASH, &guard).remove(found).is_some()
     };
     race_for(
@@ -200,7 +217,9 @@ fn hash_grow_vs_grow() {
 fn move_to(map: &Map, value: &RcuArc<Poisoned>, from: u64, to: u64) -> bool {
     let guard = pin();
     let taken = map.lock(from, &guard).remove(value.as_rcu_ref());
-    taken.map(|value| map.lock(to, &guard).insert(to, value)).is_some()
+    taken
+        .map(|value| map.lock(to, &guard).insert(to, value))
+        .is_some()
 }
 
 /// A value that stays is found behind one that moves to another hash, and back.
@@ -222,7 +241,12 @@ fn hash_move_vs_find_behind_it() {
 fn hash_move_in_one_chain_vs_find() {
     race(
         || chain([1, 2, 3]),
-        |map| assert!([1, 3].into_iter().all(|key| has(map, HASH, key)), "both stay"),
+        |map| {
+            assert!(
+                [1, 3].into_iter().all(|key| has(map, HASH, key)),
+                "both stay"
+            )
+        },
         |map| assert!(move_to(map, &hold(map, 2), HASH, HASH + 1)),
         |map| assert!(has(map, HASH, 1) && has(map, HASH, 3) && has(map, HASH + 1, 2)),
     );
@@ -239,7 +263,11 @@ fn hash_move_vs_move() {
         },
         |map| assert!(move_to(map, &hold(map, 1), HASH, FAR)),
         |map| {
-            let moved = map.find(FAR, &pin(), |value| value.value() == 2).unwrap().try_upgrade().unwrap();
+            let moved = map
+                .find(FAR, &pin(), |value| value.value() == 2)
+                .unwrap()
+                .try_upgrade()
+                .unwrap();
             assert!(move_to(map, &moved, FAR, HASH));
         },
         |map| assert!(has(map, FAR, 1) && has(map, HASH, 2) && map.len() == 2),
@@ -258,7 +286,10 @@ fn hash_move_vs_evict() {
         |map| map.evict(1, |_| ()).len(),
         |map, moved, gone| {
             assert_ne!(moved, Some(false), "a referenced value is in the map");
-            assert_eq!((map.len(), has(map, FAR, 1) || has(map, HASH, 1)), (1 - gone, gone == 0));
+            assert_eq!(
+                (map.len(), has(map, FAR, 1) || has(map, HASH, 1)),
+                (1 - gone, gone == 0)
+            );
         },
     );
 }
@@ -266,7 +297,12 @@ fn hash_move_vs_evict() {
 #[test]
 fn hash_insert_vs_insert_of_one_key() {
     let insert = |map: &Map| check_listed(map, 1, &find_or_insert(map, 1));
-    race(|| chain([]), insert, insert, |map| assert!(has(map, HASH, 1) && map.len() == 1));
+    race(
+        || chain([]),
+        insert,
+        insert,
+        |map| assert!(has(map, HASH, 1) && map.len() == 1),
+    );
 }
 
 #[test]
@@ -317,7 +353,9 @@ fn hash_evict_vs_drop() {
             (map, ends)
         },
         |(map, _)| {
-            let held = map.find(HASH, &pin(), |_| true).and_then(RcuRef::try_upgrade);
+            let held = map
+                .find(HASH, &pin(), |_| true)
+                .and_then(RcuRef::try_upgrade);
             held.inspect(|held| held.work());
         },
         |(map, _)| drop(map.evict(1, |_| ())),
@@ -340,7 +378,9 @@ fn hash_remove_and_last_drop_vs_find() {
         },
         |map| {
             let guard = pin();
-            let Some(seen) = find(map, 1, &guard) else { return };
+            let Some(seen) = find(map, 1, &guard) else {
+                return;
+            };
             let held = seen.try_upgrade();
             seen.value();
             drop(guard);

@@ -15,7 +15,10 @@ struct Guarded {
 
 impl Guarded {
     fn new() -> Self {
-        Self { number: Mutex::new(0), snapshot: RcuSnapshot::empty() }
+        Self {
+            number: Mutex::new(0),
+            snapshot: RcuSnapshot::empty(),
+        }
     }
 
     /// Creates a snapshot with a published copy.

@@ -31,6 +31,11 @@ fn owner_drop_vs_thread_arc_drop() {
             drop(local);
             assert_eq!(other.value(), 7);
         },
-        |(_, _, alive)| assert!(!alive.load(Ordering::Relaxed), "the value was never dropped"),
+        |(_, _, alive)| {
+            assert!(
+                !alive.load(Ordering::Relaxed),
+                "the value was never dropped"
+            )
+        },
     );
 }

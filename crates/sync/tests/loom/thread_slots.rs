@@ -27,7 +27,10 @@ fn slots_allocate_vs_allocate() {
         move |slots: &ThreadSlots<Word>| word(slots, number).store(number as u64, Ordering::Relaxed)
     };
     race(slots, store(1), store(2), |slots| {
-        let sum: u64 = slots.iter().map(|word| word.0.load(Ordering::Relaxed)).sum();
+        let sum: u64 = slots
+            .iter()
+            .map(|word| word.0.load(Ordering::Relaxed))
+            .sum();
         assert_eq!(sum, 3);
     });
 }
@@ -70,6 +73,9 @@ fn slots_publish_in_a_segment_of_another_vs_scan() {
         assert!(heavy_fence());
         let found = slots.iter().any(|word| read_published(&word.0) == 1);
         assert!(allocating.join().expect("the thread does not panic"));
-        assert!(publishing.join().expect("the thread does not panic") || found, "neither saw the other");
+        assert!(
+            publishing.join().expect("the thread does not panic") || found,
+            "neither saw the other"
+        );
     });
 }

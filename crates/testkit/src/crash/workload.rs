@@ -44,7 +44,10 @@ pub(super) fn churn(root: &Path) -> io::Result<Vec<File>> {
             0 => std::fs::remove_file(&path)?,
             1 => std::fs::rename(&path, dir.join(format!("renamed-{at}")))?,
             2 => std::fs::hard_link(&path, dir.join(format!("linked-{at}")))?,
-            3 => OpenOptions::new().write(true).open(&path)?.set_len(at * 11)?,
+            3 => OpenOptions::new()
+                .write(true)
+                .open(&path)?
+                .set_len(at * 11)?,
             _ => std::fs::set_permissions(&path, PermissionsExt::from_mode(0o600 + at as u32 % 8))?,
         }
     }
@@ -54,13 +57,32 @@ pub(super) fn churn(root: &Path) -> io::Result<Vec<File>> {
         std::fs::create_dir(&inner)?;
         write(&inner.join("inside"), 5000 + at)?;
         symlink("x".repeat(at * 9 + 1), inner.join("link"))?;
-        lsetxattr(&inner, "user.number", &pattern(at as u64, 0, 10 + at * 9), XattrFlags::empty())?;
+        lsetxattr(
+            &inner,
+            "user.number",
+            &pattern(at as u64, 0, 10 + at * 9),
+            XattrFlags::empty(),
+        )?;
     }
-    let list = [Ace::Owner(7), Ace::User(1000, 5), Ace::OwningGroup(5), Ace::Mask(5), Ace::Other(0)];
-    lsetxattr(dir.join("dir-0"), "system.posix_acl_access", &encode(&list), XattrFlags::empty())?;
+    let list = [
+        Ace::Owner(7),
+        Ace::User(1000, 5),
+        Ace::OwningGroup(5),
+        Ace::Mask(5),
+        Ace::Other(0),
+    ];
+    lsetxattr(
+        dir.join("dir-0"),
+        "system.posix_acl_access",
+        &encode(&list),
+        XattrFlags::empty(),
+    )?;
     commit(root)?;
     for at in (0..30).step_by(3) {
-        std::fs::rename(dir.join(format!("dir-{at}")), root.join(format!("moved-{at}")))?;
+        std::fs::rename(
+            dir.join(format!("dir-{at}")),
+            root.join(format!("moved-{at}")),
+        )?;
     }
     std::fs::remove_dir_all(dir.join("dir-1"))?;
     write(&root.join("last"), 300_000)?;
@@ -138,7 +160,10 @@ pub(super) fn orphans(root: &Path) -> io::Result<Vec<File>> {
     std::fs::create_dir(dir.join("gone"))?;
     open.push(File::open(dir.join("gone"))?);
     std::fs::remove_dir(dir.join("gone"))?;
-    OpenOptions::new().write(true).open(dir.join("1"))?.set_len(77)?;
+    OpenOptions::new()
+        .write(true)
+        .open(dir.join("1"))?
+        .set_len(77)?;
     commit(root)?;
     Ok(open)
 }
@@ -154,7 +179,12 @@ pub(super) fn fast_commits(root: &Path) -> io::Result<Vec<File>> {
     symlink("anchor", dir.join("link"))?;
     rustix::fs::syncfs(File::open(root)?)?;
     let sync = |name: &str| File::open(dir.join(name))?.sync_all();
-    let open = |name: &str| OpenOptions::new().read(true).write(true).open(dir.join(name));
+    let open = |name: &str| {
+        OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open(dir.join(name))
+    };
     for at in 0..10 {
         write(&dir.join(format!("new-{at}")), at * 500)?;
         sync(&format!("new-{at}"))?;
@@ -180,7 +210,12 @@ pub(super) fn fast_commits(root: &Path) -> io::Result<Vec<File>> {
     sync("old-8")?;
     allocate(&open("old-9")?, FallocateFlags::empty(), 10_000, 100_000)?;
     sync("old-9")?;
-    allocate(&open("old-10")?, FallocateFlags::KEEP_SIZE | FallocateFlags::PUNCH_HOLE, 4096, 4096)?;
+    allocate(
+        &open("old-10")?,
+        FallocateFlags::KEEP_SIZE | FallocateFlags::PUNCH_HOLE,
+        4096,
+        4096,
+    )?;
     sync("old-10")?;
     allocate(&open("old-11")?, FallocateFlags::KEEP_SIZE, 100_000, 65_536)?;
     open("old-11")?.write_all_at(b"in unwritten space", 120_000)?;
@@ -207,19 +242,31 @@ pub(super) fn fast_commits(root: &Path) -> io::Result<Vec<File>> {
     }
     // This is the same file, although its generation changes. Where inodes have checksums, chattr
     // cannot change it.
-    let _ = crate::tools::try_run("chattr", ["-v".as_ref(), "77".as_ref(), dir.join("old-17").as_os_str()]);
+    let _ = crate::tools::try_run(
+        "chattr",
+        ["-v".as_ref(), "77".as_ref(), dir.join("old-17").as_os_str()],
+    );
     open("old-17")?.write_all_at(&pattern(17, 0, 20_000), 30_000)?;
     std::fs::hard_link(dir.join("old-17"), dir.join("linked-17"))?;
     sync("old-17")?;
-    let _ = crate::tools::try_run("chattr", ["-v".as_ref(), "78".as_ref(), dir.join("old-17").as_os_str()]);
+    let _ = crate::tools::try_run(
+        "chattr",
+        ["-v".as_ref(), "78".as_ref(), dir.join("old-17").as_os_str()],
+    );
     std::fs::rename(dir.join("old-17"), dir.join("renamed-17"))?;
     sync("renamed-17")?;
     // This, too, is the same file: it loses a name and gets another, as a new file without a name
     // does.
     std::fs::remove_file(dir.join("linked-17"))?;
     sync("renamed-17")?;
-    let _ =
-        crate::tools::try_run("chattr", ["-v".as_ref(), "79".as_ref(), dir.join("renamed-17").as_os_str()]);
+    let _ = crate::tools::try_run(
+        "chattr",
+        [
+            "-v".as_ref(),
+            "79".as_ref(),
+            dir.join("renamed-17").as_os_str(),
+        ],
+    );
     std::fs::hard_link(dir.join("renamed-17"), dir.join("linked-again-17"))?;
     sync("renamed-17")?;
     // A fast commit for a file is void when the next one puts another file in its place.

@@ -15,7 +15,15 @@ use super::{directory, file};
 /// Puts `count` files without content into a directory.
 fn fill(dir: &Path, count: u32, name: impl Fn(u32) -> String) -> io::Result<()> {
     let mode = Mode::from_raw_mode(0o644);
-    (0..count).try_for_each(|at| Ok(mknodat(CWD, dir.join(name(at)), FileType::RegularFile, mode, 0)?))
+    (0..count).try_for_each(|at| {
+        Ok(mknodat(
+            CWD,
+            dir.join(name(at)),
+            FileType::RegularFile,
+            mode,
+            0,
+        )?)
+    })
 }
 
 /// Puts `count` names of a thousand pipes into a directory. In a big directory only the names
@@ -24,28 +32,39 @@ fn fill_with_links(dir: &Path, count: u32, name: impl Fn(u32) -> String) -> io::
     const PIPES: u32 = 1000;
     let mode = Mode::from_raw_mode(0o644);
     let pipes: Vec<PathBuf> = (0..PIPES).map(|at| dir.join(name(at))).collect();
-    pipes.iter().try_for_each(|pipe| mknodat(CWD, pipe, FileType::Fifo, mode, 0))?;
-    (PIPES..count).try_for_each(|at| std::fs::hard_link(&pipes[(at % PIPES) as usize], dir.join(name(at))))
+    pipes
+        .iter()
+        .try_for_each(|pipe| mknodat(CWD, pipe, FileType::Fifo, mode, 0))?;
+    (PIPES..count)
+        .try_for_each(|at| std::fs::hard_link(&pipes[(at % PIPES) as usize], dir.join(name(at))))
 }
 
 /// Makes directories that outgrow a block, some of them by long names.
 pub fn crowd(root: &Path) -> io::Result<()> {
     let dir = directory(root, "crowd")?;
     fill(&directory(&dir, "of-300")?, 300, |at| format!("name-{at}"))?;
-    fill(&directory(&dir, "of-3000")?, 3000, |at| format!("{at:x}{}", "-".repeat(at as usize % 40)))?;
-    fill(&directory(&dir, "of-long-names")?, 600, |at| format!("{at:04}{}", "x".repeat(251)))
+    fill(&directory(&dir, "of-3000")?, 3000, |at| {
+        format!("{at:x}{}", "-".repeat(at as usize % 40))
+    })?;
+    fill(&directory(&dir, "of-long-names")?, 600, |at| {
+        format!("{at:04}{}", "x".repeat(251))
+    })
 }
 
 /// Makes directories that outgrow a block, like [`crowd`], for images that are filled slowly.
 pub fn small_crowd(root: &Path) -> io::Result<()> {
     let dir = directory(root, "crowd")?;
     fill(&directory(&dir, "of-300")?, 300, |at| format!("name-{at}"))?;
-    fill(&directory(&dir, "of-long-names")?, 300, |at| format!("{at:04}{}", "x".repeat(251)))
+    fill(&directory(&dir, "of-long-names")?, 300, |at| {
+        format!("{at:04}{}", "x".repeat(251))
+    })
 }
 
 /// Makes a directory of 200,000 names.
 pub fn crowd_200k(root: &Path) -> io::Result<()> {
-    fill_with_links(&directory(root, "crowd")?, 200_000, |at| format!("file-number-{at}"))
+    fill_with_links(&directory(root, "crowd")?, 200_000, |at| {
+        format!("file-number-{at}")
+    })
 }
 
 /// Makes directories that lost names: at the front, in the middle, whole blocks, all of them.
@@ -82,7 +101,8 @@ pub fn many_links(root: &Path) -> io::Result<()> {
     file(&first, 3000)?;
     for at in 0..5 {
         let inner = directory(&dir, &format!("{at}"))?;
-        (0..20).try_for_each(|name| std::fs::hard_link(&first, inner.join(format!("link-{name}"))))?;
+        (0..20)
+            .try_for_each(|name| std::fs::hard_link(&first, inner.join(format!("link-{name}"))))?;
     }
     Ok(())
 }
@@ -100,10 +120,20 @@ pub fn crowd_of_bytes(root: &Path) -> io::Result<()> {
     let mode = Mode::from_raw_mode(0o644);
     for at in 0..1500_u32 {
         let digits = format!("{at:o}");
-        let name: Vec<u8> =
-            digits.bytes().cycle().take(8 + at as usize % 50).map(|digit| digit | 0x80).collect();
+        let name: Vec<u8> = digits
+            .bytes()
+            .cycle()
+            .take(8 + at as usize % 50)
+            .map(|digit| digit | 0x80)
+            .collect();
         let name = [&name, digits.as_bytes()].concat();
-        mknodat(CWD, dir.join(OsStr::from_bytes(&name)), FileType::RegularFile, mode, 0)?;
+        mknodat(
+            CWD,
+            dir.join(OsStr::from_bytes(&name)),
+            FileType::RegularFile,
+            mode,
+            0,
+        )?;
     }
     Ok(())
 }
@@ -113,7 +143,9 @@ pub fn crowd_of_bytes(root: &Path) -> io::Result<()> {
 pub fn crowd_three_levels(root: &Path) -> io::Result<()> {
     // Three names a leaf: 120 entries of the root times 120 of a node are too few for 60,000 of
     // them.
-    fill_with_links(&directory(root, "crowd")?, 60_000, |at| format!("{at:06}{}", "w".repeat(244)))
+    fill_with_links(&directory(root, "crowd")?, 60_000, |at| {
+        format!("{at:06}{}", "w".repeat(244))
+    })
 }
 
 /// Makes directories of 0 to 40 names, and directories that shrank from there. With the feature
@@ -121,10 +153,14 @@ pub fn crowd_three_levels(root: &Path) -> io::Result<()> {
 pub fn small_directories(root: &Path) -> io::Result<()> {
     let dir = directory(root, "small-directories")?;
     for count in 0..40 {
-        fill(&directory(&dir, &format!("of-{count}"))?, count, |at| format!("n{at}"))?;
+        fill(&directory(&dir, &format!("of-{count}"))?, count, |at| {
+            format!("n{at}")
+        })?;
         let shrunk = directory(&dir, &format!("from-{count}"))?;
         fill(&shrunk, count, |at| format!("name-{at}"))?;
-        (0..count).step_by(2).try_for_each(|at| std::fs::remove_file(shrunk.join(format!("name-{at}"))))?;
+        (0..count)
+            .step_by(2)
+            .try_for_each(|at| std::fs::remove_file(shrunk.join(format!("name-{at}"))))?;
     }
     Ok(())
 }

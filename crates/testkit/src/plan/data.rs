@@ -16,8 +16,18 @@ use super::{block_size, directory, file, seed_of, write_at};
 pub fn small_files(root: &Path) -> io::Result<()> {
     let dir = directory(root, "files")?;
     let block = block_size(root)? as usize;
-    let inline = [0, 1, 7, 8, 59, 60, 61, 63, 64, 65, 100, 132, 133, 150, 160, 161, 200, 416, 900, 1000];
-    let blocks = [block - 1, block, block + 1, 12 * block - 1, 12 * block, 12 * block + 1, 20 * block + 17];
+    let inline = [
+        0, 1, 7, 8, 59, 60, 61, 63, 64, 65, 100, 132, 133, 150, 160, 161, 200, 416, 900, 1000,
+    ];
+    let blocks = [
+        block - 1,
+        block,
+        block + 1,
+        12 * block - 1,
+        12 * block,
+        12 * block + 1,
+        20 * block + 17,
+    ];
     for len in inline.into_iter().chain(blocks) {
         file(&dir.join(format!("{len}-bytes")), len)?;
     }
@@ -52,7 +62,9 @@ pub fn unwritten(root: &Path) -> io::Result<()> {
         let path = dir.join(name);
         let file = File::create_new(&path)?;
         fallocate(&file, flags, 0, 64 * block)?;
-        writes.iter().try_for_each(|at| write_at(&file, seed_of(&path), at * block + 11, 100))?;
+        writes
+            .iter()
+            .try_for_each(|at| write_at(&file, seed_of(&path), at * block + 11, 100))?;
         file.sync_all()
     };
     one("untouched", FallocateFlags::empty(), &[])?;
@@ -99,7 +111,18 @@ pub fn indirect(root: &Path) -> io::Result<()> {
     let double = single + fan * fan;
     let path = dir.join("boundaries");
     let file = File::create_new(&path)?;
-    let edges = [0, 11, 12, 13, single - 1, single, single + fan - 1, single + fan, double - 1, double];
+    let edges = [
+        0,
+        11,
+        12,
+        13,
+        single - 1,
+        single,
+        single + fan - 1,
+        single + fan,
+        double - 1,
+        double,
+    ];
     for at in edges.into_iter().chain([double + 1, double + fan + 3]) {
         write_at(&file, seed_of(&path), at * block, block as usize)?;
     }

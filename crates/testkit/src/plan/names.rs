@@ -33,8 +33,15 @@ pub fn odd_names(root: &Path) -> io::Result<()> {
         b"quote\"'\\",
     ];
     odd.into_iter().try_for_each(create)?;
-    let long: Vec<u8> =
-        (0..255).map(|i| if i % 2 == 0 { 0x80 | i as u8 } else { b'a' + i as u8 % 26 }).collect();
+    let long: Vec<u8> = (0..255)
+        .map(|i| {
+            if i % 2 == 0 {
+                0x80 | i as u8
+            } else {
+                b'a' + i as u8 % 26
+            }
+        })
+        .collect();
     create(&long)
 }
 
@@ -43,10 +50,14 @@ pub fn odd_names(root: &Path) -> io::Result<()> {
 pub fn symlinks(root: &Path) -> io::Result<()> {
     let dir = directory(root, "links")?;
     let longest = (block_size(root)? - 1).min(4095) as usize;
-    for len in [1, 2, 11, 58, 59, 60, 61, 64, 127, 150, 156, 200, 255, 256, 700, 1022, 1023, 2047, 4000, 4095]
-    {
+    for len in [
+        1, 2, 11, 58, 59, 60, 61, 64, 127, 150, 156, 200, 255, 256, 700, 1022, 1023, 2047, 4000,
+        4095,
+    ] {
         if len <= longest {
-            let target: String = (0..len).map(|i| if i % 50 == 49 { '/' } else { 't' }).collect();
+            let target: String = (0..len)
+                .map(|i| if i % 50 == 49 { '/' } else { 't' })
+                .collect();
             std::os::unix::fs::symlink(target, dir.join(format!("{len}-long")))?;
         }
     }

@@ -14,7 +14,9 @@ use super::{directory, file};
 /// Makes files with every special bit, and ids on both sides of 16 bits.
 pub fn modes_and_owners(root: &Path) -> io::Result<()> {
     let dir = directory(root, "modes")?;
-    for mode in [0o0, 0o1, 0o20, 0o400, 0o644, 0o777, 0o1777, 0o2755, 0o4755, 0o6711, 0o7777] {
+    for mode in [
+        0o0, 0o1, 0o20, 0o400, 0o644, 0o777, 0o1777, 0o2755, 0o4755, 0o6711, 0o7777,
+    ] {
         let path = dir.join(format!("file-{mode:04o}"));
         file(&path, 10)?;
         std::fs::set_permissions(&path, PermissionsExt::from_mode(mode))?;
@@ -22,7 +24,16 @@ pub fn modes_and_owners(root: &Path) -> io::Result<()> {
         std::fs::create_dir(&path)?;
         std::fs::set_permissions(&path, PermissionsExt::from_mode(mode))?;
     }
-    for id in [1, 1000, 65_534, 65_535, 65_536, 100_000, 0x1234_5678, 0xffff_fffe] {
+    for id in [
+        1,
+        1000,
+        65_534,
+        65_535,
+        65_536,
+        100_000,
+        0x1234_5678,
+        0xffff_fffe,
+    ] {
         let path = dir.join(format!("owner-{id}"));
         file(&path, 10)?;
         chown(&path, Some(id), Some(id ^ 1))?;
@@ -56,7 +67,10 @@ pub fn times(root: &Path) -> io::Result<()> {
         file(&path, 1)?;
         let other = moments[(at + 5) % moments.len()];
         let times = Timestamps {
-            last_access: Timespec { tv_sec: other.0, tv_nsec: other.1 },
+            last_access: Timespec {
+                tv_sec: other.0,
+                tv_nsec: other.1,
+            },
             last_modification: Timespec { tv_sec, tv_nsec },
         };
         rustix::fs::utimensat(CWD, &path, &times, AtFlags::SYMLINK_NOFOLLOW)?;

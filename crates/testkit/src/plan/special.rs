@@ -15,11 +15,27 @@ use crate::tools;
 pub fn devices(root: &Path) -> io::Result<()> {
     let dir = directory(root, "devices")?;
     let mode = Mode::from_raw_mode(0o640);
-    for (major, minor) in
-        [(0, 0), (1, 3), (8, 255), (8, 256), (255, 255), (256, 0), (259, 1_048_575), (4095, 1)]
-    {
-        for (kind, letter) in [(FileType::CharacterDevice, 'c'), (FileType::BlockDevice, 'b')] {
-            mknodat(CWD, dir.join(format!("{letter}-{major}-{minor}")), kind, mode, makedev(major, minor))?;
+    for (major, minor) in [
+        (0, 0),
+        (1, 3),
+        (8, 255),
+        (8, 256),
+        (255, 255),
+        (256, 0),
+        (259, 1_048_575),
+        (4095, 1),
+    ] {
+        for (kind, letter) in [
+            (FileType::CharacterDevice, 'c'),
+            (FileType::BlockDevice, 'b'),
+        ] {
+            mknodat(
+                CWD,
+                dir.join(format!("{letter}-{major}-{minor}")),
+                kind,
+                mode,
+                makedev(major, minor),
+            )?;
         }
     }
     mknodat(CWD, dir.join("pipe"), FileType::Fifo, mode, 0)?;
@@ -45,9 +61,11 @@ pub fn inode_flags(root: &Path) -> io::Result<()> {
         file(&path, 100)?;
         set_flags(&path, flag)?;
     }
-    for (name, flag) in
-        [("dirsync", IFlags::DIRSYNC), ("topdir", IFlags::TOPDIR), ("fixed", IFlags::IMMUTABLE)]
-    {
+    for (name, flag) in [
+        ("dirsync", IFlags::DIRSYNC),
+        ("topdir", IFlags::TOPDIR),
+        ("fixed", IFlags::IMMUTABLE),
+    ] {
         let path = dir.join(name);
         std::fs::create_dir(&path)?;
         file(&path.join("inside"), 5)?;

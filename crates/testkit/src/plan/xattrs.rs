@@ -12,8 +12,12 @@ use super::{directory, file, pattern};
 use crate::acl::{Ace, encode};
 
 fn set(path: &Path, name: &str, value: &[u8]) -> io::Result<()> {
-    lsetxattr(path, name, value, XattrFlags::empty())
-        .map_err(|e| io::Error::new(io::Error::from(e).kind(), format!("{name} of {}: {e}", path.display())))
+    lsetxattr(path, name, value, XattrFlags::empty()).map_err(|e| {
+        io::Error::new(
+            io::Error::from(e).kind(),
+            format!("{name} of {}: {e}", path.display()),
+        )
+    })
 }
 
 /// Sets attributes of every name space, on every kind of object, from empty values to values that
@@ -27,17 +31,29 @@ pub fn xattrs(root: &Path) -> io::Result<()> {
     }
     let all = dir.join("all-spaces");
     file(&all, 10)?;
-    for name in ["user.a", "user.b.c", "trusted.t", "security.selinux", "security.x"] {
+    for name in [
+        "user.a",
+        "user.b.c",
+        "trusted.t",
+        "security.selinux",
+        "security.x",
+    ] {
         set(&all, name, name.as_bytes())?;
     }
     // Version 2 of a file capability: revision and the effective bit, then permitted and
     // inheritable.
-    let capability = [0x0200_0001_u32, 1 << 13, 0, 0, 0].map(u32::to_le_bytes).concat();
+    let capability = [0x0200_0001_u32, 1 << 13, 0, 0, 0]
+        .map(u32::to_le_bytes)
+        .concat();
     set(&all, "security.capability", &capability)?;
     let many = dir.join("many");
     std::fs::create_dir(&many)?;
     for at in 0..18 {
-        set(&many, &format!("user.attribute-{at}"), format!("value {at}").as_bytes())?;
+        set(
+            &many,
+            &format!("user.attribute-{at}"),
+            format!("value {at}").as_bytes(),
+        )?;
     }
     let link = dir.join("link");
     std::os::unix::fs::symlink("all-spaces", &link)?;
@@ -45,8 +61,13 @@ pub fn xattrs(root: &Path) -> io::Result<()> {
     let long = dir.join("long-name");
     file(&long, 10)?;
     set(&long, &format!("user.{}", "n".repeat(250)), b"long")?;
-    set(&long, "user.", b"")
-        .or_else(|e| if e.kind() == io::ErrorKind::InvalidInput { Ok(()) } else { Err(e) })
+    set(&long, "user.", b"").or_else(|e| {
+        if e.kind() == io::ErrorKind::InvalidInput {
+            Ok(())
+        } else {
+            Err(e)
+        }
+    })
 }
 
 /// Sets values beyond a block, which need inodes of their own (the feature `ea_inode`).
@@ -88,11 +109,41 @@ pub fn access_lists(root: &Path) -> io::Result<()> {
         .chain([Ace::Mask(7), Ace::Other(0)])
         .collect();
     let shapes: [&[Ace]; 6] = [
-        &[Ace::Owner(6), Ace::User(1000, 4), Ace::OwningGroup(4), Ace::Mask(4), Ace::Other(4)],
-        &[Ace::Owner(7), Ace::OwningGroup(5), Ace::Group(2000, 7), Ace::Mask(5), Ace::Other(0)],
-        &[Ace::Owner(0), Ace::User(0, 0), Ace::OwningGroup(0), Ace::Group(0, 0), Ace::Mask(0), Ace::Other(0)],
-        &[Ace::Owner(7), Ace::User(0xffff_fffe, 7), Ace::OwningGroup(7), Ace::Mask(7), Ace::Other(7)],
-        &[Ace::Owner(6), Ace::OwningGroup(4), Ace::Mask(2), Ace::Other(4)],
+        &[
+            Ace::Owner(6),
+            Ace::User(1000, 4),
+            Ace::OwningGroup(4),
+            Ace::Mask(4),
+            Ace::Other(4),
+        ],
+        &[
+            Ace::Owner(7),
+            Ace::OwningGroup(5),
+            Ace::Group(2000, 7),
+            Ace::Mask(5),
+            Ace::Other(0),
+        ],
+        &[
+            Ace::Owner(0),
+            Ace::User(0, 0),
+            Ace::OwningGroup(0),
+            Ace::Group(0, 0),
+            Ace::Mask(0),
+            Ace::Other(0),
+        ],
+        &[
+            Ace::Owner(7),
+            Ace::User(0xffff_fffe, 7),
+            Ace::OwningGroup(7),
+            Ace::Mask(7),
+            Ace::Other(7),
+        ],
+        &[
+            Ace::Owner(6),
+            Ace::OwningGroup(4),
+            Ace::Mask(2),
+            Ace::Other(4),
+        ],
         &many,
     ];
     for (at, shape) in shapes.into_iter().enumerate() {
@@ -102,7 +153,11 @@ pub fn access_lists(root: &Path) -> io::Result<()> {
         let path = dir.join(format!("dir-{at}"));
         std::fs::create_dir(&path)?;
         set(&path, "system.posix_acl_default", &encode(shape))?;
-        set(&path, "system.posix_acl_access", &encode(shapes[(at + 1) % 5]))?;
+        set(
+            &path,
+            "system.posix_acl_access",
+            &encode(shapes[(at + 1) % 5]),
+        )?;
         file(&path.join("inherits"), 10)?;
         std::fs::create_dir(path.join("inherits-too"))?;
     }

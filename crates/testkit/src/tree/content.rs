@@ -24,13 +24,19 @@ impl ContentDigest {
     /// Adds the bytes at `offset`. Pieces start at multiples of eight; only the last may end
     /// elsewhere.
     pub fn add(&mut self, offset: u64, bytes: &[u8]) {
-        assert_eq!(offset % 8, 0, "a piece of content starts at an unaligned offset");
+        assert_eq!(
+            offset % 8,
+            0,
+            "a piece of content starts at an unaligned offset"
+        );
         for (at, chunk) in (offset..).step_by(8).zip(bytes.chunks(8)) {
             let mut word = [0; 8];
             word[..chunk.len()].copy_from_slice(chunk);
             let word = u64::from_le_bytes(word);
             if word != 0 {
-                self.0 = self.0.wrapping_add(mix(word ^ mix(at.wrapping_add(0x9e37_79b9_7f4a_7c15))));
+                self.0 = self
+                    .0
+                    .wrapping_add(mix(word ^ mix(at.wrapping_add(0x9e37_79b9_7f4a_7c15))));
             }
         }
     }

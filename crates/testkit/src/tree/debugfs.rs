@@ -30,7 +30,12 @@ pub fn from_debugfs(image: &Path) -> Tree {
     let dir = temporary("extern4-dump-");
     read_contents(image, dir.path(), &mut entries);
     read_xattrs(image, dir.path(), &mut entries);
-    Tree { entries: names.into_iter().map(|(path, ino)| (path, entries[&ino].clone())).collect() }
+    Tree {
+        entries: names
+            .into_iter()
+            .map(|(path, ino)| (path, entries[&ino].clone()))
+            .collect(),
+    }
 }
 
 /// Returns every path with its inode number.
@@ -42,7 +47,10 @@ fn names(image: &Path) -> Vec<(Vec<u8>, u64)> {
         let output = debugfs_bytes(image, false, &script);
         let mut next = Vec::new();
         for ((dir, _), listing) in level.iter().zip(sections(&output)) {
-            for line in listing.split(|&b| b == b'\n').filter(|line| !line.is_empty()) {
+            for line in listing
+                .split(|&b| b == b'\n')
+                .filter(|line| !line.is_empty())
+            {
                 let (ino, mode, name) = listed(line);
                 if ino == 0 || name == b"." || name == b".." {
                     continue;
@@ -72,7 +80,10 @@ fn sections(output: &[u8]) -> Vec<&[u8]> {
     let mut starts: Vec<usize> = Vec::new();
     let mut at = 0;
     while at < output.len() {
-        let end = output[at..].iter().position(|&b| b == b'\n').map_or(output.len(), |len| at + len + 1);
+        let end = output[at..]
+            .iter()
+            .position(|&b| b == b'\n')
+            .map_or(output.len(), |len| at + len + 1);
         if output[at..].starts_with(PROMPT) {
             starts.push(at);
         }
@@ -81,7 +92,10 @@ fn sections(output: &[u8]) -> Vec<&[u8]> {
     let ends = starts.iter().skip(1).copied().chain([output.len()]);
     let bodies = starts.iter().zip(ends).map(|(&start, end)| {
         let section = &output[start..end];
-        let body = section.iter().position(|&b| b == b'\n').map_or(section.len(), |len| len + 1);
+        let body = section
+            .iter()
+            .position(|&b| b == b'\n')
+            .map_or(section.len(), |len| len + 1);
         &section[body..]
     });
     bodies.collect()
@@ -96,7 +110,9 @@ fn listed(line: &[u8]) -> (u64, u32, Vec<u8>) {
         let end = rest.iter().position(|&b| b == b' ').unwrap_or(rest.len());
         let (field, after) = rest.split_at(end);
         rest = after;
-        std::str::from_utf8(field).expect("debugfs writes text").to_owned()
+        std::str::from_utf8(field)
+            .expect("debugfs writes text")
+            .to_owned()
     };
     let ino = field().parse().expect("an inode number");
     let mode = u32::from_str_radix(&field(), 8).expect("a mode");
@@ -110,7 +126,10 @@ fn unescape(name: &[u8]) -> Vec<u8> {
     let mut plain = Vec::with_capacity(name.len());
     let mut rest = name;
     while let Some((&first, after)) = rest.split_first() {
-        let hex = (first == b'\\').then(|| after.strip_prefix(b"x")).flatten().and_then(|hex| hex.get(..2));
+        let hex = (first == b'\\')
+            .then(|| after.strip_prefix(b"x"))
+            .flatten()
+            .and_then(|hex| hex.get(..2));
         let byte = hex.and_then(|hex| u8::from_str_radix(std::str::from_utf8(hex).ok()?, 16).ok());
         match byte {
             Some(byte) => {
@@ -127,8 +146,16 @@ fn unescape(name: &[u8]) -> Vec<u8> {
 }
 
 fn stats(image: &Path, inodes: &[u64]) -> HashMap<u64, Entry> {
-    let output = debugfs_bytes(image, false, &script(inodes.iter().map(|ino| format!("stat <{ino}>"))));
-    inodes.iter().zip(sections(&output)).map(|(ino, text)| (*ino, stat(*ino, text))).collect()
+    let output = debugfs_bytes(
+        image,
+        false,
+        &script(inodes.iter().map(|ino| format!("stat <{ino}>"))),
+    );
+    inodes
+        .iter()
+        .zip(sections(&output))
+        .map(|(ino, text)| (*ino, stat(*ino, text)))
+        .collect()
 }
 
 fn stat(ino: u64, raw: &[u8]) -> Entry {
@@ -140,12 +167,15 @@ fn stat(ino: u64, raw: &[u8]) -> Entry {
     };
     let number = |label: &str| -> u64 {
         let word = word(label).unwrap_or_else(|| panic!("inode {ino}: no {label} in {text}"));
-        word.parse().unwrap_or_else(|_| panic!("inode {ino}: {label}{word}"))
+        word.parse()
+            .unwrap_or_else(|_| panic!("inode {ino}: {label}{word}"))
     };
     // Owners are printed as signed numbers.
     let id = |label: &str| -> u32 {
         let word = word(label).unwrap_or_else(|| panic!("inode {ino}: no {label} in {text}"));
-        let id: i64 = word.parse().unwrap_or_else(|_| panic!("inode {ino}: {label}{word}"));
+        let id: i64 = word
+            .parse()
+            .unwrap_or_else(|_| panic!("inode {ino}: {label}{word}"));
         (id & 0xffff_ffff) as u32
     };
     let kind = match word("Type:") {
@@ -160,10 +190,15 @@ fn stat(ino: u64, raw: &[u8]) -> Entry {
     };
     let rdev = word("Device major/minor number:").map_or((0, 0), |pair| {
         let (major, minor) = pair.split_once(':').expect("major:minor");
-        (major.parse().expect("a major number"), minor.parse().expect("a minor number"))
+        (
+            major.parse().expect("a major number"),
+            minor.parse().expect("a minor number"),
+        )
     });
     let link = fast_link(raw);
-    let xattrs = text.split_once("Extended attributes:\n").map_or("", |(_, list)| list);
+    let xattrs = text
+        .split_once("Extended attributes:\n")
+        .map_or("", |(_, list)| list);
     let lines = xattrs.lines().take_while(|line| line.starts_with("  "));
     let names = lines.map(|line| line.trim_start().split(" (").next().unwrap_or(""));
     // Contents inside an inode, which no mount shows as an attribute.
@@ -198,18 +233,28 @@ fn stat(ino: u64, raw: &[u8]) -> Entry {
 /// is.
 fn fast_link(text: &[u8]) -> Option<Vec<u8>> {
     const LABEL: &[u8] = b"\nFast link dest: \"";
-    let start = text.windows(LABEL.len()).position(|window| window == LABEL)? + LABEL.len();
-    let end = text.iter().rposition(|&b| b == b'"').expect("a closing quote");
+    let start = text
+        .windows(LABEL.len())
+        .position(|window| window == LABEL)?
+        + LABEL.len();
+    let end = text
+        .iter()
+        .rposition(|&b| b == b'"')
+        .expect("a closing quote");
     Some(text[start..end].to_vec())
 }
 
 /// Parses a time like `0x6b020715:00000001`. The first word is the 32 bits of the old field. If the
 /// inode has room, the second has two bits of epoch below thirty of nanoseconds.
 fn time(text: &str) -> Time {
-    let hex = |text: &str| u32::from_str_radix(text.trim_start_matches("0x"), 16).expect("hexadecimal");
+    let hex =
+        |text: &str| u32::from_str_radix(text.trim_start_matches("0x"), 16).expect("hexadecimal");
     let (low, extra) = text.split_once(':').unwrap_or((text, "0"));
     let (low, extra) = (hex(low), hex(extra));
-    Time { sec: i64::from(low.cast_signed()) + (i64::from(extra & 3) << 32), nsec: extra >> 2 }
+    Time {
+        sec: i64::from(low.cast_signed()) + (i64::from(extra & 3) << 32),
+        nsec: extra >> 2,
+    }
 }
 
 /// Bytes of contents in `i_block`.
@@ -221,14 +266,25 @@ fn read_contents(image: &Path, dir: &Path, entries: &mut HashMap<u64, Entry>) {
         .filter(|(_, e)| e.kind == Kind::File || (e.kind == Kind::Symlink && e.link.is_none()))
         .map(|(ino, _)| *ino)
         .collect();
-    debugfs(image, false, &script(wanted.iter().map(|ino| format!("dump <{ino}> {}/{ino}", dir.display()))));
+    debugfs(
+        image,
+        false,
+        &script(
+            wanted
+                .iter()
+                .map(|ino| format!("dump <{ino}> {}/{ino}", dir.display())),
+        ),
+    );
     for ino in wanted {
         let mut bytes = std::fs::read(dir.join(ino.to_string())).expect("what debugfs dumped");
         let entry = entries.get_mut(&ino).expect("listed above");
         // debugfs fills short contents that are inside an inode with zeroes.
         if entry.size < INLINE_BYTES && bytes.len() as u64 == INLINE_BYTES {
             let zeroes = bytes.split_off(entry.size as usize);
-            assert!(zeroes.iter().all(|byte| *byte == 0), "debugfs dumps more than inode {ino} has");
+            assert!(
+                zeroes.iter().all(|byte| *byte == 0),
+                "debugfs dumps more than inode {ino} has"
+            );
         }
         if entry.kind == Kind::Symlink {
             entry.link = Some(bytes);
@@ -236,17 +292,33 @@ fn read_contents(image: &Path, dir: &Path, entries: &mut HashMap<u64, Entry>) {
         }
         let mut digest = ContentDigest::default();
         digest.add(0, &bytes);
-        assert_eq!(bytes.len() as u64, entry.size, "debugfs dumps all of inode {ino}");
-        entry.content = Some(Content { digest: Ok(digest.finish()), data: None });
+        assert_eq!(
+            bytes.len() as u64,
+            entry.size,
+            "debugfs dumps all of inode {ino}"
+        );
+        entry.content = Some(Content {
+            digest: Ok(digest.finish()),
+            data: None,
+        });
     }
 }
 
 fn read_xattrs(image: &Path, dir: &Path, entries: &mut HashMap<u64, Entry>) {
     let mut commands = Vec::new();
     for (ino, entry) in entries.iter() {
-        for (at, name) in entry.xattrs.iter().flatten().map(|(name, _)| name).enumerate() {
+        for (at, name) in entry
+            .xattrs
+            .iter()
+            .flatten()
+            .map(|(name, _)| name)
+            .enumerate()
+        {
             let name = String::from_utf8_lossy(name);
-            commands.push(format!("ea_get -f {}/{ino}-{at} <{ino}> {name}", dir.display()));
+            commands.push(format!(
+                "ea_get -f {}/{ino}-{at} <{ino}> {name}",
+                dir.display()
+            ));
         }
     }
     debugfs(image, false, &script(commands.into_iter()));
@@ -255,7 +327,14 @@ fn read_xattrs(image: &Path, dir: &Path, entries: &mut HashMap<u64, Entry>) {
         let read = |(at, (name, _)): (usize, (Vec<u8>, Vec<u8>))| {
             let value = std::fs::read(dir.join(format!("{ino}-{at}"))).expect("what debugfs wrote");
             let is_list = name.starts_with(b"system.posix_acl_");
-            (name, if is_list { acl::canonical(value) } else { value })
+            (
+                name,
+                if is_list {
+                    acl::canonical(value)
+                } else {
+                    value
+                },
+            )
         };
         entry.xattrs = Some(values.into_iter().enumerate().map(read).collect());
     }

@@ -23,7 +23,11 @@ use super::{Content, ContentDigest, Entry, Kind, Time, Tree, join};
 /// # Panics
 /// When a read fails, except a read of a file's content: that failure is part of the tree.
 pub fn from_mount(root: &Path) -> Tree {
-    let mut walker = Walker { root, tree: Tree::default(), contents: HashMap::new() };
+    let mut walker = Walker {
+        root,
+        tree: Tree::default(),
+        contents: HashMap::new(),
+    };
     walker.visit(b"/".to_vec());
     walker.tree
 }
@@ -39,10 +43,12 @@ impl Walker<'_> {
     fn visit(&mut self, top: Vec<u8>) {
         let mut todo = vec![top];
         while let Some(path) = todo.pop() {
-            let entry = self.entry(&path).unwrap_or_else(|e| panic!("{}: {e}", path.escape_ascii()));
+            let entry = self
+                .entry(&path)
+                .unwrap_or_else(|e| panic!("{}: {e}", path.escape_ascii()));
             if entry.kind == Kind::Directory {
-                let names =
-                    names(&self.real(&path)).unwrap_or_else(|e| panic!("{}: {e}", path.escape_ascii()));
+                let names = names(&self.real(&path))
+                    .unwrap_or_else(|e| panic!("{}: {e}", path.escape_ascii()));
                 todo.extend(names.iter().map(|name| join(&path, name)));
             }
             let known = self.tree.entries.insert(path, entry);
@@ -88,7 +94,9 @@ impl Walker<'_> {
                     .then(|| time(stat.stx_btime.tv_sec, stat.stx_btime.tv_nsec)),
             ),
             ino: stat.stx_ino,
-            flags: matches!(kind, Kind::File | Kind::Directory).then(|| flags(&real)).flatten(),
+            flags: matches!(kind, Kind::File | Kind::Directory)
+                .then(|| flags(&real))
+                .flatten(),
             xattrs: Some(xattrs(&real)?),
             link,
             content,
@@ -96,7 +104,10 @@ impl Walker<'_> {
     }
 
     fn content(&mut self, real: &OsStr, stat: &Statx) -> Content {
-        self.contents.entry(stat.stx_ino).or_insert_with(|| read_content(real, stat.stx_size)).clone()
+        self.contents
+            .entry(stat.stx_ino)
+            .or_insert_with(|| read_content(real, stat.stx_size))
+            .clone()
     }
 }
 
@@ -106,22 +117,30 @@ fn time(sec: i64, nsec: u32) -> Time {
 
 /// Returns the names in a directory, unsorted.
 fn names(dir: &OsStr) -> io::Result<Vec<Vec<u8>>> {
-    std::fs::read_dir(dir)?.map(|entry| Ok(entry?.file_name().into_vec())).collect()
+    std::fs::read_dir(dir)?
+        .map(|entry| Ok(entry?.file_name().into_vec()))
+        .collect()
 }
 
 /// Returns the flags from `FS_IOC_GETFLAGS`, if the object can be opened.
 fn flags(path: &OsStr) -> Option<u32> {
     let how = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = rustix::fs::open(path, how, Mode::empty()).ok()?;
-    rustix::fs::ioctl_getflags(file).ok().map(|flags| flags.bits())
+    rustix::fs::ioctl_getflags(file)
+        .ok()
+        .map(|flags| flags.bits())
 }
 
 fn xattrs(path: &OsStr) -> io::Result<BTreeMap<Vec<u8>, Vec<u8>>> {
     // The kernel gives no more than this (XATTR_LIST_MAX).
     let mut list = vec![0; 65_536];
     let len = rustix::fs::llistxattr(path, &mut list)?;
-    let names = list[..len].split(|&b| b == 0).filter(|name| !name.is_empty());
-    names.map(|name| Ok((name.to_vec(), xattr(path, name)?))).collect()
+    let names = list[..len]
+        .split(|&b| b == 0)
+        .filter(|name| !name.is_empty());
+    names
+        .map(|name| Ok((name.to_vec(), xattr(path, name)?)))
+        .collect()
 }
 
 fn xattr(path: &OsStr, name: &[u8]) -> io::Result<Vec<u8>> {
@@ -141,7 +160,9 @@ fn read_content(path: &OsStr, size: u64) -> Content {
             // Ranges of data start at blocks, so at multiples of eight.
             let mut at = start;
             while at < end {
-                let want = buffer.len().min(usize::try_from(end - at).unwrap_or(usize::MAX));
+                let want = buffer
+                    .len()
+                    .min(usize::try_from(end - at).unwrap_or(usize::MAX));
                 file.read_exact_at(&mut buffer[..want], at)?;
                 digest.add(at, &buffer[..want]);
                 at += want as u64;
@@ -150,8 +171,14 @@ fn read_content(path: &OsStr, size: u64) -> Content {
         Ok((digest.finish(), data))
     };
     match read() {
-        Ok((digest, data)) => Content { digest: Ok(digest), data: Some(data) },
-        Err(e) => Content { digest: Err(e.raw_os_error().unwrap_or(0)), data: None },
+        Ok((digest, data)) => Content {
+            digest: Ok(digest),
+            data: Some(data),
+        },
+        Err(e) => Content {
+            digest: Err(e.raw_os_error().unwrap_or(0)),
+            data: None,
+        },
     }
 }
 

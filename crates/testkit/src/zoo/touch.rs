@@ -68,7 +68,10 @@ pub(super) const SEAL: &str = "sif /sealed flags 0x180000\nsif /sealed size 3000
 /// Makes a file whose space is counted in file system blocks, as it is for those beyond 2 TiB.
 pub(super) fn huge_file(image: &Image) {
     let text = image.debugfs("stat /files/4096-bytes\n");
-    assert!(text.contains("Blockcount: 8"), "a file of one block takes 8 sectors: {text}");
+    assert!(
+        text.contains("Blockcount: 8"),
+        "a file of one block takes 8 sectors: {text}"
+    );
     image.debugfs("sif /files/4096-bytes flags 0xc0000\nsif /files/4096-bytes blocks 1\n");
 }
 
@@ -77,8 +80,13 @@ pub(super) fn huge_file(image: &Image) {
 pub(super) fn orphans(image: &Image) {
     let ino = |path: &str| -> u64 {
         let text = image.debugfs(&format!("stat {path}\n"));
-        let number = text.split("Inode: ").nth(1).and_then(|rest| rest.split_whitespace().next());
-        number.and_then(|number| number.parse().ok()).expect("debugfs tells the inode number")
+        let number = text
+            .split("Inode: ")
+            .nth(1)
+            .and_then(|rest| rest.split_whitespace().next());
+        number
+            .and_then(|number| number.parse().ok())
+            .expect("debugfs tells the inode number")
     };
     let (first, second) = (ino("/files/100-bytes"), ino("/files/200-bytes"));
     // The list is linked through the deletion time of its inodes.
@@ -97,5 +105,8 @@ pub(super) fn external_journal(image: &Image) {
     run("mke2fs", args.iter().copied().chain([journal.as_os_str()]));
     let device = LoopDevice::attach(&journal);
     let option = OsString::from(format!("device={}", device.path.display()));
-    run("tune2fs", [OsString::from("-J"), option, image.path.clone().into()]);
+    run(
+        "tune2fs",
+        [OsString::from("-J"), option, image.path.clone().into()],
+    );
 }

@@ -19,8 +19,15 @@ pub(crate) fn open(top: &OwnedFd, path: &[u8], flags: OFlags) -> Result<OwnedFd>
     let mut rest = path;
     while rest.len() > LONGEST {
         // A component is at most 255 bytes long.
-        let cut = rest[..LONGEST].iter().rposition(|byte| *byte == b'/').ok_or(Errno::NAMETOOLONG)?;
-        at = Some(open_part(at.as_ref().unwrap_or(top), &rest[..cut], OFlags::PATH | OFlags::DIRECTORY)?);
+        let cut = rest[..LONGEST]
+            .iter()
+            .rposition(|byte| *byte == b'/')
+            .ok_or(Errno::NAMETOOLONG)?;
+        at = Some(open_part(
+            at.as_ref().unwrap_or(top),
+            &rest[..cut],
+            OFlags::PATH | OFlags::DIRECTORY,
+        )?);
         rest = &rest[cut + 1..];
     }
     let rest = if rest.is_empty() { b"." } else { rest };
@@ -43,10 +50,22 @@ fn open_by_components(at: &OwnedFd, path: &[u8], flags: OFlags) -> Result<OwnedF
         None => (&path[..0], path),
     };
     let step = |at: &OwnedFd, name: &[u8], flags: OFlags| {
-        rustix::fs::openat(at.as_fd(), name, flags | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())
+        rustix::fs::openat(
+            at.as_fd(),
+            name,
+            flags | OFlags::NOFOLLOW | OFlags::CLOEXEC,
+            Mode::empty(),
+        )
     };
-    for name in parents.split(|byte| *byte == b'/').filter(|name| !name.is_empty()) {
-        open = Some(step(open.as_ref().unwrap_or(at), name, OFlags::PATH | OFlags::DIRECTORY)?);
+    for name in parents
+        .split(|byte| *byte == b'/')
+        .filter(|name| !name.is_empty())
+    {
+        open = Some(step(
+            open.as_ref().unwrap_or(at),
+            name,
+            OFlags::PATH | OFlags::DIRECTORY,
+        )?);
     }
     step(open.as_ref().unwrap_or(at), last, flags)
 }
@@ -71,8 +90,14 @@ mod tests {
         for open in [open_part, open_by_components] {
             assert!(open(&top, b"a/b/f", OFlags::RDONLY).is_ok());
             assert!(open(&top, b"a/l/f", OFlags::RDONLY).is_err());
-            assert_eq!(open(&top, b"a/b/g", OFlags::RDONLY).unwrap_err(), Errno::LOOP);
-            assert_eq!(open(&top, b"a/b/h", OFlags::RDONLY).unwrap_err(), Errno::NOENT);
+            assert_eq!(
+                open(&top, b"a/b/g", OFlags::RDONLY).unwrap_err(),
+                Errno::LOOP
+            );
+            assert_eq!(
+                open(&top, b"a/b/h", OFlags::RDONLY).unwrap_err(),
+                Errno::NOENT
+            );
         }
     }
 

@@ -31,12 +31,15 @@ pub(super) fn scan(source: &DirectorySource, sink: &mut dyn Sink) -> Result<()> 
     let unwanted = sink.unwanted();
     std::thread::scope(|scope| {
         let walk = std::thread::Builder::new().name("extern4-walk".to_owned());
-        let walk =
-            walk.spawn_scoped(scope, move || walk_into(source, sender, unwanted, By::of_this_thread()));
+        let walk = walk.spawn_scoped(scope, move || {
+            walk_into(source, sender, unwanted, By::of_this_thread())
+        });
         let walk = walk.map_err(|error| Error::io(source.name(b""), error))?;
         // After an error the walk finds that its channel is closed, and ends.
         let fed = feed(receiver, sink);
-        let walked = walk.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        let walked = walk
+            .join()
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         fed.and(walked)
     })
 }
@@ -57,7 +60,10 @@ fn walk_into(
     unwanted: Option<Unwanted>,
     by: By,
 ) -> Result<()> {
-    let mut batches = Batches { sender, batch: Vec::with_capacity(BATCH) };
+    let mut batches = Batches {
+        sender,
+        batch: Vec::with_capacity(BATCH),
+    };
     let walked = Walk::new(source, &mut batches, unwanted, by).run();
     // Entries from before an error are passed on, as without this thread.
     batches.send().and(walked)
@@ -72,13 +78,19 @@ struct Batches {
 impl Batches {
     fn add(&mut self, found: Found) -> Result<()> {
         self.batch.push(found);
-        if self.batch.len() < BATCH { Ok(()) } else { self.send() }
+        if self.batch.len() < BATCH {
+            Ok(())
+        } else {
+            self.send()
+        }
     }
 
     fn send(&mut self) -> Result<()> {
         let batch = std::mem::replace(&mut self.batch, Vec::with_capacity(BATCH));
         // The receiver ended because of the sink's error, which `scan` returns instead of this one.
-        self.sender.send(batch).map_err(|_| Error::Sink("the sink ended".into()))
+        self.sender
+            .send(batch)
+            .map_err(|_| Error::Sink("the sink ended".into()))
     }
 }
 
@@ -116,10 +128,15 @@ mod tests {
                 std::fs::write(&path, "").unwrap();
             }
             let value = name.as_bytes();
-            rustix::fs::setxattr(&path, "user.name", value, rustix::fs::XattrFlags::empty()).unwrap();
+            rustix::fs::setxattr(&path, "user.name", value, rustix::fs::XattrFlags::empty())
+                .unwrap();
         }
         if is_root() {
-            run(dir.path(), "sh", &["-c", "ln -s a l; setfattr -h -n trusted.name -v l l"]);
+            run(
+                dir.path(),
+                "sh",
+                &["-c", "ln -s a l; setfattr -h -n trusted.name -v l l"],
+            );
         }
         let source = DirectorySource::new(dir.path()).unwrap();
         let by = |wanted: Option<By>| {
@@ -151,7 +168,11 @@ mod tests {
         impl Sink for Full {
             fn entry(&mut self, _: Entry) -> Result<()> {
                 self.0 += 1;
-                if self.0 == 300 { Err(Error::Sink("full".into())) } else { Ok(()) }
+                if self.0 == 300 {
+                    Err(Error::Sink("full".into()))
+                } else {
+                    Ok(())
+                }
             }
             fn remove(&mut self, _: &[u8]) -> Result<()> {
                 Ok(())

@@ -27,20 +27,32 @@ impl FileSource {
     /// # Errors
     /// An error of the host.
     pub fn new(file: &Path, name: &[u8], without_xattrs: bool) -> Result<Self> {
-        let real = file.canonicalize().map_err(|error| Error::io(file.to_string_lossy(), error))?;
+        let real = file
+            .canonicalize()
+            .map_err(|error| Error::io(file.to_string_lossy(), error))?;
         let (Some(parent), Some(host_name)) = (real.parent(), real.file_name()) else {
             return Err(Error::io(file.to_string_lossy(), rustix::io::Errno::ISDIR));
         };
         let mut directory = DirectorySource::new(parent)?.without_xattrs(without_xattrs);
         let host_name: Box<[u8]> = host_name.as_bytes().into();
         directory.only = Some(host_name.clone());
-        Ok(Self { directory, host_name, name: name.into() })
+        Ok(Self {
+            directory,
+            host_name,
+            name: name.into(),
+        })
     }
 }
 
 impl Source for FileSource {
     fn scan(&self, sink: &mut dyn Sink) -> Result<()> {
-        feed::scan(&self.directory, &mut Renamed { sink, name: &self.name })
+        feed::scan(
+            &self.directory,
+            &mut Renamed {
+                sink,
+                name: &self.name,
+            },
+        )
     }
 
     fn open(&self, _: &[u8], contents: &Contents) -> Result<Opened> {
@@ -56,7 +68,10 @@ struct Renamed<'a> {
 
 impl Sink for Renamed<'_> {
     fn entry(&mut self, entry: Entry) -> Result<()> {
-        self.sink.entry(Entry { path: self.name.to_vec(), ..entry })
+        self.sink.entry(Entry {
+            path: self.name.to_vec(),
+            ..entry
+        })
     }
 
     fn remove(&mut self, path: &[u8]) -> Result<()> {

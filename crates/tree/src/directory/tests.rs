@@ -34,10 +34,22 @@ fn every_kind_is_read() {
     node(&path("p"), FileType::Fifo, 0);
     let _listener = UnixListener::bind(path("s")).unwrap();
     let times = Timestamps {
-        last_access: Timespec { tv_sec: 1, tv_nsec: 2 },
-        last_modification: Timespec { tv_sec: 1_234_567_890, tv_nsec: 987_654_321 },
+        last_access: Timespec {
+            tv_sec: 1,
+            tv_nsec: 2,
+        },
+        last_modification: Timespec {
+            tv_sec: 1_234_567_890,
+            tv_nsec: 987_654_321,
+        },
     };
-    rustix::fs::utimensat(rustix::fs::CWD, path("d/l"), &times, AtFlags::SYMLINK_NOFOLLOW).unwrap();
+    rustix::fs::utimensat(
+        rustix::fs::CWD,
+        path("d/l"),
+        &times,
+        AtFlags::SYMLINK_NOFOLLOW,
+    )
+    .unwrap();
 
     let tree = source(dir.path());
     let found = Collected::of(&tree);
@@ -48,7 +60,13 @@ fn every_kind_is_read() {
     assert_eq!(found.get("c").uid, rustix::process::geteuid().as_raw());
     assert_eq!(read(&tree, found.get("c")), b"hello");
     assert_eq!(found.get("d/l").kind, Kind::Symlink(b"../nowhere".to_vec()));
-    assert_eq!(found.get("d/l").mtime, Time { secs: 1_234_567_890, nanos: 987_654_321 });
+    assert_eq!(
+        found.get("d/l").mtime,
+        Time {
+            secs: 1_234_567_890,
+            nanos: 987_654_321
+        }
+    );
     assert_eq!(found.get("p").kind, Kind::Fifo);
     assert_eq!(found.get("s").kind, Kind::Socket);
 }
@@ -59,13 +77,36 @@ fn devices_and_owners_are_read() {
         return;
     }
     let dir = tempfile::tempdir().unwrap();
-    node(&dir.path().join("c"), FileType::CharacterDevice, rustix::fs::makedev(10, 300));
-    node(&dir.path().join("b"), FileType::BlockDevice, rustix::fs::makedev(259, 70000));
+    node(
+        &dir.path().join("c"),
+        FileType::CharacterDevice,
+        rustix::fs::makedev(10, 300),
+    );
+    node(
+        &dir.path().join("b"),
+        FileType::BlockDevice,
+        rustix::fs::makedev(259, 70000),
+    );
     std::os::unix::fs::lchown(dir.path().join("c"), Some(70_000), Some(4_000_000_000)).unwrap();
     let found = Collected::of(&source(dir.path()));
-    assert_eq!(found.get("c").kind, Kind::CharDevice { major: 10, minor: 300 });
-    assert_eq!(found.get("b").kind, Kind::BlockDevice { major: 259, minor: 70000 });
-    assert_eq!((found.get("c").uid, found.get("c").gid), (70_000, 4_000_000_000));
+    assert_eq!(
+        found.get("c").kind,
+        Kind::CharDevice {
+            major: 10,
+            minor: 300
+        }
+    );
+    assert_eq!(
+        found.get("b").kind,
+        Kind::BlockDevice {
+            major: 259,
+            minor: 70000
+        }
+    );
+    assert_eq!(
+        (found.get("c").uid, found.get("c").gid),
+        (70_000, 4_000_000_000)
+    );
 }
 
 #[test]
@@ -91,7 +132,13 @@ fn attributes_are_read_as_the_kernel_gives_them() {
     run(dir.path(), "setfacl", &["-d", "-m", "g:77:rwx", "."]);
     if is_root() {
         let capability = [1, 0, 0, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
-        rustix::fs::setxattr(&file, "security.capability", &capability, XattrFlags::empty()).unwrap();
+        rustix::fs::setxattr(
+            &file,
+            "security.capability",
+            &capability,
+            XattrFlags::empty(),
+        )
+        .unwrap();
         rustix::fs::setxattr(&file, "trusted.x", b"t", XattrFlags::empty()).unwrap();
         let link = dir.path().join("l");
         rustix::fs::lsetxattr(&link, "trusted.l", b"v", XattrFlags::empty()).unwrap();
@@ -101,7 +148,13 @@ fn attributes_are_read_as_the_kernel_gives_them() {
     for (path, names) in [
         (
             "f",
-            &["security.capability", "system.posix_acl_access", "trusted.x", "user.bytes", "user.empty"][..],
+            &[
+                "security.capability",
+                "system.posix_acl_access",
+                "trusted.x",
+                "user.bytes",
+                "user.empty",
+            ][..],
         ),
         ("l", &["trusted.l"]),
         ("", &["system.posix_acl_default"]),
@@ -115,7 +168,10 @@ fn attributes_are_read_as_the_kernel_gives_them() {
         for (name, (given, value)) in names.into_iter().zip(&entry.xattrs) {
             let mut buf = [0; 256];
             let length = rustix::fs::lgetxattr(dir.path().join(path), *name, &mut buf[..]).unwrap();
-            assert_eq!((given.as_slice(), value.as_slice()), (name.as_bytes(), &buf[..length]));
+            assert_eq!(
+                (given.as_slice(), value.as_slice()),
+                (name.as_bytes(), &buf[..length])
+            );
         }
     }
 }
@@ -123,7 +179,10 @@ fn attributes_are_read_as_the_kernel_gives_them() {
 #[test]
 fn a_file_with_holes_is_marked() {
     let dir = tempfile::tempdir().unwrap();
-    File::create(dir.path().join("holes")).unwrap().write_all_at(b"end", 1 << 30).unwrap();
+    File::create(dir.path().join("holes"))
+        .unwrap()
+        .write_all_at(b"end", 1 << 30)
+        .unwrap();
     fs::write(dir.path().join("full"), vec![7; 100_000]).unwrap();
     let found = Collected::of(&source(dir.path()));
     let sparse = |name| match &found.get(name).kind {
@@ -142,7 +201,9 @@ fn a_file_that_changes_or_vanishes_is_named() {
     type Change = fn(&Path);
     let changes: [(&str, Change); 6] = [
         ("vanishes", |file| fs::remove_file(file).unwrap()),
-        ("grows", |file| fs::write(file, "longer than before").unwrap()),
+        ("grows", |file| {
+            fs::write(file, "longer than before").unwrap()
+        }),
         ("is replaced by a link", |file| {
             fs::rename(file, file.with_extension("old")).unwrap();
             symlink(file.with_extension("old"), file).unwrap();
@@ -169,11 +230,18 @@ fn a_file_that_changes_or_vanishes_is_named() {
         let tree = source(dir.path());
         let found = Collected::of(&tree);
         let entry = found.get("d/file");
-        let Kind::File(contents) = &entry.kind else { panic!("{entry:?}") };
+        let Kind::File(contents) = &entry.kind else {
+            panic!("{entry:?}")
+        };
         change(&file);
         let opened = tree.open(&entry.path, contents);
-        let error = opened.and_then(|opened| opened.check_unchanged(&entry.path)).unwrap_err();
-        assert!(matches!(error, Error::Changed { .. } | Error::Vanished { .. }), "{what}: {error}");
+        let error = opened
+            .and_then(|opened| opened.check_unchanged(&entry.path))
+            .unwrap_err();
+        assert!(
+            matches!(error, Error::Changed { .. } | Error::Vanished { .. }),
+            "{what}: {error}"
+        );
         assert!(error.to_string().contains("d/file"), "{what}: {error}");
     }
 }
@@ -184,11 +252,16 @@ fn a_file_that_changes_while_it_is_open_is_named() {
     fs::write(dir.path().join("file"), "contents").unwrap();
     let tree = source(dir.path());
     let found = Collected::of(&tree);
-    let Kind::File(contents) = &found.get("file").kind else { panic!("no file") };
+    let Kind::File(contents) = &found.get("file").kind else {
+        panic!("no file")
+    };
     let opened = tree.open(b"file", contents).unwrap();
     opened.check_unchanged(b"file").unwrap();
     fs::write(dir.path().join("file"), "other contents").unwrap();
-    assert!(matches!(opened.check_unchanged(b"file"), Err(Error::Changed { .. })));
+    assert!(matches!(
+        opened.check_unchanged(b"file"),
+        Err(Error::Changed { .. })
+    ));
 }
 
 #[test]
@@ -202,12 +275,20 @@ fn what_cannot_be_read_is_named_with_advice() {
     fs::set_permissions(dir.path().join("secret"), fs::Permissions::from_mode(0o000)).unwrap();
     let tree = source(dir.path());
     let found = Collected::of(&tree);
-    let Kind::File(contents) = &found.get("secret").kind else { panic!("no file") };
+    let Kind::File(contents) = &found.get("secret").kind else {
+        panic!("no file")
+    };
     let error = tree.open(b"secret", contents).unwrap_err().to_string();
-    assert!(error.contains("secret") && error.contains("unshare"), "{error}");
+    assert!(
+        error.contains("secret") && error.contains("unshare"),
+        "{error}"
+    );
     fs::create_dir(dir.path().join("closed")).unwrap();
     fs::set_permissions(dir.path().join("closed"), fs::Permissions::from_mode(0o000)).unwrap();
-    let error = tree.scan(&mut Collected::default()).unwrap_err().to_string();
+    let error = tree
+        .scan(&mut Collected::default())
+        .unwrap_err()
+        .to_string();
     assert!(error.contains("closed") && error.contains("tar"), "{error}");
     // The temporary directory can be removed.
     fs::set_permissions(dir.path().join("closed"), fs::Permissions::from_mode(0o700)).unwrap();
@@ -228,9 +309,19 @@ fn deep_trees_keep_few_directories_open() {
     let found = Collected::of(&source(dir.path()));
     assert_eq!(found.entries.len(), 1 + 2 * depth);
     assert_eq!(found.entries.last().unwrap().path, b"c");
-    let components =
-        |entry: &crate::Entry| entry.path.split(|b| *b == b'/').map(<[u8]>::to_vec).collect::<Vec<_>>();
-    assert!(found.entries.windows(2).all(|pair| components(&pair[0]) < components(&pair[1])));
+    let components = |entry: &crate::Entry| {
+        entry
+            .path
+            .split(|b| *b == b'/')
+            .map(<[u8]>::to_vec)
+            .collect::<Vec<_>>()
+    };
+    assert!(
+        found
+            .entries
+            .windows(2)
+            .all(|pair| components(&pair[0]) < components(&pair[1]))
+    );
 }
 
 #[test]
@@ -244,7 +335,8 @@ fn file_systems_of_the_kernel_are_left_out() {
 #[expect(deprecated, reason = "the safe form; no files are unshared")]
 fn own_mounts() {
     rustix::thread::unshare(rustix::thread::UnshareFlags::NEWNS).unwrap();
-    let flags = rustix::mount::MountPropagationFlags::PRIVATE | rustix::mount::MountPropagationFlags::REC;
+    let flags =
+        rustix::mount::MountPropagationFlags::PRIVATE | rustix::mount::MountPropagationFlags::REC;
     rustix::mount::mount_change("/", flags).unwrap();
 }
 
@@ -262,8 +354,14 @@ fn mounts_are_left_out_by_name() {
     std::thread::spawn(move || {
         own_mounts();
         for (name, kind) in [("proc", c"proc"), ("tmp", c"tmpfs")] {
-            rustix::mount::mount(kind, tree.join(name), kind, rustix::mount::MountFlags::empty(), None)
-                .unwrap();
+            rustix::mount::mount(
+                kind,
+                tree.join(name),
+                kind,
+                rustix::mount::MountFlags::empty(),
+                None,
+            )
+            .unwrap();
         }
         fs::write(tree.join("tmp/file"), "x").unwrap();
         let all = Collected::of(&source(&tree));
@@ -315,7 +413,10 @@ fn an_unwanted_directory_is_not_read() {
     }
     let mut sink = Choosy::default();
     source(dir.path()).scan(&mut sink).unwrap();
-    assert_eq!(sink.0.paths(), [".", "d", "d/skipped", "skipped", "skipped/deep"]);
+    assert_eq!(
+        sink.0.paths(),
+        [".", "d", "d/skipped", "skipped", "skipped/deep"]
+    );
     assert!(sink.0.get("d/skipped").xattrs.is_empty());
     assert_eq!(sink.0.get("skipped").xattrs.len(), 1);
 }
@@ -333,9 +434,18 @@ fn the_output_is_left_out_by_any_of_its_names() {
         let found = Collected::of(&source(dir.path()).leave_out(&path(output)));
         assert_eq!(found.paths(), [".", "d", "kept", "link"]);
         assert_eq!(found.warnings.len(), 2, "{:?}", found.warnings);
-        assert!(found.warnings[1].contains("/out' is the output"), "{:?}", found.warnings);
+        assert!(
+            found.warnings[1].contains("/out' is the output"),
+            "{:?}",
+            found.warnings
+        );
     }
-    assert_eq!(Collected::of(&source(dir.path()).leave_out(&path("none"))).paths().len(), 6);
+    assert_eq!(
+        Collected::of(&source(dir.path()).leave_out(&path("none")))
+            .paths()
+            .len(),
+        6
+    );
 }
 
 #[test]
@@ -351,10 +461,18 @@ fn one_file_is_read_under_its_new_name() {
         let file = FileSource::new(&path(name), b"init", false).unwrap();
         let found = Collected::of(&file);
         assert_eq!(found.paths(), ["init"]);
-        assert_eq!((found.get("init").mode, found.get("init").xattrs.len()), (0o4755, 1));
+        assert_eq!(
+            (found.get("init").mode, found.get("init").xattrs.len()),
+            (0o4755, 1)
+        );
         assert_eq!(read(&file, found.get("init")), b"text");
     }
     let bare = Collected::of(&FileSource::new(&path("agent"), b"init", true).unwrap());
     assert!(bare.get("init").xattrs.is_empty());
-    assert!(Collected::of(&source(dir.path()).without_xattrs(true)).get("agent").xattrs.is_empty());
+    assert!(
+        Collected::of(&source(dir.path()).without_xattrs(true))
+            .get("agent")
+            .xattrs
+            .is_empty()
+    );
 }

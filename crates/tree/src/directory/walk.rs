@@ -139,7 +139,9 @@ impl<'a> Walk<'a> {
         self.path.extend_from_slice(name);
         self.reopen()?;
         let last = self.frames.len() - 1;
-        let Frame { dev, ref mut fd, .. } = self.frames[last];
+        let Frame {
+            dev, ref mut fd, ..
+        } = self.frames[last];
         let Some(at) = fd.take() else { return Ok(()) };
         let result = self.visit_in(&at, name, dev);
         self.frames[last].fd = Some(at);
@@ -177,7 +179,9 @@ impl<'a> Walk<'a> {
 
     /// Returns whether the directory at the walk's path is going to be left out.
     fn is_unwanted(&self) -> bool {
-        self.unwanted.as_ref().is_some_and(|unwanted| unwanted(&self.path))
+        self.unwanted
+            .as_ref()
+            .is_some_and(|unwanted| unwanted(&self.path))
     }
 
     fn warn(&mut self, what: &str) {
@@ -198,7 +202,10 @@ impl<'a> Walk<'a> {
                 }
                 return Ok(Kind::HardLink(first));
             }
-            let linked = Linked { first: self.path.clone().into(), left: stat.stx_nlink - 1 };
+            let linked = Linked {
+                first: self.path.clone().into(),
+                left: stat.stx_nlink - 1,
+            };
             self.links.insert(key, linked);
         }
         let (major, minor) = (stat.stx_rdev_major, stat.stx_rdev_minor);
@@ -211,13 +218,22 @@ impl<'a> Walk<'a> {
             FileType::Socket => Kind::Socket,
             _ => {
                 let reason = "it is of an unknown type".to_owned();
-                return Err(Error::Refused { path: self.source.name(&self.path), reason });
+                return Err(Error::Refused {
+                    path: self.source.name(&self.path),
+                    reason,
+                });
             }
         })
     }
 
     /// Passes the entry at the walk's path to the sink.
-    fn pass_entry(&mut self, at: BorrowedFd<'_>, name: &[u8], stat: &Statx, kind: Kind) -> Result<()> {
+    fn pass_entry(
+        &mut self,
+        at: BorrowedFd<'_>,
+        name: &[u8],
+        stat: &Statx,
+        kind: Kind,
+    ) -> Result<()> {
         let kind = match kind {
             Kind::Symlink(_) => Kind::Symlink(
                 rustix::fs::readlinkat(at, name, Vec::new())
@@ -230,7 +246,12 @@ impl<'a> Walk<'a> {
             Kind::HardLink(_) => Vec::new(),
             Kind::Directory if self.is_unwanted() => Vec::new(),
             _ if self.source.without_xattrs => self.xattrs.acl(self.source, (at, name), &self.path),
-            _ => self.xattrs.read(self.source, (at, name), (&self.path, device(stat)), self.sink)?,
+            _ => self.xattrs.read(
+                self.source,
+                (at, name),
+                (&self.path, device(stat)),
+                self.sink,
+            )?,
         };
         let mut entry = Entry {
             path: self.path.clone(),
@@ -238,7 +259,10 @@ impl<'a> Walk<'a> {
             mode: stat.stx_mode & 0o7777,
             uid: stat.stx_uid,
             gid: stat.stx_gid,
-            mtime: Time { secs: stat.stx_mtime.tv_sec, nanos: stat.stx_mtime.tv_nsec },
+            mtime: Time {
+                secs: stat.stx_mtime.tv_sec,
+                nanos: stat.stx_mtime.tv_nsec,
+            },
             xattrs,
             flags: None,
             project: None,
@@ -263,7 +287,9 @@ impl<'a> Walk<'a> {
             return Ok(());
         }
         let error = |error| match error {
-            Errno::LOOP => Error::Changed { name: self.source.name(&self.path) },
+            Errno::LOOP => Error::Changed {
+                name: self.source.name(&self.path),
+            },
             error => self.source.error(&self.path, error),
         };
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -271,7 +297,9 @@ impl<'a> Walk<'a> {
         if crosses != Some(false) {
             let kind = rustix::fs::fstatfs(&fd).map_err(error)?.f_type as u32;
             if let Some((_, name)) = KERNEL_FILE_SYSTEMS.iter().find(|(magic, _)| *magic == kind) {
-                self.warn(&format!("is of the file system {name}; its contents are left out"));
+                self.warn(&format!(
+                    "is of the file system {name}; its contents are left out"
+                ));
                 return Ok(());
             }
         }
@@ -281,22 +309,33 @@ impl<'a> Walk<'a> {
             self.frames[far].fd = None;
         }
         self.is_here = false;
-        self.frames.push(Frame { fd: Some(fd), dev, ino, path: self.path.len(), names });
+        self.frames.push(Frame {
+            fd: Some(fd),
+            dev,
+            ino,
+            path: self.path.len(),
+            names,
+        });
         Ok(())
     }
 
     /// Opens the directory of the last frame again, if it was closed.
     fn reopen(&mut self) -> Result<()> {
-        let Some(frame) = self.frames.last_mut() else { return Ok(()) };
+        let Some(frame) = self.frames.last_mut() else {
+            return Ok(());
+        };
         if frame.fd.is_some() {
             return Ok(());
         }
         let path = &self.path[..frame.path];
         let error = |error| self.source.error(path, error);
-        let fd = beneath::open(&self.source.top, path, OFlags::RDONLY | OFlags::DIRECTORY).map_err(error)?;
+        let fd = beneath::open(&self.source.top, path, OFlags::RDONLY | OFlags::DIRECTORY)
+            .map_err(error)?;
         let stat = rustix::fs::fstat(&fd).map_err(error)?;
         if (stat.st_dev, stat.st_ino) != (frame.dev, frame.ino) {
-            return Err(Error::Changed { name: self.source.name(path) });
+            return Err(Error::Changed {
+                name: self.source.name(path),
+            });
         }
         frame.fd = Some(fd);
         Ok(())
@@ -322,8 +361,19 @@ fn device(stat: &Statx) -> u64 {
 }
 
 fn contents(stat: &Statx) -> Contents {
-    let mtime = Time { secs: stat.stx_mtime.tv_sec, nanos: stat.stx_mtime.tv_nsec };
-    let identity = Identity { dev: device(stat), ino: stat.stx_ino, mtime, size: stat.stx_size };
+    let mtime = Time {
+        secs: stat.stx_mtime.tv_sec,
+        nanos: stat.stx_mtime.tv_nsec,
+    };
+    let identity = Identity {
+        dev: device(stat),
+        ino: stat.stx_ino,
+        mtime,
+        size: stat.stx_size,
+    };
     let sparse = stat.stx_blocks.saturating_mul(512) < stat.stx_size;
-    Contents { size: stat.stx_size, data: Data::HostFile { sparse, identity } }
+    Contents {
+        size: stat.stx_size,
+        data: Data::HostFile { sparse, identity },
+    }
 }

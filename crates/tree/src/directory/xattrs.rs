@@ -82,7 +82,9 @@ impl Reader {
             Ok(length) => length,
             Err(Errno::OPNOTSUPP) => {
                 let name = source.name(path);
-                sink.warn(format!("'{name}': the file system has no extended attributes"));
+                sink.warn(format!(
+                    "'{name}': the file system has no extended attributes"
+                ));
                 self.devices_without.insert(dev);
                 0
             }
@@ -90,7 +92,10 @@ impl Reader {
         };
         let mut found = Vec::new();
         let names = self.names[..length].to_vec();
-        for name in names.split(|byte| *byte == 0).filter(|name| !name.is_empty()) {
+        for name in names
+            .split(|byte| *byte == 0)
+            .filter(|name| !name.is_empty())
+        {
             if let Some(value) = self.value(source, path, name, sink)? {
                 found.push((name.to_vec(), value));
             }
@@ -109,20 +114,29 @@ impl Reader {
         self.set_path(source, (at, name), path);
         let name = AclKind::Access.xattr_name();
         let read = rustix::fs::lgetxattr(&self.path[..], name, &mut self.value[..]);
-        read.map_or(Vec::new(), |length| vec![(name.into(), self.value[..length].to_vec())])
+        read.map_or(Vec::new(), |length| {
+            vec![(name.into(), self.value[..length].to_vec())]
+        })
     }
 
     /// Sets the path by which the attributes are read.
-    fn set_path(&mut self, source: &DirectorySource, (at, name): (BorrowedFd<'_>, &[u8]), path: &[u8]) {
+    fn set_path(
+        &mut self,
+        source: &DirectorySource,
+        (at, name): (BorrowedFd<'_>, &[u8]),
+        path: &[u8],
+    ) {
         self.path.clear();
         match self.by {
             By::CurrentDirectory => self.path.extend_from_slice(name),
             By::Proc => {
-                self.path.extend(format!("/proc/self/fd/{}/", at.as_raw_fd()).bytes());
+                self.path
+                    .extend(format!("/proc/self/fd/{}/", at.as_raw_fd()).bytes());
                 self.path.extend_from_slice(name);
             }
             By::Path => {
-                self.path.extend_from_slice(source.root.as_os_str().as_bytes());
+                self.path
+                    .extend_from_slice(source.root.as_os_str().as_bytes());
                 self.path.push(b'/');
                 self.path.extend_from_slice(path);
             }
@@ -139,7 +153,9 @@ impl Reader {
         if !is_kept(name) {
             if self.left_out.insert(name.to_vec()) {
                 let (file, name) = (source.name(path), String::from_utf8_lossy(name));
-                sink.warn(format!("'{file}': the extended attribute '{name}' is left out"));
+                sink.warn(format!(
+                    "'{file}': the extended attribute '{name}' is left out"
+                ));
             }
             return Ok(None);
         }
@@ -164,7 +180,10 @@ impl Reader {
 ///
 /// Source: getxattr(2); security modules of sandboxes answer `EOPNOTSUPP`.
 fn is_refusal(error: Errno) -> bool {
-    matches!(error, Errno::ACCESS | Errno::PERM | Errno::OPNOTSUPP | Errno::NODATA)
+    matches!(
+        error,
+        Errno::ACCESS | Errno::PERM | Errno::OPNOTSUPP | Errno::NODATA
+    )
 }
 
 /// Whether another file system can have this attribute.

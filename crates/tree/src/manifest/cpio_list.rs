@@ -27,14 +27,19 @@ pub(super) fn is_list(lines: &[(usize, Vec<u8>)]) -> bool {
 pub(super) fn read(lines: &Lines, manifest: &mut Manifest) -> Result<()> {
     for (line, text) in &lines.lines {
         let words: Vec<&[u8]> = words(text).collect();
-        let added = amendments(&words, *line, manifest).map_err(|reason| lines.error(*line, reason))?;
+        let added =
+            amendments(&words, *line, manifest).map_err(|reason| lines.error(*line, reason))?;
         manifest.amendments.extend(added);
     }
     Ok(())
 }
 
 /// Parses a line: an entry, and further names of it.
-fn amendments(words: &[&[u8]], line: usize, manifest: &mut Manifest) -> Result<Vec<Amendment>, String> {
+fn amendments(
+    words: &[&[u8]],
+    line: usize,
+    manifest: &mut Manifest,
+) -> Result<Vec<Amendment>, String> {
     let clean = |name: &[u8]| match path::clean(name) {
         Ok(cleaned) => Ok(cleaned.path),
         Err(reason) => Err(format!("'{}': {reason}", String::from_utf8_lossy(name))),
@@ -60,7 +65,10 @@ fn amendments(words: &[&[u8]], line: usize, manifest: &mut Manifest) -> Result<V
     let mut links = Vec::new();
     let made = match (kind, rest) {
         (b"file", names) => {
-            links = names.iter().map(|name| clean(name)).collect::<Result<_, _>>()?;
+            links = names
+                .iter()
+                .map(|name| clean(name))
+                .collect::<Result<_, _>>()?;
             let location = std::ffi::OsString::from_vec(expand(target)?);
             manifest.contents(&amendment.path, location.into())?
         }
@@ -82,7 +90,11 @@ fn amendments(words: &[&[u8]], line: usize, manifest: &mut Manifest) -> Result<V
     amendment.kind = AmendedKind::Made(made);
     let links = links.into_iter().map(|path| {
         let kind = AmendedKind::Made(Kind::HardLink(amendment.path.clone()));
-        Amendment { path, kind, ..amendment.clone() }
+        Amendment {
+            path,
+            kind,
+            ..amendment.clone()
+        }
     });
     let links: Vec<_> = links.collect();
     Ok([amendment].into_iter().chain(links).collect())
@@ -93,9 +105,12 @@ fn expand(word: &[u8]) -> Result<Vec<u8>, String> {
     let mut expanded = Vec::new();
     let mut rest = word;
     while let Some(start) = rest.windows(2).position(|two| two == b"${") {
-        let Some(len) = rest[start..].iter().position(|byte| *byte == b'}') else { break };
+        let Some(len) = rest[start..].iter().position(|byte| *byte == b'}') else {
+            break;
+        };
         let name = String::from_utf8_lossy(&rest[start + 2..start + len]).into_owned();
-        let value = std::env::var_os(&name).ok_or_else(|| format!("the variable '{name}' is not set"))?;
+        let value =
+            std::env::var_os(&name).ok_or_else(|| format!("the variable '{name}' is not set"))?;
         expanded.extend_from_slice(&rest[..start]);
         expanded.extend(value.into_vec());
         rest = &rest[start + len + 1..];

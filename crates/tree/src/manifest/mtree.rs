@@ -27,7 +27,10 @@ pub(super) fn read(lines: &Lines, manifest: &mut Manifest) -> Result<()> {
             b"/set" => defaults.extend(words.map(keyword)),
             b"/unset" => words.for_each(|key| drop(defaults.remove(key))),
             b".." => {
-                let end = directory.iter().rposition(|byte| *byte == b'/').unwrap_or(0);
+                let end = directory
+                    .iter()
+                    .rposition(|byte| *byte == b'/')
+                    .unwrap_or(0);
                 directory.truncate(end);
             }
             first => {
@@ -57,8 +60,9 @@ fn keyword(word: &[u8]) -> (Vec<u8>, Vec<u8>) {
 fn name(directory: &[u8], word: &[u8]) -> Result<(Vec<u8>, bool), String> {
     let name = unvis(word);
     let whole = name.contains(&b'/');
-    let cleaned =
-        path::clean(&name).map_err(|reason| format!("'{}': {reason}", String::from_utf8_lossy(&name)))?.path;
+    let cleaned = path::clean(&name)
+        .map_err(|reason| format!("'{}': {reason}", String::from_utf8_lossy(&name)))?
+        .path;
     if whole || directory.is_empty() || cleaned.is_empty() {
         return Ok((cleaned, whole));
     }
@@ -88,8 +92,13 @@ fn amendment(
     amendment.optional = given("optional").is_some();
     for (name, id) in [("uname", amendment.uid), ("gname", amendment.gid)] {
         if given(name).is_some() && id.is_none() {
-            let about = format!("{}, line {line}: '{name}' needs a number next to it", manifest.name);
-            manifest.warnings.push(format!("{about}; owners are not looked up by their names"));
+            let about = format!(
+                "{}, line {line}: '{name}' needs a number next to it",
+                manifest.name
+            );
+            manifest
+                .warnings
+                .push(format!("{about}; owners are not looked up by their names"));
         }
     }
     let contents = given("contents").or_else(|| given("content"));
@@ -97,32 +106,37 @@ fn amendment(
         let device = given("device").ok_or_else(|| "the keyword 'device' is missing".to_owned())?;
         device_numbers(device).ok_or_else(|| damaged("device"))
     };
-    amendment.kind = match (given("type"), contents) {
-        (None, None) => AmendedKind::Any,
-        (Some(b"file"), None) => AmendedKind::File,
-        (None | Some(b"file"), Some(location)) => {
-            let location = std::ffi::OsString::from_vec(unvis(location));
-            AmendedKind::Made(manifest.contents(&amendment.path, location.into())?)
-        }
-        (Some(b"dir"), _) => AmendedKind::Made(Kind::Directory),
-        (Some(b"link"), _) => match given("link").map(unvis) {
-            Some(target) if !target.is_empty() => AmendedKind::Made(Kind::Symlink(target)),
-            _ => return Err("the keyword 'link' is missing".to_owned()),
-        },
-        (Some(b"char"), _) => {
-            device().map(|(major, minor)| AmendedKind::Made(Kind::CharDevice { major, minor }))?
-        }
-        (Some(b"block"), _) => {
-            device().map(|(major, minor)| AmendedKind::Made(Kind::BlockDevice { major, minor }))?
-        }
-        (Some(b"fifo"), _) => AmendedKind::Made(Kind::Fifo),
-        (Some(b"socket"), _) => AmendedKind::Made(Kind::Socket),
-        (Some(other), _) => {
-            return Err(format!("the type '{}' is unknown", String::from_utf8_lossy(other)));
-        }
-    };
+    amendment.kind =
+        match (given("type"), contents) {
+            (None, None) => AmendedKind::Any,
+            (Some(b"file"), None) => AmendedKind::File,
+            (None | Some(b"file"), Some(location)) => {
+                let location = std::ffi::OsString::from_vec(unvis(location));
+                AmendedKind::Made(manifest.contents(&amendment.path, location.into())?)
+            }
+            (Some(b"dir"), _) => AmendedKind::Made(Kind::Directory),
+            (Some(b"link"), _) => match given("link").map(unvis) {
+                Some(target) if !target.is_empty() => AmendedKind::Made(Kind::Symlink(target)),
+                _ => return Err("the keyword 'link' is missing".to_owned()),
+            },
+            (Some(b"char"), _) => device()
+                .map(|(major, minor)| AmendedKind::Made(Kind::CharDevice { major, minor }))?,
+            (Some(b"block"), _) => device()
+                .map(|(major, minor)| AmendedKind::Made(Kind::BlockDevice { major, minor }))?,
+            (Some(b"fifo"), _) => AmendedKind::Made(Kind::Fifo),
+            (Some(b"socket"), _) => AmendedKind::Made(Kind::Socket),
+            (Some(other), _) => {
+                return Err(format!(
+                    "the type '{}' is unknown",
+                    String::from_utf8_lossy(other)
+                ));
+            }
+        };
     if amendment.path.is_empty()
-        && !matches!(amendment.kind, AmendedKind::Any | AmendedKind::Made(Kind::Directory))
+        && !matches!(
+            amendment.kind,
+            AmendedKind::Any | AmendedKind::Made(Kind::Directory)
+        )
     {
         return Err("the root is a directory".to_owned());
     }
@@ -134,7 +148,10 @@ fn time(text: &[u8]) -> Option<Time> {
     let text = std::str::from_utf8(text).ok()?;
     let (secs, nanos) = text.split_once('.').unwrap_or((text, "0"));
     let nanos = nanos.parse().ok().filter(|nanos| *nanos < 1_000_000_000)?;
-    Some(Time { secs: secs.parse().ok()?, nanos })
+    Some(Time {
+        secs: secs.parse().ok()?,
+        nanos,
+    })
 }
 
 /// Parses a major and a minor number: `FORMAT,MAJOR,MINOR`, `MAJOR,MINOR` or one number of Linux.
@@ -146,10 +163,13 @@ fn device_numbers(text: &[u8]) -> Option<(u32, u32)> {
     };
     let parts: Vec<&str> = text.split(',').collect();
     match parts[..] {
-        [device] => parse(device).map(|device| (rustix::fs::major(device), rustix::fs::minor(device))),
-        [major, minor] | [_, major, minor] => {
-            Some((parse(major)?.try_into().ok()?, parse(minor)?.try_into().ok()?))
+        [device] => {
+            parse(device).map(|device| (rustix::fs::major(device), rustix::fs::minor(device)))
         }
+        [major, minor] | [_, major, minor] => Some((
+            parse(major)?.try_into().ok()?,
+            parse(minor)?.try_into().ok()?,
+        )),
         _ => None,
     }
 }
@@ -160,9 +180,13 @@ fn unvis(word: &[u8]) -> Vec<u8> {
     let mut rest = word;
     while let [first, tail @ ..] = rest {
         let (byte, tail) = match rest {
-            [b'\\', a @ b'0'..=b'3', b @ b'0'..=b'7', c @ b'0'..=b'7', tail @ ..] => {
-                ((a - b'0') << 6 | (b - b'0') << 3 | (c - b'0'), tail)
-            }
+            [
+                b'\\',
+                a @ b'0'..=b'3',
+                b @ b'0'..=b'7',
+                c @ b'0'..=b'7',
+                tail @ ..,
+            ] => ((a - b'0') << 6 | (b - b'0') << 3 | (c - b'0'), tail),
             [b'\\', letter, tail @ ..] => {
                 let byte = match letter {
                     b's' => b' ',

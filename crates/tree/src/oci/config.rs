@@ -72,31 +72,46 @@ fn member<'v>(config: &'v Value, key: &str) -> Option<&'v Value> {
 
 /// Returns a text; an empty one stands for none.
 fn text(config: &Value, key: &str) -> Result<Option<String>, Reason> {
-    let Some(value) = member(config, key) else { return Ok(None) };
+    let Some(value) = member(config, key) else {
+        return Ok(None);
+    };
     let text = value.as_str().ok_or_else(|| wrong(key))?;
     Ok((!text.is_empty()).then(|| text.to_owned()))
 }
 
 fn texts(config: &Value, key: &str) -> Result<Vec<String>, Reason> {
-    let Some(value) = member(config, key) else { return Ok(Vec::new()) };
+    let Some(value) = member(config, key) else {
+        return Ok(Vec::new());
+    };
     let texts = value.as_array().ok_or_else(|| wrong(key))?.iter();
-    texts.map(|text| text.as_str().map(str::to_owned).ok_or_else(|| wrong(key))).collect()
+    texts
+        .map(|text| text.as_str().map(str::to_owned).ok_or_else(|| wrong(key)))
+        .collect()
 }
 
 fn object<'v>(config: &'v Value, key: &str) -> Result<Option<&'v Map<String, Value>>, Reason> {
-    let Some(value) = member(config, key) else { return Ok(None) };
+    let Some(value) = member(config, key) else {
+        return Ok(None);
+    };
     value.as_object().map(Some).ok_or_else(|| wrong(key))
 }
 
 fn keys(config: &Value, key: &str) -> Result<Vec<String>, Reason> {
-    Ok(object(config, key)?.into_iter().flatten().map(|(name, _)| name.clone()).collect())
+    Ok(object(config, key)?
+        .into_iter()
+        .flatten()
+        .map(|(name, _)| name.clone())
+        .collect())
 }
 
 fn labels(config: &Value) -> Result<Vec<(String, String)>, Reason> {
     const LABELS: &str = "Labels";
     let labels = object(config, LABELS)?.into_iter().flatten();
     let label = |(name, value): (&String, &Value)| {
-        Ok((name.clone(), value.as_str().ok_or_else(|| wrong(LABELS))?.to_owned()))
+        Ok((
+            name.clone(),
+            value.as_str().ok_or_else(|| wrong(LABELS))?.to_owned(),
+        ))
     };
     labels.map(label).collect()
 }

@@ -33,10 +33,17 @@ impl Digest {
             _ => return Err(format!("the digest '{text}' is of an unknown algorithm")),
         };
         // The digits become the name of a file.
-        if hex.len() != length || !hex.bytes().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f')) {
+        if hex.len() != length
+            || !hex
+                .bytes()
+                .all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f'))
+        {
             return Err(format!("the digest '{text}' is damaged"));
         }
-        Ok(Self { algorithm, hex: hex.to_owned() })
+        Ok(Self {
+            algorithm,
+            hex: hex.to_owned(),
+        })
     }
 
     /// Returns the path of the blob in a layout.
@@ -46,7 +53,10 @@ impl Digest {
 
     /// Has the digest of a stream computed, to compare it with this one.
     pub(super) fn compute(&self) -> Computed {
-        Computed { expected: self.clone(), found: Arc::default() }
+        Computed {
+            expected: self.clone(),
+            found: Arc::default(),
+        }
     }
 
     fn algorithm(&self) -> &'static str {
@@ -92,7 +102,11 @@ impl Computed {
             Algorithm::Sha256 => Hash::Sha256(Sha256::default()),
             Algorithm::Sha512 => Hash::Sha512(Sha512::default()),
         };
-        Hashing { stream, hash, found: Arc::clone(&self.found) }
+        Hashing {
+            stream,
+            hash,
+            found: Arc::clone(&self.found),
+        }
     }
 
     /// Returns whether the stream has ended and had its digest.
@@ -147,7 +161,10 @@ fn hash<H: sha2::Digest>(mut bytes: impl Read) -> io::Result<String> {
 
 /// Returns the hexadecimal digits of a hash.
 pub(super) fn hex<H: sha2::Digest>(hash: H) -> String {
-    hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+    hash.finalize()
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
 }
 
 #[cfg(test)]
@@ -162,7 +179,14 @@ mod tests {
         assert!(!digest.is_of(&b"abd"[..]).unwrap());
         assert_eq!(digest.to_string(), sha256);
         assert_eq!(digest.path(), sha256.replace("sha256:", "blobs/sha256/"));
-        for wrong in ["", "sha256:", "md5:00", "sha256:../../x", &sha256[1..], &sha256.replace('b', "B")] {
+        for wrong in [
+            "",
+            "sha256:",
+            "md5:00",
+            "sha256:../../x",
+            &sha256[1..],
+            &sha256.replace('b', "B"),
+        ] {
             assert!(Digest::parse(wrong).is_err(), "{wrong}");
         }
     }

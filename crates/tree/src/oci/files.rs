@@ -28,7 +28,10 @@ const MAX_LINKS: usize = 8;
 /// The files of an image.
 pub(super) enum Files {
     Directory(PathBuf),
-    Archive { tar: Box<TarSource>, members: BTreeMap<Vec<u8>, Kind> },
+    Archive {
+        tar: Box<TarSource>,
+        members: BTreeMap<Vec<u8>, Kind>,
+    },
 }
 
 /// A file of an image: a part of a file of the host.
@@ -59,7 +62,10 @@ impl Files {
     pub(super) fn in_archive(tar: TarSource) -> Result<Self> {
         let mut members = Members(BTreeMap::new());
         tar.scan(&mut members)?;
-        Ok(Self::Archive { tar: Box::new(tar), members: members.0 })
+        Ok(Self::Archive {
+            tar: Box::new(tar),
+            members: members.0,
+        })
     }
 
     /// Whether there is a file with this path.
@@ -76,8 +82,15 @@ impl Files {
             Self::Directory(root) => {
                 let name = root.join(path).to_string_lossy().into_owned();
                 let file = in_directory(root, path).map_err(|error| Error::io(&name, error))?;
-                let len = file.metadata().map_err(|error| Error::io(&name, error))?.len();
-                Ok(Blob { file: Arc::new(file), start: 0, len })
+                let len = file
+                    .metadata()
+                    .map_err(|error| Error::io(&name, error))?
+                    .len();
+                Ok(Blob {
+                    file: Arc::new(file),
+                    start: 0,
+                    len,
+                })
             }
             Self::Archive { tar, members } => in_archive(tar, members, path),
         }
@@ -91,11 +104,13 @@ impl Files {
         }
         let mut bytes = Vec::new();
         let error = |error| Error::io(path, error);
-        std::io::Read::read_to_end(&mut blob.reader().map_err(error)?, &mut bytes).map_err(error)?;
+        std::io::Read::read_to_end(&mut blob.reader().map_err(error)?, &mut bytes)
+            .map_err(error)?;
         if digest.is_some_and(|digest| !digest.is_of(&bytes[..]).unwrap_or(false)) {
             return Err(format!("'{path}' does not have the digest that its name says").into());
         }
-        serde_json::from_slice(&bytes).map_err(|error| format!("'{path}' is damaged: {error}").into())
+        serde_json::from_slice(&bytes)
+            .map_err(|error| format!("'{path}' is damaged: {error}").into())
     }
 }
 
@@ -110,16 +125,26 @@ fn in_directory(root: &Path, path: &str) -> std::io::Result<File> {
     Ok(crate::directory::open_beneath(&top, path.as_bytes(), flags)?.into())
 }
 
-fn in_archive(tar: &TarSource, members: &BTreeMap<Vec<u8>, Kind>, path: &str) -> Result<Blob, Reason> {
+fn in_archive(
+    tar: &TarSource,
+    members: &BTreeMap<Vec<u8>, Kind>,
+    path: &str,
+) -> Result<Blob, Reason> {
     let mut at = path.as_bytes().to_vec();
     for _ in 0..MAX_LINKS {
         match members.get(&at) {
             Some(Kind::File(contents)) => {
-                let Data::Stored { position } = contents.data else { break };
+                let Data::Stored { position } = contents.data else {
+                    break;
+                };
                 let opened = tar.open(&at, contents)?;
                 let start = opened.offset(position);
                 let Some(file) = opened.shared() else { break };
-                return Ok(Blob { file: Arc::clone(file), start, len: contents.size });
+                return Ok(Blob {
+                    file: Arc::clone(file),
+                    start,
+                    len: contents.size,
+                });
             }
             Some(Kind::HardLink(target)) => at.clone_from(target),
             // Archives of old versions have a layer once and link to it.
@@ -151,7 +176,10 @@ struct Members(BTreeMap<Vec<u8>, Kind>);
 
 impl Sink for Members {
     fn entry(&mut self, entry: Entry) -> Result<()> {
-        if matches!(entry.kind, Kind::File(Contents { .. }) | Kind::HardLink(_) | Kind::Symlink(_)) {
+        if matches!(
+            entry.kind,
+            Kind::File(Contents { .. }) | Kind::HardLink(_) | Kind::Symlink(_)
+        ) {
             self.0.insert(entry.path, entry.kind);
         }
         Ok(())

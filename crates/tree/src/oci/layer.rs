@@ -49,16 +49,24 @@ pub(super) struct Changes {
 impl Read<'_> {
     /// Reads the layer, and verifies its digests at the same time.
     pub(super) fn verified(&self, layer: &Layer) -> Result<Changes> {
-        let is_compressed = self.compression().map_err(|error| Error::io(self.name, error))?.is_some();
+        let is_compressed = self
+            .compression()
+            .map_err(|error| Error::io(self.name, error))?
+            .is_some();
         // The blob of a plain archive is the archive.
-        let archive =
-            layer.archive.as_ref().filter(|digest| is_compressed || layer.blob.as_ref() != Some(digest));
+        let archive = layer
+            .archive
+            .as_ref()
+            .filter(|digest| is_compressed || layer.blob.as_ref() != Some(digest));
         let of_blob = [layer.blob.as_ref(), archive.filter(|_| !is_compressed)];
         let is = |digest: &Digest| digest.is_of(self.blob.reader()?);
         let hashed = archive.filter(|_| is_compressed).map(Digest::compute);
         std::thread::scope(|scope| {
             let verified = scope.spawn(move || {
-                of_blob.into_iter().flatten().try_fold(true, |all, digest| Ok(all && is(digest)?))
+                of_blob
+                    .into_iter()
+                    .flatten()
+                    .try_fold(true, |all, digest| Ok(all && is(digest)?))
             });
             let changes = self.changes(hashed.as_ref());
             let verified = verified.join().unwrap_or(Ok(false));
@@ -66,7 +74,10 @@ impl Read<'_> {
             // A wrong digest takes precedence over errors of the archive, which follow from it.
             if !verified || !self.has_archive(hashed.as_ref(), changes.is_ok()) {
                 let reason = "it does not have the digest that the image says".to_owned();
-                return Err(Error::Image { image: self.name.to_owned(), reason });
+                return Err(Error::Image {
+                    image: self.name.to_owned(),
+                    reason,
+                });
             }
             changes
         })
@@ -79,7 +90,9 @@ impl Read<'_> {
             None => true,
             Some(hashed) if is_whole => hashed.is_right(),
             Some(hashed) => {
-                let decoded = self.decoded(None).and_then(|stream| hashed.digest().is_of(stream));
+                let decoded = self
+                    .decoded(None)
+                    .and_then(|stream| hashed.digest().is_of(stream));
                 decoded.unwrap_or(true)
             }
         }
@@ -87,15 +100,21 @@ impl Read<'_> {
 
     fn compression(&self) -> io::Result<Option<Compression>> {
         let mut start = Vec::new();
-        io::Read::read_to_end(&mut io::Read::take(self.blob.reader()?, MAGIC_LEN as u64), &mut start)?;
+        io::Read::read_to_end(
+            &mut io::Read::take(self.blob.reader()?, MAGIC_LEN as u64),
+            &mut start,
+        )?;
         Ok(Compression::detect(&start))
     }
 
     /// Returns the bytes of the archive, decompressed, whose digest is computed.
     fn decoded(&self, hashed: Option<&Computed>) -> io::Result<Box<dyn io::Read + Send>> {
         let bytes = self.blob.reader()?;
-        let Some(compression) = self.compression()? else { return Ok(Box::new(bytes)) };
-        let stream = compression.decoder(BufReader::with_capacity(BUFFER, bytes), &Behind::default())?;
+        let Some(compression) = self.compression()? else {
+            return Ok(Box::new(bytes));
+        };
+        let stream =
+            compression.decoder(BufReader::with_capacity(BUFFER, bytes), &Behind::default())?;
         Ok(match hashed {
             Some(hashed) => Box::new(hashed.reader(stream)),
             None => stream,
@@ -109,8 +128,14 @@ impl Read<'_> {
             return spooled(self.name, Box::new(stream), self.spool, self.stores);
         }
         let bytes = self.blob.reader().map_err(error)?;
-        let start = self.stores.add(Arc::clone(&self.blob.file), self.blob.start, None)?;
-        Ok(Input::new(self.name, Box::new(bytes), Keep::InPlace { start }))
+        let start = self
+            .stores
+            .add(Arc::clone(&self.blob.file), self.blob.start, None)?;
+        Ok(Input::new(
+            self.name,
+            Box::new(bytes),
+            Keep::InPlace { start },
+        ))
     }
 
     fn changes(&self, hashed: Option<&Computed>) -> Result<Changes> {
@@ -128,18 +153,25 @@ impl Read<'_> {
 impl Changes {
     fn take(&mut self, member: Member, layer: &str) -> Result<()> {
         let path = &member.entry.path;
-        let at = path.iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);
+        let at = path
+            .iter()
+            .rposition(|byte| *byte == b'/')
+            .map_or(0, |slash| slash + 1);
         let (parent, name) = path.split_at(at);
         match name.strip_prefix(WHITEOUT) {
             None => self.members.push(member),
             Some(_) if name == OPAQUE => {
-                self.cleared.push(parent.strip_suffix(b"/").unwrap_or(parent).to_vec());
+                self.cleared
+                    .push(parent.strip_suffix(b"/").unwrap_or(parent).to_vec());
             }
             // Names that only AUFS uses.
             Some(hidden) if hidden.starts_with(WHITEOUT) => {}
             Some(b"" | b"." | b"..") => {
                 let reason = "it removes no name".to_owned();
-                let error = Error::Refused { path: crate::error::shown(path), reason };
+                let error = Error::Refused {
+                    path: crate::error::shown(path),
+                    reason,
+                };
                 return Err(placed(error, layer, member.position));
             }
             Some(hidden) => self.removed.push([parent, hidden].concat()),
@@ -149,11 +181,14 @@ impl Changes {
 
     /// Passes the changes to the sink.
     pub(super) fn pass_changes(self, layer: &str, sink: &mut dyn Sink) -> Result<()> {
-        self.warnings.into_iter().for_each(|warning| sink.warn(warning));
+        self.warnings
+            .into_iter()
+            .for_each(|warning| sink.warn(warning));
         self.removed.iter().try_for_each(|path| sink.remove(path))?;
         self.cleared.iter().try_for_each(|path| sink.clear(path))?;
         for member in self.members {
-            sink.entry(member.entry).map_err(|error| placed(error, layer, member.position))?;
+            sink.entry(member.entry)
+                .map_err(|error| placed(error, layer, member.position))?;
         }
         Ok(())
     }

@@ -29,11 +29,16 @@ pub(super) fn matches<'n>(
     reference: &str,
 ) -> Match {
     // `@sha256:...`, or a name before it, which the digest makes superfluous.
-    let wanted = reference.rsplit_once('@').map_or(reference, |(_, digest)| digest);
+    let wanted = reference
+        .rsplit_once('@')
+        .map_or(reference, |(_, digest)| digest);
     if digest.is_some_and(|digest| digest == wanted) {
         return Match::Whole;
     }
-    names.map(|name| matches_name(name, reference)).max().unwrap_or(Match::No)
+    names
+        .map(|name| matches_name(name, reference))
+        .max()
+        .unwrap_or(Match::No)
 }
 
 fn matches_name(name: &str, reference: &str) -> Match {
@@ -46,12 +51,19 @@ fn matches_name(name: &str, reference: &str) -> Match {
         let front = name.strip_suffix(wanted);
         front.is_some_and(|front| front.ends_with(['/', ':']))
     };
-    if ends(name) || name.strip_suffix(DEFAULT_TAG).is_some_and(ends) { Match::End } else { Match::No }
+    if ends(name) || name.strip_suffix(DEFAULT_TAG).is_some_and(ends) {
+        Match::End
+    } else {
+        Match::No
+    }
 }
 
 /// Returns a name without the default registry.
 fn short(name: &str) -> &str {
-    DEFAULT_REGISTRY.iter().find_map(|front| name.strip_prefix(front)).unwrap_or(name)
+    DEFAULT_REGISTRY
+        .iter()
+        .find_map(|front| name.strip_prefix(front))
+        .unwrap_or(name)
 }
 
 #[cfg(test)]
@@ -61,9 +73,17 @@ mod tests {
     #[test]
     fn names_match_references() {
         let check = |name: &str, reference: &str, expected| {
-            assert_eq!(matches([name].into_iter(), None, reference), expected, "{name} {reference}");
+            assert_eq!(
+                matches([name].into_iter(), None, reference),
+                expected,
+                "{name} {reference}"
+            );
         };
-        check("docker.io/library/two:latest", "docker.io/library/two:latest", Match::Whole);
+        check(
+            "docker.io/library/two:latest",
+            "docker.io/library/two:latest",
+            Match::Whole,
+        );
         check("docker.io/library/two:latest", "two:latest", Match::Whole);
         check("docker.io/library/two:latest", "two", Match::Whole);
         check("two:latest", "docker.io/library/two:latest", Match::Whole);

@@ -21,7 +21,11 @@ impl Layout {
     fn new() -> Self {
         let layout = Self(tempfile::tempdir().unwrap());
         fs::create_dir_all(layout.path("blobs/sha256")).unwrap();
-        fs::write(layout.path("oci-layout"), r#"{"imageLayoutVersion":"1.0.0"}"#).unwrap();
+        fs::write(
+            layout.path("oci-layout"),
+            r#"{"imageLayoutVersion":"1.0.0"}"#,
+        )
+        .unwrap();
         layout
     }
 
@@ -37,34 +41,53 @@ impl Layout {
     }
 
     fn json(&self, value: &Value) -> Value {
-        self.blob("application/vnd.oci.image.manifest.v1+json", value.to_string().as_bytes())
+        self.blob(
+            "application/vnd.oci.image.manifest.v1+json",
+            value.to_string().as_bytes(),
+        )
     }
 
     /// Adds a manifest of plain layers and returns its descriptor.
     fn image(&self, layers: &[Vec<u8>]) -> Value {
-        let layers: Vec<_> =
-            layers.iter().map(|layer| self.blob("application/vnd.oci.image.layer.v1.tar", layer)).collect();
+        let layers: Vec<_> = layers
+            .iter()
+            .map(|layer| self.blob("application/vnd.oci.image.layer.v1.tar", layer))
+            .collect();
         self.json(&json!({ "schemaVersion": 2, "layers": layers }))
     }
 
     fn index(&self, manifests: &[Value]) {
-        fs::write(self.path("index.json"), json!({ "manifests": manifests }).to_string()).unwrap();
+        fs::write(
+            self.path("index.json"),
+            json!({ "manifests": manifests }).to_string(),
+        )
+        .unwrap();
     }
 
     fn open(&self, reference: Option<&str>, platform: Option<&str>) -> crate::Result<OciSource> {
         let platform = platform.map(|text| Platform::parse(text).unwrap());
-        OciSource::open(self.0.path(), reference, platform.as_ref(), std::env::temp_dir())
+        OciSource::open(
+            self.0.path(),
+            reference,
+            platform.as_ref(),
+            std::env::temp_dir(),
+        )
     }
 
     #[track_caller]
     fn error(&self, reference: Option<&str>, platform: Option<&str>) -> String {
-        let tried = self.open(reference, platform).and_then(|image| image.scan(&mut Collected::default()));
+        let tried = self
+            .open(reference, platform)
+            .and_then(|image| image.scan(&mut Collected::default()));
         tried.unwrap_err().to_string()
     }
 }
 
 fn digest(bytes: &[u8]) -> String {
-    let hex: String = Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect();
+    let hex: String = Sha256::digest(bytes)
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
     format!("sha256:{hex}")
 }
 
@@ -99,7 +122,10 @@ fn layers() -> Vec<Vec<u8>> {
             file(".wh.replaced"),
             file(".wh..wh.plnk"),
         ]),
-        archive(&[Raw::new(b'5', "dir/", b"").field(100, b"0000700"), file("tree")]),
+        archive(&[
+            Raw::new(b'5', "dir/", b"").field(100, b"0000700"),
+            file("tree"),
+        ]),
     ]
 }
 
@@ -107,8 +133,17 @@ fn layers() -> Vec<Vec<u8>> {
 fn check(image: &OciSource) {
     let found = plain(image);
     let paths: Vec<_> = found.keys().map(String::as_str).collect();
-    let expected =
-        [".", "dir", "dir/kept", "link", "opaque", "opaque/both", "opaque/new", "replaced", "tree"];
+    let expected = [
+        ".",
+        "dir",
+        "dir/kept",
+        "link",
+        "opaque",
+        "opaque/both",
+        "opaque/new",
+        "replaced",
+        "tree",
+    ];
     assert_eq!(paths, expected);
     let bytes = |path: &str| found[path].bytes.clone().unwrap();
     assert_eq!(bytes("link"), b"dir/kept");
@@ -125,7 +160,11 @@ fn layers_overlay_each_other() {
     layout.index(&[layout.image(&layers())]);
     check(&layout.open(None, None).unwrap());
     // The same as an archive, which may be compressed.
-    run(layout.0.path(), "tar", &["-cf", "layout.tar", "oci-layout", "index.json", "blobs"]);
+    run(
+        layout.0.path(),
+        "tar",
+        &["-cf", "layout.tar", "oci-layout", "index.json", "blobs"],
+    );
     let spool = std::env::temp_dir();
     check(&OciSource::open(layout.path("layout.tar"), None, None, &spool).unwrap());
     run(layout.0.path(), "gzip", &["layout.tar"]);
@@ -138,7 +177,11 @@ fn compressed_layers_are_read() {
     let mut descriptors = Vec::new();
     for (layer, tool) in layers().iter().zip(["gzip", "zstd", "cat"]) {
         fs::write(layout.path("layer"), layer).unwrap();
-        run(layout.0.path(), "sh", &["-c", &format!("{tool} < layer > packed")]);
+        run(
+            layout.0.path(),
+            "sh",
+            &["-c", &format!("{tool} < layer > packed")],
+        );
         let packed = fs::read(layout.path("packed")).unwrap();
         let media = format!("application/vnd.oci.image.layer.v1.tar+{tool}");
         descriptors.push(layout.blob(&media, &packed));
@@ -164,37 +207,78 @@ fn docker(layers: &[Vec<u8>], tag: &str) -> tempfile::TempDir {
     }
     let manifest = json!([{ "Config": name, "RepoTags": [tag], "Layers": names }]);
     fs::write(dir.path().join("manifest.json"), manifest.to_string()).unwrap();
-    run(dir.path(), "sh", &["-c", "tar -cf saved.tar manifest.json *.json l* real*"]);
+    run(
+        dir.path(),
+        "sh",
+        &["-c", "tar -cf saved.tar manifest.json *.json l* real*"],
+    );
     dir
 }
 
 #[test]
 fn archives_of_docker_save_are_read() {
     let dir = docker(&layers(), "registry.example/alpine:latest");
-    let open = |reference| OciSource::open(dir.path().join("saved.tar"), reference, None, dir.path());
-    for reference in [None, Some("registry.example/alpine:latest"), Some("alpine:latest"), Some("latest")] {
+    let open =
+        |reference| OciSource::open(dir.path().join("saved.tar"), reference, None, dir.path());
+    for reference in [
+        None,
+        Some("registry.example/alpine:latest"),
+        Some("alpine:latest"),
+        Some("latest"),
+    ] {
         check(&open(reference).unwrap());
     }
     let error = open(Some("other")).err().unwrap().to_string();
-    assert!(error.contains("saved.tar") && error.contains("'other', but registry.example/"), "{error}");
+    assert!(
+        error.contains("saved.tar") && error.contains("'other', but registry.example/"),
+        "{error}"
+    );
     // The configuration has its digest as its name.
-    let config = fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().path());
+    let config = fs::read_dir(dir.path())
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
     let config = config.filter(|path| path.extension().is_some_and(|end| end == "json"));
-    let config = config.into_iter().find(|path| !path.ends_with("manifest.json")).unwrap();
+    let config = config
+        .into_iter()
+        .find(|path| !path.ends_with("manifest.json"))
+        .unwrap();
     let whole = fs::read_to_string(&config).unwrap();
     fs::write(&config, format!("{whole} ")).unwrap();
-    run(dir.path(), "tar", &["-rf", "saved.tar", config.file_name().unwrap().to_str().unwrap()]);
+    run(
+        dir.path(),
+        "tar",
+        &[
+            "-rf",
+            "saved.tar",
+            config.file_name().unwrap().to_str().unwrap(),
+        ],
+    );
     let error = open(None).err().unwrap().to_string();
     assert!(error.contains("digest"), "{error}");
     fs::write(&config, whole).unwrap();
-    run(dir.path(), "tar", &["-rf", "saved.tar", config.file_name().unwrap().to_str().unwrap()]);
+    run(
+        dir.path(),
+        "tar",
+        &[
+            "-rf",
+            "saved.tar",
+            config.file_name().unwrap().to_str().unwrap(),
+        ],
+    );
     // A layer whose digest differs from that in the configuration.
     let mut wrong = layers();
     wrong[2][600] ^= 1;
     fs::write(dir.path().join("real2"), &wrong[2]).unwrap();
     run(dir.path(), "tar", &["-rf", "saved.tar", "real2"]);
-    let error = open(None).unwrap().scan(&mut Collected::default()).unwrap_err().to_string();
-    assert!(error.contains("l2/layer.tar") && error.contains("digest"), "{error}");
+    let error = open(None)
+        .unwrap()
+        .scan(&mut Collected::default())
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("l2/layer.tar") && error.contains("digest"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -231,12 +315,21 @@ fn images_are_chosen_by_name_and_platform() {
     let error = layout.error(None, None);
     assert!(error.contains("v1, v2"), "{error}");
     let error = layout.error(Some("v3"), None);
-    assert!(error.contains("'v3'") && error.contains("v1, v2"), "{error}");
+    assert!(
+        error.contains("'v3'") && error.contains("v1, v2"),
+        "{error}"
+    );
     let error = layout.error(Some("v2"), Some("plan9/mips"));
-    assert!(error.contains("plan9/mips") && error.contains("linux/arm/v7"), "{error}");
+    assert!(
+        error.contains("plan9/mips") && error.contains("linux/arm/v7"),
+        "{error}"
+    );
     // An image for another platform is taken only where that is asked for.
     let error = layout.error(Some("v2"), None);
-    assert!(error.contains("linux/mips, linux/arm/v6, linux/arm/v7"), "{error}");
+    assert!(
+        error.contains("linux/mips, linux/arm/v6, linux/arm/v7"),
+        "{error}"
+    );
     layout.index(&[built(image("mips"), "linux", "mips", None)]);
     let error = layout.error(None, None);
     assert!(error.contains("but for linux/mips"), "{error}");
@@ -273,10 +366,17 @@ fn named_images(names: &[&str]) -> Layout {
 
 #[test]
 fn images_are_chosen_by_whole_names() {
-    let names = ["docker.io/library/one:latest", "docker.io/library/two:latest", "quay.io/two:latest"];
+    let names = [
+        "docker.io/library/one:latest",
+        "docker.io/library/two:latest",
+        "quay.io/two:latest",
+    ];
     let layout = named_images(&names);
-    let chosen =
-        |reference: &str| Collected::of(&layout.open(Some(reference), None).unwrap()).paths().concat();
+    let chosen = |reference: &str| {
+        Collected::of(&layout.open(Some(reference), None).unwrap())
+            .paths()
+            .concat()
+    };
     for name in names {
         assert_eq!(chosen(name), name.replace('/', "_"));
     }
@@ -287,7 +387,8 @@ fn images_are_chosen_by_whole_names() {
     assert!(names.iter().all(|name| error.contains(name)), "{error}");
     // One image with two names is one image.
     let twice = named_images(&names[..1]);
-    let index: Value = serde_json::from_slice(&fs::read(twice.path("index.json")).unwrap()).unwrap();
+    let index: Value =
+        serde_json::from_slice(&fs::read(twice.path("index.json")).unwrap()).unwrap();
     let (one, mut other) = (index["manifests"][0].clone(), index["manifests"][0].clone());
     other["annotations"] = json!({ "org.opencontainers.image.ref.name": "other" });
     twice.index(&[one, other]);
@@ -298,9 +399,14 @@ fn images_are_chosen_by_whole_names() {
 fn configured(layout: &Layout, config: &Value) -> Value {
     fs::write(layout.path("layer"), archive(&[file("f")])).unwrap();
     run(layout.0.path(), "gzip", &["-fn", "layer"]);
-    let layer = layout
-        .blob("application/vnd.oci.image.layer.v1.tar+gzip", &fs::read(layout.path("layer.gz")).unwrap());
-    let config = layout.blob("application/vnd.oci.image.config.v1+json", config.to_string().as_bytes());
+    let layer = layout.blob(
+        "application/vnd.oci.image.layer.v1.tar+gzip",
+        &fs::read(layout.path("layer.gz")).unwrap(),
+    );
+    let config = layout.blob(
+        "application/vnd.oci.image.config.v1+json",
+        config.to_string().as_bytes(),
+    );
     layout.json(&json!({ "schemaVersion": 2, "config": config, "layers": [layer] }))
 }
 
@@ -321,26 +427,51 @@ fn configurations_are_verified_and_read() {
     let source = layout.open(None, None).unwrap();
     let read = source.config().unwrap();
     assert_eq!(read.platform, Platform::parse("linux/arm/v7"));
-    assert_eq!((read.user.as_deref(), read.working_dir.as_deref()), (Some("web:www"), None));
+    assert_eq!(
+        (read.user.as_deref(), read.working_dir.as_deref()),
+        (Some("web:www"), None)
+    );
     assert_eq!(
         (&*read.env, &*read.entrypoint, read.cmd.len()),
-        (&["A=1", "B="].map(String::from)[..], &["/init".into()][..], 0)
+        (
+            &["A=1", "B="].map(String::from)[..],
+            &["/init".into()][..],
+            0
+        )
     );
-    assert_eq!((&*read.exposed_ports, &*read.volumes), (&["80/tcp".into()][..], &["/data".into()][..]));
+    assert_eq!(
+        (&*read.exposed_ports, &*read.volumes),
+        (&["80/tcp".into()][..], &["/data".into()][..])
+    );
     assert_eq!(
         (&*read.labels, read.stop_signal.as_deref()),
         (&[("a".into(), "b".into())][..], Some("SIGINT"))
     );
     assert_eq!(Collected::of(&source).paths(), ["f"]);
     let error = layout.error(None, Some("linux/arm64"));
-    assert!(error.contains("linux/arm64") && error.contains("linux/arm/v7"), "{error}");
+    assert!(
+        error.contains("linux/arm64") && error.contains("linux/arm/v7"),
+        "{error}"
+    );
     // Digests that are not those of the layers, and values of other types.
     for (wrong, reason) in [
-        (json!({ "rootfs": rootfs(&digest(b"other")) }), "layer sha256:"),
-        (json!({ "rootfs": { "diff_ids": [] } }), "another number of layers"),
+        (
+            json!({ "rootfs": rootfs(&digest(b"other")) }),
+            "layer sha256:",
+        ),
+        (
+            json!({ "rootfs": { "diff_ids": [] } }),
+            "another number of layers",
+        ),
         (json!({}), "rootfs"),
-        (json!({ "rootfs": rootfs(&diff_id), "config": { "Env": "A=1" } }), "'Env'"),
-        (json!({ "rootfs": rootfs(&diff_id), "config": { "Labels": { "a": 1 } } }), "'Labels'"),
+        (
+            json!({ "rootfs": rootfs(&diff_id), "config": { "Env": "A=1" } }),
+            "'Env'",
+        ),
+        (
+            json!({ "rootfs": rootfs(&diff_id), "config": { "Labels": { "a": 1 } } }),
+            "'Labels'",
+        ),
     ] {
         layout.index(&[configured(&layout, &wrong)]);
         let error = layout.error(None, None);
@@ -348,7 +479,9 @@ fn configurations_are_verified_and_read() {
     }
     // A configuration with other bytes.
     layout.index(&[configured(&layout, &config)]);
-    let blob = layout.path("blobs/sha256").join(&digest(config.to_string().as_bytes())[7..]);
+    let blob = layout
+        .path("blobs/sha256")
+        .join(&digest(config.to_string().as_bytes())[7..]);
     fs::write(&blob, config.to_string().replace("web", "dev")).unwrap();
     let error = layout.error(None, None);
     assert!(error.contains("digest"), "{error}");
@@ -361,7 +494,10 @@ fn configurations_are_verified_and_read() {
 #[test]
 fn platforms_are_parsed() {
     let platform = Platform::parse("linux/arm64/v8").unwrap();
-    assert_eq!((platform.os.as_str(), platform.architecture.as_str()), ("linux", "arm64"));
+    assert_eq!(
+        (platform.os.as_str(), platform.architecture.as_str()),
+        ("linux", "arm64")
+    );
     assert_eq!(platform.variant.as_deref(), Some("v8"));
     for wrong in ["", "linux", "/", "linux/arm/v7/x"] {
         assert_eq!(Platform::parse(wrong), None);
@@ -381,7 +517,11 @@ fn references_follow_paths() {
         ("none", "none", None),
     ] {
         let text = path(text);
-        assert_eq!(split_reference(text.as_str()), (Path::new(&path(name)), reference), "{text}");
+        assert_eq!(
+            split_reference(text.as_str()),
+            (Path::new(&path(name)), reference),
+            "{text}"
+        );
     }
 }
 
@@ -392,8 +532,11 @@ fn damaged_images_are_named() {
     assert!(error.contains("index.json"), "{error}");
     let descriptor = layout.image(&layers());
     layout.index(std::slice::from_ref(&descriptor));
-    let blob =
-        |descriptor: &Value| layout.path("blobs/sha256").join(&descriptor["digest"].as_str().unwrap()[7..]);
+    let blob = |descriptor: &Value| {
+        layout
+            .path("blobs/sha256")
+            .join(&descriptor["digest"].as_str().unwrap()[7..])
+    };
     // A layer with other bytes, of the same and of another size.
     let manifest: Value = serde_json::from_slice(&fs::read(blob(&descriptor)).unwrap()).unwrap();
     let last = blob(&manifest["layers"][2]);
@@ -403,7 +546,10 @@ fn damaged_images_are_named() {
     for (bytes, reason) in [(&changed[..], "digest"), (&whole[1..], "bytes")] {
         fs::write(&last, bytes).unwrap();
         let error = layout.error(None, None);
-        assert!(error.contains(reason) && error.contains("layer sha256:"), "{error}");
+        assert!(
+            error.contains(reason) && error.contains("layer sha256:"),
+            "{error}"
+        );
     }
     fs::remove_file(&last).unwrap();
     let error = layout.error(None, None);
@@ -413,10 +559,22 @@ fn damaged_images_are_named() {
     assert!(layout.error(None, None).contains("digest"));
     for (manifest, reason) in [
         (json!({}), "layers"),
-        (json!({ "layers": [{ "digest": "sha256:../../x" }] }), "damaged"),
-        (json!({ "layers": [layout.blob("application/vnd.helm.chart", b"x")] }), "helm"),
-        (json!({ "layers": [layout.blob("application/tar+encrypted", b"x")] }), "encrypted"),
-        (json!({ "layers": [layout.blob("application/tar", b"no archive")] }), "ends in the middle"),
+        (
+            json!({ "layers": [{ "digest": "sha256:../../x" }] }),
+            "damaged",
+        ),
+        (
+            json!({ "layers": [layout.blob("application/vnd.helm.chart", b"x")] }),
+            "helm",
+        ),
+        (
+            json!({ "layers": [layout.blob("application/tar+encrypted", b"x")] }),
+            "encrypted",
+        ),
+        (
+            json!({ "layers": [layout.blob("application/tar", b"no archive")] }),
+            "ends in the middle",
+        ),
     ] {
         layout.index(&[layout.json(&manifest)]);
         let error = layout.error(None, None);
@@ -441,13 +599,22 @@ fn nothing_of_a_layer_with_a_wrong_digest_is_given() {
     let blob = layout.path("blobs/sha256").join(&digest(&good)[7..]);
     fs::write(blob, archive(&[file("evil")])).unwrap();
     let mut found = Collected::default();
-    layout.open(None, None).unwrap().scan(&mut found).unwrap_err();
+    layout
+        .open(None, None)
+        .unwrap()
+        .scan(&mut found)
+        .unwrap_err();
     assert!(found.entries.is_empty());
 }
 
 /// Gives each directory a time that unpacking does not set.
-fn without_times(mut tree: std::collections::BTreeMap<String, Plain>) -> impl PartialEq + std::fmt::Debug {
-    for plain in tree.values_mut().filter(|plain| plain.kind == Kind::Directory) {
+fn without_times(
+    mut tree: std::collections::BTreeMap<String, Plain>,
+) -> impl PartialEq + std::fmt::Debug {
+    for plain in tree
+        .values_mut()
+        .filter(|plain| plain.kind == Kind::Directory)
+    {
         plain.mtime = crate::Time::default();
     }
     tree
@@ -485,7 +652,10 @@ fn umoci_unpacks_the_same() {
     for plain in ours.values_mut().chain(theirs.values_mut()) {
         plain.mtime.nanos = 0;
     }
-    assert_eq!(format!("{:#?}", without_times(ours)), format!("{:#?}", without_times(theirs)));
+    assert_eq!(
+        format!("{:#?}", without_times(ours)),
+        format!("{:#?}", without_times(theirs))
+    );
     assert_eq!(read(&image, Collected::of(&image).get("a/f")), b"3\n");
     assert!(Path::new(&dir.path().join("l/index.json")).exists());
 }
@@ -503,7 +673,11 @@ fn a_written_layer_is_read_again() {
             let mut writer = LayerWriter::new(Vec::new(), compression).unwrap();
             let mut left_out = Vec::new();
             for entry in &entries {
-                let bytes = if entry.path == b"dir/file" { &b"text"[..] } else { b"" };
+                let bytes = if entry.path == b"dir/file" {
+                    &b"text"[..]
+                } else {
+                    b""
+                };
                 let mut read = |_: u64, buf: &mut [u8]| {
                     buf.copy_from_slice(bytes);
                     Ok(())

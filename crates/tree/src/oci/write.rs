@@ -69,16 +69,29 @@ impl<W: Write> LayerWriter<W> {
     pub fn new(out: W, compression: LayerCompression) -> io::Result<Self> {
         let out = Hashed::new(out);
         let encoder = match compression {
-            LayerCompression::Gzip => Encoder::Gzip(GzEncoder::new(out, flate2::Compression::default())),
+            LayerCompression::Gzip => {
+                Encoder::Gzip(GzEncoder::new(out, flate2::Compression::default()))
+            }
             LayerCompression::Zstd => Encoder::Zstd(zstd::stream::write::Encoder::new(out, 0)?),
         };
-        Ok(Self { tar: TarWriter::new(Hashed::new(encoder)), compression })
+        Ok(Self {
+            tar: TarWriter::new(Hashed::new(encoder)),
+            compression,
+        })
     }
 
     /// Writes an entry and the contents that `read` returns. Returns the reason if a layer cannot
     /// have the entry.
-    pub fn append(&mut self, entry: &Entry, read: ReadContents<'_>) -> Result<Option<&'static str>> {
-        let name = entry.path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+    pub fn append(
+        &mut self,
+        entry: &Entry,
+        read: ReadContents<'_>,
+    ) -> Result<Option<&'static str>> {
+        let name = entry
+            .path
+            .rsplit(|byte| *byte == b'/')
+            .next()
+            .unwrap_or_default();
         if name.starts_with(WHITEOUT) {
             return Ok(Some("a layer cannot have names that begin with .wh."));
         }
@@ -95,7 +108,14 @@ impl<W: Write> LayerWriter<W> {
         };
         let (mut out, blob) = out.finish();
         out.flush()?;
-        Ok((out, Layer { compression: self.compression, blob, archive: archive.hex }))
+        Ok((
+            out,
+            Layer {
+                compression: self.compression,
+                blob,
+                archive: archive.hex,
+            },
+        ))
     }
 }
 
@@ -122,11 +142,21 @@ struct Hashed<W> {
 
 impl<W: Write> Hashed<W> {
     fn new(out: W) -> Self {
-        Self { out, hash: Sha256::new(), size: 0 }
+        Self {
+            out,
+            hash: Sha256::new(),
+            size: 0,
+        }
     }
 
     fn finish(self) -> (W, Blob) {
-        (self.out, Blob { hex: hex(self.hash), size: self.size })
+        (
+            self.out,
+            Blob {
+                hex: hex(self.hash),
+                size: self.size,
+            },
+        )
     }
 }
 
@@ -145,7 +175,10 @@ impl<W: Write> Write for Hashed<W> {
 
 impl Blob {
     fn of(bytes: &[u8]) -> Self {
-        Self { hex: hex(Sha256::new_with_prefix(bytes)), size: bytes.len() as u64 }
+        Self {
+            hex: hex(Sha256::new_with_prefix(bytes)),
+            size: bytes.len() as u64,
+        }
     }
 
     fn path(&self) -> String {
@@ -193,7 +226,12 @@ impl Layer {
         vec![
             (Blob::of(&config).path(), config),
             (Blob::of(&manifest).path(), manifest),
-            ("oci-layout".to_owned(), json!({ "imageLayoutVersion": "1.0.0" }).to_string().into_bytes()),
+            (
+                "oci-layout".to_owned(),
+                json!({ "imageLayoutVersion": "1.0.0" })
+                    .to_string()
+                    .into_bytes(),
+            ),
             ("index.json".to_owned(), index.to_string().into_bytes()),
         ]
     }

@@ -46,7 +46,9 @@ pub(super) fn names(flags: InodeFlags) -> Vec<u8> {
 pub(super) fn parse(names: &[u8]) -> InodeFlags {
     let words = names.split(|byte| matches!(byte, b',' | b' ' | b'\t'));
     let flag = |word: &[u8]| NAMES.iter().chain(&ALIASES).find(|(name, _)| *name == word);
-    words.filter_map(flag).fold(InodeFlags::empty(), |flags, (_, flag)| flags | *flag)
+    words
+        .filter_map(flag)
+        .fold(InodeFlags::empty(), |flags, (_, flag)| flags | *flag)
 }
 
 #[cfg(test)]
@@ -55,11 +57,16 @@ mod tests {
 
     #[test]
     fn names_and_flags_are_each_other() {
-        let all = NAMES.iter().fold(InodeFlags::empty(), |all, (_, flag)| all | *flag);
+        let all = NAMES
+            .iter()
+            .fold(InodeFlags::empty(), |all, (_, flag)| all | *flag);
         assert_eq!(parse(&names(all)), all);
         // All that users can set, but for the one flag that says how the host reads a file.
         assert_eq!(InodeFlags::SETTABLE - all, InodeFlags::DAX);
         assert_eq!(names(InodeFlags::empty()), b"");
-        assert_eq!(parse(b"simmutable, hidden,,nodump"), InodeFlags::IMMUTABLE | InodeFlags::NODUMP);
+        assert_eq!(
+            parse(b"simmutable, hidden,,nodump"),
+            InodeFlags::IMMUTABLE | InodeFlags::NODUMP
+        );
     }
 }

@@ -31,7 +31,12 @@ impl Header {
         let stored = number(&block[148..156])?;
         let sum = |byte: fn(u8) -> i64| -> i64 {
             let spaces = 8 * i64::from(b' ');
-            block[..148].iter().chain(&block[156..]).map(|value| byte(*value)).sum::<i64>() + spaces
+            block[..148]
+                .iter()
+                .chain(&block[156..])
+                .map(|value| byte(*value))
+                .sum::<i64>()
+                + spaces
         };
         // Some programs sum signed bytes.
         if stored != sum(i64::from) && stored != sum(|value| i64::from(value.cast_signed())) {
@@ -57,7 +62,11 @@ impl Header {
             Form::Old | Form::Gnu => b"",
         };
         let name = text(&self.block[..100]);
-        if prefix.is_empty() { name.to_vec() } else { [prefix, name].join(&b'/') }
+        if prefix.is_empty() {
+            name.to_vec()
+        } else {
+            [prefix, name].join(&b'/')
+        }
     }
 
     pub(super) fn link(&self) -> Vec<u8> {
@@ -90,7 +99,10 @@ impl Header {
             let number = number(field).and_then(|number| u32::try_from(number).ok());
             number.filter(|number| *number < 1_u32 << bits)
         };
-        Some((part(&self.block[329..337], 12)?, part(&self.block[337..345], 20)?))
+        Some((
+            part(&self.block[329..337], 12)?,
+            part(&self.block[337..345], 20)?,
+        ))
     }
 }
 
@@ -104,10 +116,14 @@ pub(super) fn number(field: &[u8]) -> Option<i64> {
     let (first, rest) = field.split_first()?;
     if first & 0x80 != 0 {
         // Bit 6 is the sign; the bits above a 64-bit number repeat it.
-        let start = if first & 0x40 != 0 { i64::from(first | 0x80) - 256 } else { i64::from(first & 0x7f) };
-        return rest
-            .iter()
-            .try_fold(start, |number, byte| number.checked_mul(256)?.checked_add(i64::from(*byte)));
+        let start = if first & 0x40 != 0 {
+            i64::from(first | 0x80) - 256
+        } else {
+            i64::from(first & 0x7f)
+        };
+        return rest.iter().try_fold(start, |number, byte| {
+            number.checked_mul(256)?.checked_add(i64::from(*byte))
+        });
     }
     let text = text(field).trim_ascii();
     text.iter().try_fold(0_i64, |number, digit| match digit {
@@ -130,8 +146,14 @@ mod tests {
             (b"\0\0\0\0\0\0\0\0", Some(0)),
             (b"\x80\0\0\0\0\0\0\0\0\x20\0\0", Some(1 << 21)),
             (b"\xff\xff\xff\xff\xff\xff\xff\xff", Some(-1)),
-            (b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xfe\xff", Some(-257)),
-            (b"\x80\0\0\0\x7f\xff\xff\xff\xff\xff\xff\xff", Some(i64::MAX)),
+            (
+                b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xfe\xff",
+                Some(-257),
+            ),
+            (
+                b"\x80\0\0\0\x7f\xff\xff\xff\xff\xff\xff\xff",
+                Some(i64::MAX),
+            ),
             (b"\x80\0\0\0\x80\0\0\0\0\0\0\0", None),
             (b"\xff\xff\xff\xff\x7f\xff\xff\xff\xff\xff\xff\xff", None),
             (b"0000648\0", None),

@@ -35,7 +35,11 @@ impl<R: Read> Read for Forward<R> {
 impl<R: Read> Bytes for Forward<R> {
     fn skip(&mut self, count: u64) -> io::Result<()> {
         let skipped = io::copy(&mut self.0.by_ref().take(count), &mut io::sink())?;
-        if skipped < count { Err(io::ErrorKind::UnexpectedEof.into()) } else { Ok(()) }
+        if skipped < count {
+            Err(io::ErrorKind::UnexpectedEof.into())
+        } else {
+            Ok(())
+        }
     }
 }
 
@@ -54,7 +58,11 @@ impl InPlace {
             // Devices have no size in their metadata.
             None => io::Seek::seek(&mut &*file, io::SeekFrom::End(0))?,
         };
-        Ok(Self { file, at: start, end })
+        Ok(Self {
+            file,
+            at: start,
+            end,
+        })
     }
 }
 
@@ -105,7 +113,15 @@ pub(crate) struct Input<'a> {
 impl<'a> Input<'a> {
     pub(crate) fn new(name: &'a str, bytes: Box<dyn Bytes + 'a>, keep: Keep) -> Self {
         let buf = vec![0; BUFFER].into_boxed_slice();
-        Self { name, bytes, buf, from: 0, to: 0, taken: 0, keep }
+        Self {
+            name,
+            bytes,
+            buf,
+            from: 0,
+            to: 0,
+            taken: 0,
+            keep,
+        }
     }
 
     /// Returns how many bytes have been taken.
@@ -118,7 +134,11 @@ impl<'a> Input<'a> {
             io::ErrorKind::UnexpectedEof => "the archive ends in the middle".to_owned(),
             _ => crate::error::reason(&error),
         };
-        Error::Archive { archive: self.name.to_owned(), position: self.taken, reason }
+        Error::Archive {
+            archive: self.name.to_owned(),
+            position: self.taken,
+            reason,
+        }
     }
 
     /// Fills the buffer until it has `count` bytes, or until the archive ends.
@@ -163,7 +183,9 @@ impl<'a> Input<'a> {
     pub(crate) fn skip(&mut self, count: u64) -> Result<()> {
         let buffered = count.min((self.to - self.from) as u64);
         self.from += buffered as usize;
-        self.bytes.skip(count - buffered).map_err(|error| self.error(error))?;
+        self.bytes
+            .skip(count - buffered)
+            .map_err(|error| self.error(error))?;
         self.taken += count;
         Ok(())
     }
@@ -214,7 +236,9 @@ impl<'a> Input<'a> {
             Keep::Spool { mut spool, start } => {
                 let position = start + spool.len();
                 let result = self.pass(count, &mut |part| {
-                    spool.write_all(part).map_err(|error| Error::io("the temporary file", error))
+                    spool
+                        .write_all(part)
+                        .map_err(|error| Error::io("the temporary file", error))
                 });
                 self.keep = Keep::Spool { spool, start };
                 result.map(|()| position)

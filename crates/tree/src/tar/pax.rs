@@ -73,14 +73,22 @@ pub(super) fn records(mut bytes: &[u8]) -> Result<Vec<Record>, &'static str> {
     const DAMAGED: &str = "its extended header is damaged";
     let mut found = Vec::new();
     while !bytes.is_empty() {
-        let space = bytes.iter().take(20).position(|byte| *byte == b' ').ok_or(DAMAGED)?;
-        let length =
-            decimal(&bytes[..space]).and_then(|length| usize::try_from(length).ok()).ok_or(DAMAGED)?;
+        let space = bytes
+            .iter()
+            .take(20)
+            .position(|byte| *byte == b' ')
+            .ok_or(DAMAGED)?;
+        let length = decimal(&bytes[..space])
+            .and_then(|length| usize::try_from(length).ok())
+            .ok_or(DAMAGED)?;
         if length <= space + 1 || length > bytes.len() || bytes[length - 1] != b'\n' {
             return Err(DAMAGED);
         }
         let record = &bytes[space + 1..length - 1];
-        let equals = record.iter().position(|byte| *byte == b'=').ok_or(DAMAGED)?;
+        let equals = record
+            .iter()
+            .position(|byte| *byte == b'=')
+            .ok_or(DAMAGED)?;
         found.push((record[..equals].to_vec(), record[equals + 1..].to_vec()));
         bytes = &bytes[length..];
     }
@@ -91,13 +99,23 @@ impl Extended {
     /// Applies a record. The error says which one is wrong.
     pub(super) fn apply(&mut self, key: &[u8], value: &[u8], global: bool) -> Result<(), String> {
         let wrong = || format!("its record '{}' is damaged", String::from_utf8_lossy(key));
-        let number = || if value.is_empty() { Ok(None) } else { decimal(value).map(Some).ok_or_else(wrong) };
+        let number = || {
+            if value.is_empty() {
+                Ok(None)
+            } else {
+                decimal(value).map(Some).ok_or_else(wrong)
+            }
+        };
         let id = || match number()? {
             Some(id) => u32::try_from(id).map(Some).map_err(|_| wrong()),
             None => Ok(None),
         };
         // An empty value cancels earlier records of the key.
-        let given = || Some(value).filter(|value| !value.is_empty()).map(<[u8]>::to_vec);
+        let given = || {
+            Some(value)
+                .filter(|value| !value.is_empty())
+                .map(<[u8]>::to_vec)
+        };
         match key {
             b"path" => self.path = given(),
             b"linkpath" => self.link = given(),
@@ -115,7 +133,8 @@ impl Extended {
                 if label.last() != Some(&0) {
                     label.push(0);
                 }
-                self.xattr(b"security.selinux".to_vec(), XattrForm::RedHat, label).ok_or_else(wrong)?;
+                self.xattr(b"security.selinux".to_vec(), XattrForm::RedHat, label)
+                    .ok_or_else(wrong)?;
             }
             _ => {
                 if let Some(name) = key.strip_prefix(b"SCHILY.xattr.") {
@@ -123,7 +142,8 @@ impl Extended {
                         .ok_or_else(wrong)?;
                 } else if let Some(name) = key.strip_prefix(b"LIBARCHIVE.xattr.") {
                     let (name, value) = (unescape(name), base64(value).ok_or_else(wrong)?);
-                    self.xattr(name, XattrForm::Libarchive, value).ok_or_else(wrong)?;
+                    self.xattr(name, XattrForm::Libarchive, value)
+                        .ok_or_else(wrong)?;
                 } else if let Some(key) = key.strip_prefix(b"GNU.sparse.") {
                     self.sparse.apply(key, value).ok_or_else(wrong)?;
                 }
@@ -143,7 +163,11 @@ impl Extended {
     }
 
     fn set_xattr(&mut self, name: Vec<u8>, form: XattrForm, value: Vec<u8>) {
-        if let Some(old) = self.xattrs.iter_mut().find(|old| old.name == name && old.form == form) {
+        if let Some(old) = self
+            .xattrs
+            .iter_mut()
+            .find(|old| old.name == name && old.form == form)
+        {
             old.value = value;
         } else {
             self.xattrs.push(Xattr { name, form, value });
@@ -175,8 +199,13 @@ impl Extended {
             }
         }
         self.xattrs.sort();
-        self.xattrs.dedup_by(|later, earlier| later.name == earlier.name);
-        Ok(self.xattrs.drain(..).map(|xattr| (xattr.name, xattr.value)).collect())
+        self.xattrs
+            .dedup_by(|later, earlier| later.name == earlier.name);
+        Ok(self
+            .xattrs
+            .drain(..)
+            .map(|xattr| (xattr.name, xattr.value))
+            .collect())
     }
 }
 
@@ -188,7 +217,10 @@ impl SparseRecords {
             b"realsize" | b"size" => self.size = Some(decimal(value)?),
             b"offset" | b"numbytes" => self.map.push(decimal(value)?),
             b"map" => {
-                self.map = value.split(|byte| *byte == b',').map(decimal).collect::<Option<_>>()?;
+                self.map = value
+                    .split(|byte| *byte == b',')
+                    .map(decimal)
+                    .collect::<Option<_>>()?;
             }
             _ => {}
         }
@@ -219,14 +251,21 @@ fn time(text: &[u8]) -> Option<Time> {
     if !fraction.iter().all(u8::is_ascii_digit) {
         return None;
     }
-    let digits = fraction.iter().copied().chain(std::iter::repeat(b'0')).take(9);
+    let digits = fraction
+        .iter()
+        .copied()
+        .chain(std::iter::repeat(b'0'))
+        .take(9);
     let nanos = digits.fold(0, |nanos, digit| nanos * 10 + u32::from(digit - b'0'));
     let (secs, nanos) = match (negative, nanos) {
         (false, _) => (secs, nanos),
         (true, 0) => (-secs, nanos),
         (true, _) => (-secs - 1, 1_000_000_000 - nanos),
     };
-    Some(Time { secs: secs.try_into().ok()?, nanos })
+    Some(Time {
+        secs: secs.try_into().ok()?,
+        nanos,
+    })
 }
 
 /// Replaces `%3D` and `%25`, which GNU tar writes for `=` and `%`. Other programs write no `%`.
@@ -296,10 +335,21 @@ mod tests {
     #[test]
     fn records_are_split() {
         let found = records(b"12 path=a=b\n7 x=\n\0\n").unwrap();
-        assert_eq!(found, [(b"path".to_vec(), b"a=b".to_vec()), (b"x".to_vec(), b"\n\0".to_vec())]);
-        for wrong in
-            [&b"12 path=abc"[..], b"5 abc\n\n", b"x", b"3 \n", b"99999999999999999999 a=\n", b"0 a=b\n"]
-        {
+        assert_eq!(
+            found,
+            [
+                (b"path".to_vec(), b"a=b".to_vec()),
+                (b"x".to_vec(), b"\n\0".to_vec())
+            ]
+        );
+        for wrong in [
+            &b"12 path=abc"[..],
+            b"5 abc\n\n",
+            b"x",
+            b"3 \n",
+            b"99999999999999999999 a=\n",
+            b"0 a=b\n",
+        ] {
             assert!(records(wrong).is_err(), "{wrong:?}");
         }
     }
@@ -333,16 +383,28 @@ mod tests {
             (b"LIBARCHIVE.xattr.user.only", b"aGk"),
             (b"RHT.security.selinux", b"u:r:t:s0"),
             (b"SCHILY.xattr.user.empty", b""),
-            (b"SCHILY.acl.access", b"user::rw-,user:x:r--:5,group::r--,mask::r--,other::---"),
+            (
+                b"SCHILY.acl.access",
+                b"user::rw-,user:x:r--:5,group::r--,mask::r--,other::---",
+            ),
         ] {
             extended.apply(key, value, false).unwrap();
         }
         let mut mode = 0o4777;
         let xattrs = extended.xattrs(&mut mode).unwrap();
-        let names: Vec<_> = xattrs.iter().map(|(name, _)| String::from_utf8_lossy(name)).collect();
+        let names: Vec<_> = xattrs
+            .iter()
+            .map(|(name, _)| String::from_utf8_lossy(name))
+            .collect();
         assert_eq!(
             names,
-            ["security.selinux", "system.posix_acl_access", "user.a =b", "user.empty", "user.only"]
+            [
+                "security.selinux",
+                "system.posix_acl_access",
+                "user.a =b",
+                "user.empty",
+                "user.only"
+            ]
         );
         assert_eq!(xattrs[0].1, b"u:r:t:s0\0");
         assert_eq!(xattrs[2].1, b"\0\xff\n");

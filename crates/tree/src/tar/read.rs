@@ -58,25 +58,46 @@ type Warn<'w> = &'w mut dyn FnMut(String);
 pub(crate) fn placed(error: Error, archive: &str, position: u64) -> Error {
     let (member, reason) = match error {
         Error::Refused { path, reason } => (path, reason),
-        Error::NoTarget { path, target } => {
-            (path, format!("the target '{target}' of the hard link does not exist"))
-        }
+        Error::NoTarget { path, target } => (
+            path,
+            format!("the target '{target}' of the hard link does not exist"),
+        ),
         other => return other,
     };
-    Error::Member { archive: archive.to_owned(), member, position, reason }
+    Error::Member {
+        archive: archive.to_owned(),
+        member,
+        position,
+        reason,
+    }
 }
 
 impl<'a> Reader<'a> {
     pub(crate) fn new(input: Input<'a>) -> Self {
-        Self { input, globals: Vec::new(), start: 0, member: Vec::new(), warned: Warned::default() }
+        Self {
+            input,
+            globals: Vec::new(),
+            start: 0,
+            member: Vec::new(),
+            warned: Warned::default(),
+        }
     }
 
     fn error(&self, reason: impl Into<String>) -> Error {
         let archive = self.input.name.to_owned();
         let (position, reason) = (self.start, reason.into());
         match &self.member[..] {
-            b"" => Error::Archive { archive, position, reason },
-            member => Error::Member { archive, member: shown(member), position, reason },
+            b"" => Error::Archive {
+                archive,
+                position,
+                reason,
+            },
+            member => Error::Member {
+                archive,
+                member: shown(member),
+                position,
+                reason,
+            },
         }
     }
 
@@ -101,7 +122,9 @@ impl<'a> Reader<'a> {
             let entry = &member.entry;
             if matches!(&entry.kind, Kind::HardLink(target) if *target == entry.path) {
                 let (archive, path) = (self.input.name, shown(&entry.path));
-                warn(format!("{archive}: member '{path}': a hard link to itself is left out"));
+                warn(format!(
+                    "{archive}: member '{path}': a hard link to itself is left out"
+                ));
                 continue;
             }
             return Ok(Some(member));
@@ -124,7 +147,10 @@ impl<'a> Reader<'a> {
             match header.kind() {
                 b'x' | b'X' => {
                     for (key, value) in self.records(&header)? {
-                        before.extended.apply(&key, &value, false).map_err(|reason| self.error(reason))?;
+                        before
+                            .extended
+                            .apply(&key, &value, false)
+                            .map_err(|reason| self.error(reason))?;
                     }
                 }
                 b'g' => self.global(&header, &mut before)?,
@@ -136,7 +162,10 @@ impl<'a> Reader<'a> {
                     return Err(self.error("archives of several volumes are not supported"));
                 }
                 b'A' | b'E' => {
-                    warn(format!("{}: attributes of Solaris are left out", self.input.name));
+                    warn(format!(
+                        "{}: attributes of Solaris are left out",
+                        self.input.name
+                    ));
                     self.skip_data(&header)?;
                 }
                 _ => {
@@ -145,7 +174,11 @@ impl<'a> Reader<'a> {
                 }
             }
         }
-        if waits { Err(self.error("the archive ends after an extended header")) } else { Ok(None) }
+        if waits {
+            Err(self.error("the archive ends after an extended header"))
+        } else {
+            Ok(None)
+        }
     }
 
     /// Reads the next header; `None` at the archive's end.
@@ -155,7 +188,10 @@ impl<'a> Reader<'a> {
             if first {
                 return Err(self.error("it is empty, and no tar archive"));
             }
-            warn(format!("{}: the mark of the archive's end is missing", self.input.name));
+            warn(format!(
+                "{}: the mark of the archive's end is missing",
+                self.input.name
+            ));
             return Ok(None);
         };
         if block == [0; BLOCK] {
@@ -163,9 +199,9 @@ impl<'a> Reader<'a> {
         }
         match Header::parse(block) {
             Some(header) => Ok(Some(header)),
-            None if first => {
-                Err(self.error("it is neither a tar archive nor one that gzip, zstd, xz or bzip2 compressed"))
-            }
+            None if first => Err(self.error(
+                "it is neither a tar archive nor one that gzip, zstd, xz or bzip2 compressed",
+            )),
             None => {
                 self.start = self.input.taken() - BLOCK as u64;
                 Err(self.error("the checksum of the header is wrong"))
@@ -198,7 +234,9 @@ impl<'a> Reader<'a> {
     fn data(&mut self, header: &Header) -> Result<Vec<u8>> {
         let size = self.size(header)?;
         if size > pax::LARGEST {
-            return Err(self.error(format!("its extended header has {size} bytes, more than 16 MiB")));
+            return Err(self.error(format!(
+                "its extended header has {size} bytes, more than 16 MiB"
+            )));
         }
         let data = self.input.bytes(size);
         let data = self.named(data)?;
@@ -213,7 +251,10 @@ impl<'a> Reader<'a> {
 
     fn long_name(&mut self, header: &Header) -> Result<Vec<u8>> {
         let mut name = self.data(header)?;
-        let end = name.iter().position(|byte| *byte == 0).unwrap_or(name.len());
+        let end = name
+            .iter()
+            .position(|byte| *byte == 0)
+            .unwrap_or(name.len());
         name.truncate(end);
         Ok(name)
     }
@@ -221,11 +262,18 @@ impl<'a> Reader<'a> {
     /// Reads a global header, which applies to all later members.
     fn global(&mut self, header: &Header, before: &mut Before) -> Result<()> {
         for (key, value) in self.records(header)? {
-            before.extended.apply(&key, &value, true).map_err(|reason| self.error(reason))?;
+            before
+                .extended
+                .apply(&key, &value, true)
+                .map_err(|reason| self.error(reason))?;
             self.globals.retain(|(old, _)| *old != key);
             self.globals.push((key, value));
         }
-        let total: usize = self.globals.iter().map(|(key, value)| key.len() + value.len()).sum();
+        let total: usize = self
+            .globals
+            .iter()
+            .map(|(key, value)| key.len() + value.len())
+            .sum();
         if total as u64 > pax::LARGEST {
             return Err(self.error("its global headers have more than 16 MiB"));
         }
@@ -235,25 +283,44 @@ impl<'a> Reader<'a> {
     /// Makes the entry of a header.
     fn member(&mut self, header: &Header, mut before: Before, warn: Warn<'_>) -> Result<Entry> {
         let extended = &mut before.extended;
-        let name = extended.sparse.name.take().or(extended.path.take()).or(before.name.take());
+        let name = extended
+            .sparse
+            .name
+            .take()
+            .or(extended.path.take())
+            .or(before.name.take());
         let name = name.unwrap_or_else(|| header.name());
         self.member.clone_from(&name);
         let cleaned = path::clean(&name).map_err(|reason| self.error(reason))?;
         if cleaned.absolute && !std::mem::replace(&mut self.warned.absolute, true) {
-            warn(format!("{}: the leading '/' of names is removed", self.input.name));
+            warn(format!(
+                "{}: the leading '/' of names is removed",
+                self.input.name
+            ));
         }
-        let mut mode = header.mode().ok_or_else(|| self.error("its mode is no number"))? as u16 & 0o7777;
+        let mut mode = header
+            .mode()
+            .ok_or_else(|| self.error("its mode is no number"))? as u16
+            & 0o7777;
         let id = |given: Option<u32>, field: Option<i64>, what: &str| {
             given
                 .or_else(|| field.and_then(|id| u32::try_from(id).ok()))
-                .ok_or_else(|| self.error(format!("the number of its {what} is damaged or too large")))
+                .ok_or_else(|| {
+                    self.error(format!("the number of its {what} is damaged or too large"))
+                })
         };
         let uid = id(before.extended.uid, header.uid(), "owner")?;
         let gid = id(before.extended.gid, header.gid(), "group")?;
-        let mtime = before.extended.mtime.or(header.mtime().map(|secs| Time { secs, nanos: 0 }));
+        let mtime = before
+            .extended
+            .mtime
+            .or(header.mtime().map(|secs| Time { secs, nanos: 0 }));
         let mtime = mtime.ok_or_else(|| self.error("its time is no number"))?;
         let (flags, project) = (before.extended.flags, before.extended.project);
-        let xattrs = before.extended.xattrs(&mut mode).map_err(|reason| self.error(reason))?;
+        let xattrs = before
+            .extended
+            .xattrs(&mut mode)
+            .map_err(|reason| self.error(reason))?;
         let kind = self.kind(header, &mut before, cleaned.directory, warn)?;
         if (cleaned.path.is_empty() || cleaned.is_step) && kind != Kind::Directory {
             return Err(self.error("it has the name of a directory, and is none"));
@@ -262,7 +329,17 @@ impl<'a> Reader<'a> {
             // Linux gives every symbolic link this mode, whatever the archive says.
             mode = SYMLINK_MODE;
         }
-        Ok(Entry { path: cleaned.path, kind, mode, uid, gid, mtime, xattrs, flags, project })
+        Ok(Entry {
+            path: cleaned.path,
+            kind,
+            mode,
+            uid,
+            gid,
+            mtime,
+            xattrs,
+            flags,
+            project,
+        })
     }
 
     /// Reads the data after a header, and returns the kind of the member.
@@ -273,7 +350,11 @@ impl<'a> Reader<'a> {
         directory: bool,
         warn: Warn<'_>,
     ) -> Result<Kind> {
-        let device = || header.device().ok_or_else(|| self.error("the number of its device is damaged"));
+        let device = || {
+            header
+                .device()
+                .ok_or_else(|| self.error("the number of its device is damaged"))
+        };
         Ok(match header.kind() {
             b'1' => Kind::HardLink(self.hard_link(header, before, warn)?),
             b'2' => {
@@ -315,19 +396,35 @@ impl<'a> Reader<'a> {
     }
 
     fn target(&self, header: &Header, before: &mut Before) -> Vec<u8> {
-        before.extended.link.take().or(before.link.take()).unwrap_or_else(|| header.link())
+        before
+            .extended
+            .link
+            .take()
+            .or(before.link.take())
+            .unwrap_or_else(|| header.link())
     }
 
-    fn hard_link(&mut self, header: &Header, before: &mut Before, warn: Warn<'_>) -> Result<Vec<u8>> {
+    fn hard_link(
+        &mut self,
+        header: &Header,
+        before: &mut Before,
+        warn: Warn<'_>,
+    ) -> Result<Vec<u8>> {
         let given = self.target(header, before);
         let target = path::clean(&given).map_err(|reason| {
-            self.error(format!("the target '{}' of its hard link: {reason}", shown(&given)))
+            self.error(format!(
+                "the target '{}' of its hard link: {reason}",
+                shown(&given)
+            ))
         })?;
         if target.path.is_empty() {
             return Err(self.error("it is a hard link to the root"));
         }
         if target.absolute && !std::mem::replace(&mut self.warned.absolute_link, true) {
-            warn(format!("{}: the leading '/' of hard links' targets is removed", self.input.name));
+            warn(format!(
+                "{}: the leading '/' of hard links' targets is removed",
+                self.input.name
+            ));
         }
         let size = self.data_size(header, before)?;
         if size > 0 && !self.header_follows()? {
@@ -345,7 +442,8 @@ impl<'a> Reader<'a> {
         let block = self.input.peek();
         Ok(match self.named(block)? {
             Some(block) => {
-                block == [0; BLOCK] || Header::parse(block).is_some_and(|header| header.form != Form::Old)
+                block == [0; BLOCK]
+                    || Header::parse(block).is_some_and(|header| header.form != Form::Old)
             }
             None => true,
         })
@@ -372,7 +470,10 @@ impl<'a> Reader<'a> {
         let position = self.named(position)?;
         self.pad(size)?;
         match map {
-            None => Ok(Contents { size, data: Data::Stored { position } }),
+            None => Ok(Contents {
+                size,
+                data: Data::Stored { position },
+            }),
             Some((size, map)) => sparse::contents(size, &map, position, left)
                 .filter(|_| size <= LARGEST_FILE)
                 .ok_or_else(|| self.error(sparse::DAMAGED)),
@@ -393,7 +494,8 @@ impl<'a> Reader<'a> {
             self.named(map)?
         } else if records.major == Some(1) {
             let map = sparse::in_front(&mut self.input, left);
-            self.named(map)?.and_then(|map| records.size.map(|size| (size, map)))
+            self.named(map)?
+                .and_then(|map| records.size.map(|size| (size, map)))
         } else if let Some(size) = records.size {
             sparse::pairs(&records.map).map(|map| (size, map))
         } else {

@@ -37,7 +37,9 @@ pub(super) fn old_gnu(header: &[u8; BLOCK], input: &mut Input<'_>) -> Result<Opt
     }
     let mut more = header[482] != 0;
     while more {
-        let Some(block) = input.block()? else { return Ok(None) };
+        let Some(block) = input.block()? else {
+            return Ok(None);
+        };
         if map.len() > MAX_PIECES || !add_fields(&block[..504], &mut map) {
             return Ok(None);
         }
@@ -71,17 +73,24 @@ pub(super) fn in_front(input: &mut Input<'_>, left: &mut u64) -> Result<Option<M
         if *left < BLOCK as u64 {
             return Ok(None);
         }
-        let Some(block) = input.block()? else { return Ok(None) };
+        let Some(block) = input.block()? else {
+            return Ok(None);
+        };
         *left -= BLOCK as u64;
         for byte in block {
             if byte != b'\n' {
                 digits.push(byte);
                 continue;
             }
-            let Some(number) = pax::decimal(&digits) else { return Ok(None) };
+            let Some(number) = pax::decimal(&digits) else {
+                return Ok(None);
+            };
             digits.clear();
             if numbers.is_empty() {
-                let Some(count) = usize::try_from(number).ok().filter(|count| *count <= MAX_PIECES) else {
+                let Some(count) = usize::try_from(number)
+                    .ok()
+                    .filter(|count| *count <= MAX_PIECES)
+                else {
                     return Ok(None);
                 };
                 wanted = 1 + 2 * count;
@@ -110,12 +119,18 @@ pub(super) fn contents(size: u64, map: &Map, position: u64, stored: u64) -> Opti
         end = offset.checked_add(len).filter(|end| *end <= size)?;
         match pieces.last_mut() {
             Some(last) if last.offset + last.len == offset => last.len += len,
-            _ => pieces.push(Piece { offset, len, position: position + used }),
+            _ => pieces.push(Piece {
+                offset,
+                len,
+                position: position + used,
+            }),
         }
         used = used.checked_add(len).filter(|used| *used <= stored)?;
     }
     let data = match pieces[..] {
-        [piece] if piece.len == size => Data::Stored { position: piece.position },
+        [piece] if piece.len == size => Data::Stored {
+            position: piece.position,
+        },
         _ => Data::Pieces(pieces.into()),
     };
     Some(Contents { size, data })

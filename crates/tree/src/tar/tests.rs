@@ -32,10 +32,23 @@ pub(super) fn make_tree(dir: &Path, long: bool) {
     rustix::fs::mknodat(rustix::fs::CWD, path("fifo"), FileType::Fifo, Mode::RUSR, 0).unwrap();
     if is_root() {
         let device = rustix::fs::makedev(8, 17);
-        rustix::fs::mknodat(rustix::fs::CWD, path("b"), FileType::BlockDevice, Mode::RUSR, device).unwrap();
+        rustix::fs::mknodat(
+            rustix::fs::CWD,
+            path("b"),
+            FileType::BlockDevice,
+            Mode::RUSR,
+            device,
+        )
+        .unwrap();
         let device = rustix::fs::makedev(1, 3);
-        rustix::fs::mknodat(rustix::fs::CWD, path("c"), FileType::CharacterDevice, Mode::RUSR, device)
-            .unwrap();
+        rustix::fs::mknodat(
+            rustix::fs::CWD,
+            path("c"),
+            FileType::CharacterDevice,
+            Mode::RUSR,
+            device,
+        )
+        .unwrap();
         std::os::unix::fs::lchown(path("dir/size0"), Some(1234), Some(5678)).unwrap();
     }
     if long {
@@ -43,24 +56,41 @@ pub(super) fn make_tree(dir: &Path, long: bool) {
         fs::create_dir_all(path(&format!("{name}/{name}"))).unwrap();
         fs::write(path(&format!("{name}/{name}/{name}")), "long").unwrap();
         symlink("t".repeat(300), path("longlink")).unwrap();
-        fs::write(dir.join(std::ffi::OsStr::from_bytes(b"not\xffutf8 \n")), "x").unwrap();
+        fs::write(
+            dir.join(std::ffi::OsStr::from_bytes(b"not\xffutf8 \n")),
+            "x",
+        )
+        .unwrap();
         set_mtime(&path("dir/size1"), -77);
     }
 }
 
 fn set_mtime(path: &Path, secs: i64) {
-    let last_modification = Timespec { tv_sec: secs, tv_nsec: 123_456_789 };
-    let times = Timestamps { last_access: Timespec { tv_sec: 0, tv_nsec: 0 }, last_modification };
+    let last_modification = Timespec {
+        tv_sec: secs,
+        tv_nsec: 123_456_789,
+    };
+    let times = Timestamps {
+        last_access: Timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        },
+        last_modification,
+    };
     rustix::fs::utimensat(rustix::fs::CWD, path, &times, AtFlags::empty()).unwrap();
 }
 
 pub(super) fn make_sparse(dir: &Path) {
     let file = File::create(dir.join("sparse")).unwrap();
     for at in 0..60 {
-        file.write_all_at(&[at as u8 + 1; 5000], at * 100_000 + 4096).unwrap();
+        file.write_all_at(&[at as u8 + 1; 5000], at * 100_000 + 4096)
+            .unwrap();
     }
     file.set_len(7_000_000).unwrap();
-    File::create(dir.join("hole")).unwrap().set_len(1 << 20).unwrap();
+    File::create(dir.join("hole"))
+        .unwrap()
+        .set_len(1 << 20)
+        .unwrap();
 }
 
 pub(super) fn make_xattrs(dir: &Path) {
@@ -71,14 +101,28 @@ pub(super) fn make_xattrs(dir: &Path) {
     run(dir, "setfacl", &["-d", "-m", "u:4321:rx", "dir"]);
     if is_root() {
         let capability = [1, 0, 0, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
-        rustix::fs::setxattr(&file, "security.capability", &capability, XattrFlags::empty()).unwrap();
+        rustix::fs::setxattr(
+            &file,
+            "security.capability",
+            &capability,
+            XattrFlags::empty(),
+        )
+        .unwrap();
     }
 }
 
 /// Compares an archive that a program made of a tree with the tree itself.
 #[track_caller]
-fn compare(program: &str, options: &[&str], (long, seconds, xattrs, sparse): (bool, bool, bool, bool)) {
-    if !can_run(&[Need::Tool("tar"), Need::Tool("bsdtar"), Need::Tool("setfacl")]) {
+fn compare(
+    program: &str,
+    options: &[&str],
+    (long, seconds, xattrs, sparse): (bool, bool, bool, bool),
+) {
+    if !can_run(&[
+        Need::Tool("tar"),
+        Need::Tool("bsdtar"),
+        Need::Tool("setfacl"),
+    ]) {
         return;
     }
     let scratch = tempfile::tempdir().unwrap();
@@ -112,16 +156,30 @@ fn compare(program: &str, options: &[&str], (long, seconds, xattrs, sparse): (bo
     }
     let found = plain(&tar);
     for (path, expected) in &expected {
-        assert_eq!(found.get(path), Some(expected), "{program} {options:?}: {path}");
+        assert_eq!(
+            found.get(path),
+            Some(expected),
+            "{program} {options:?}: {path}"
+        );
     }
     assert_eq!(found.len(), expected.len());
 }
 
 #[test]
 fn gnu_tars_pax_archives_are_read() {
-    let all = ["--format=pax", "--xattrs", "--xattrs-include=*", "--acls", "--sparse"];
+    let all = [
+        "--format=pax",
+        "--xattrs",
+        "--xattrs-include=*",
+        "--acls",
+        "--sparse",
+    ];
     compare("tar", &all, (true, false, true, true));
-    for version in ["--sparse-version=0.0", "--sparse-version=0.1", "--sparse-version=1.0"] {
+    for version in [
+        "--sparse-version=0.0",
+        "--sparse-version=0.1",
+        "--sparse-version=1.0",
+    ] {
         let mut options = all.to_vec();
         options.push(version);
         compare("tar", &options, (true, false, true, true));
@@ -130,16 +188,36 @@ fn gnu_tars_pax_archives_are_read() {
 
 #[test]
 fn gnu_tars_older_forms_are_read() {
-    compare("tar", &["--format=gnu", "--sparse"], (true, true, false, true));
+    compare(
+        "tar",
+        &["--format=gnu", "--sparse"],
+        (true, true, false, true),
+    );
     compare("tar", &["--format=gnu"], (true, true, false, true));
-    compare("tar", &["--format=oldgnu", "--sparse"], (true, true, false, true));
-    compare("tar", &["--format=ustar", "--blocking-factor=1"], (false, true, false, false));
+    compare(
+        "tar",
+        &["--format=oldgnu", "--sparse"],
+        (true, true, false, true),
+    );
+    compare(
+        "tar",
+        &["--format=ustar", "--blocking-factor=1"],
+        (false, true, false, false),
+    );
 }
 
 #[test]
 fn libarchives_forms_are_read() {
-    compare("bsdtar", &["--format=pax", "--xattrs", "--acls"], (true, false, true, true));
-    compare("bsdtar", &["--format=gnutar", "--no-read-sparse"], (true, true, false, true));
+    compare(
+        "bsdtar",
+        &["--format=pax", "--xattrs", "--acls"],
+        (true, false, true, true),
+    );
+    compare(
+        "bsdtar",
+        &["--format=gnutar", "--no-read-sparse"],
+        (true, true, false, true),
+    );
     compare("bsdtar", &["--format=ustar"], (false, true, false, false));
 }
 
@@ -151,11 +229,21 @@ fn old_archives_are_read() {
     let scratch = tempfile::tempdir().unwrap();
     fs::create_dir_all(scratch.path().join("tree/dir")).unwrap();
     fs::write(scratch.path().join("tree/dir/file"), "contents").unwrap();
-    fs::hard_link(scratch.path().join("tree/dir/file"), scratch.path().join("tree/hard")).unwrap();
-    run(scratch.path(), "tar", &["--format=v7", "-C", "tree", "-cf", "old.tar", "."]);
+    fs::hard_link(
+        scratch.path().join("tree/dir/file"),
+        scratch.path().join("tree/hard"),
+    )
+    .unwrap();
+    run(
+        scratch.path(),
+        "tar",
+        &["--format=v7", "-C", "tree", "-cf", "old.tar", "."],
+    );
     let tar = TarSource::open(scratch.path().join("old.tar"), scratch.path()).unwrap();
     let mut expected = plain(&DirectorySource::new(scratch.path().join("tree")).unwrap());
-    expected.values_mut().for_each(|plain| plain.mtime.nanos = 0);
+    expected
+        .values_mut()
+        .for_each(|plain| plain.mtime.nanos = 0);
     assert_eq!(plain(&tar), expected);
 }
 
@@ -170,23 +258,49 @@ fn compressed_archives_and_pipes_are_read() {
     fs::create_dir(path("tree")).unwrap();
     make_tree(&path("tree"), true);
     make_sparse(&path("tree"));
-    run(scratch.path(), "tar", &["--format=pax", "--sparse", "-C", "tree", "-cf", "a.tar", "."]);
+    run(
+        scratch.path(),
+        "tar",
+        &[
+            "--format=pax",
+            "--sparse",
+            "-C",
+            "tree",
+            "-cf",
+            "a.tar",
+            ".",
+        ],
+    );
     let expected = plain(&TarSource::open(path("a.tar"), scratch.path()).unwrap());
     let whole = fs::read(path("a.tar")).unwrap();
     for tool in ["gzip", "zstd", "xz", "bzip2"] {
-        run(scratch.path(), "sh", &["-c", &format!("{tool} -c a.tar > a.packed")]);
+        run(
+            scratch.path(),
+            "sh",
+            &["-c", &format!("{tool} -c a.tar > a.packed")],
+        );
         let tar = TarSource::open(path("a.packed"), scratch.path()).unwrap();
         assert!(tar.is_spooled());
         assert_eq!(plain(&tar), expected, "{tool}");
         // Two parts, compressed one by one.
         fs::write(path("head"), &whole[..10_000]).unwrap();
         fs::write(path("tail"), &whole[10_000..]).unwrap();
-        run(scratch.path(), "sh", &["-c", &format!("({tool} -c head; {tool} -c tail) > a.packed")]);
+        run(
+            scratch.path(),
+            "sh",
+            &[
+                "-c",
+                &format!("({tool} -c head; {tool} -c tail) > a.packed"),
+            ],
+        );
         let pipe = File::open(path("a.packed")).unwrap();
         let tar = TarSource::from_stream(pipe, "standard input", scratch.path());
         assert_eq!(plain(&tar), expected, "{tool}, in parts");
         let again = tar.scan(&mut Collected::default()).unwrap_err().to_string();
-        assert!(again.contains("standard input") && again.contains("only once"), "{again}");
+        assert!(
+            again.contains("standard input") && again.contains("only once"),
+            "{again}"
+        );
         // Cut off.
         let packed = fs::read(path("a.packed")).unwrap();
         fs::write(path("a.packed"), &packed[..packed.len() - 9]).unwrap();
@@ -212,7 +326,12 @@ fn records_override_headers() {
     let (tar, found) = scan(&archive(&[
         Raw::pax(
             b'g',
-            &[("uid", b"7"), ("mtime", b"5.5"), ("SCHILY.xattr.user.all", b"g"), ("comment", b"x")],
+            &[
+                ("uid", b"7"),
+                ("mtime", b"5.5"),
+                ("SCHILY.xattr.user.all", b"g"),
+                ("comment", b"x"),
+            ],
         ),
         Raw::new(b'0', "one", b"1"),
         Raw::pax(
@@ -232,25 +351,55 @@ fn records_override_headers() {
         Raw::new(b'0', "two", b"2")
             .field(108, b"\x80\0\0\0\0\x01\x11\x70")
             .field(136, b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xfe"),
-        Raw::new(b'L', "././@LongLink", &[&b"l".repeat(200)[..], b"/", &b"m".repeat(200), b"\0"].concat()),
-        Raw::new(b'K', "././@LongLink", &[&b"t".repeat(300)[..], b"\0"].concat()),
+        Raw::new(
+            b'L',
+            "././@LongLink",
+            &[&b"l".repeat(200)[..], b"/", &b"m".repeat(200), b"\0"].concat(),
+        ),
+        Raw::new(
+            b'K',
+            "././@LongLink",
+            &[&b"t".repeat(300)[..], b"\0"].concat(),
+        ),
         Raw::new(b'2', "short", b""),
         Raw::new(b'0', "name", b"").field(345, b"pre/fix"),
     ]));
     let found = found.unwrap();
     let one = found.get("one");
-    assert_eq!((one.uid, one.gid, one.mtime), (7, 0, Time { secs: 5, nanos: 500_000_000 }));
+    assert_eq!(
+        (one.uid, one.gid, one.mtime),
+        (
+            7,
+            0,
+            Time {
+                secs: 5,
+                nanos: 500_000_000
+            }
+        )
+    );
     assert_eq!(one.xattrs, [(b"user.all".to_vec(), b"g".to_vec())]);
     let other = &found.entries[1];
     assert_eq!(other.path, b"dir/\xff\n");
     assert_eq!((other.uid, other.gid), (4_000_000_000, 70_000));
-    assert_eq!(other.mtime, Time { secs: -1, nanos: 750_000_000 });
+    assert_eq!(
+        other.mtime,
+        Time {
+            secs: -1,
+            nanos: 750_000_000
+        }
+    );
     let xattrs = [("security.selinux", "u:o:t:s0\0"), ("user.all", "own")];
-    assert_eq!(other.xattrs, xattrs.map(|(name, value)| (name.into(), value.into())));
+    assert_eq!(
+        other.xattrs,
+        xattrs.map(|(name, value)| (name.into(), value.into()))
+    );
     assert_eq!(read(&tar, other), b"123");
     assert_eq!((found.get("two").uid, found.get("two").mtime.secs), (7, 5));
     let long = &found.entries[3];
-    assert_eq!(long.path, [&b"l".repeat(200)[..], &b"m".repeat(200)].join(&b'/'));
+    assert_eq!(
+        long.path,
+        [&b"l".repeat(200)[..], &b"m".repeat(200)].join(&b'/')
+    );
     assert_eq!(long.kind, Kind::Symlink(b"t".repeat(300)));
     assert_eq!(found.entries[4].path, b"pre/fix/name");
 }
@@ -267,11 +416,20 @@ fn names_of_the_root_and_slashes_are_understood() {
         Raw::new(b'Z', "odd", b"odd contents"),
     ]));
     let found = found.unwrap();
-    assert_eq!(found.paths(), [".", "abs/dir", "abs/file", "old", "hard", "odd"]);
+    assert_eq!(
+        found.paths(),
+        [".", "abs/dir", "abs/file", "old", "hard", "odd"]
+    );
     assert_eq!(found.get("").mode, 0o711);
     assert_eq!(found.get("old").kind, Kind::Directory);
     assert_eq!(found.get("hard").kind, Kind::HardLink(b"abs/file".to_vec()));
-    let warned = |text: &str| found.warnings.iter().filter(|warning| warning.contains(text)).count();
+    let warned = |text: &str| {
+        found
+            .warnings
+            .iter()
+            .filter(|warning| warning.contains(text))
+            .count()
+    };
     for warning in ["of names", "targets", "'odd'", "'hard'"] {
         assert_eq!(warned(warning), 1, "{:?}", found.warnings);
     }
@@ -282,7 +440,10 @@ fn hard_links_may_have_contents() {
     let own = Raw::new(b'0', "a", b"contents");
     let full = Raw::new(b'1', "b", b"contents").link("a");
     // Programs before POSIX gave the size and no contents.
-    let bare = Raw { data: Vec::new(), ..full.clone() };
+    let bare = Raw {
+        data: Vec::new(),
+        ..full.clone()
+    };
     for link in [full, bare] {
         let (_, found) = scan(&archive(&[own.clone(), link, Raw::new(b'0', "c", b"")]));
         let found = found.unwrap();
@@ -294,8 +455,10 @@ fn hard_links_may_have_contents() {
 #[test]
 fn an_acl_with_a_name_alone_is_an_error() {
     let acl = b"user::rw-,user:lisa:rw-,group::r--,mask::rw-,other::---";
-    let (_, found) =
-        scan(&archive(&[Raw::pax(b'x', &[("SCHILY.acl.access", acl)]), Raw::new(b'0', "f", b"")]));
+    let (_, found) = scan(&archive(&[
+        Raw::pax(b'x', &[("SCHILY.acl.access", acl)]),
+        Raw::new(b'0', "f", b""),
+    ]));
     let error = found.unwrap_err().to_string();
     assert!(error.contains("'f'") && error.contains("'lisa'"), "{error}");
 }
@@ -323,38 +486,111 @@ fn flags_and_projects_survive_writing_and_reading() {
 fn bad_members_are_named_with_their_place() {
     let first = Raw::new(b'0', "first", b"contents");
     let sparse = |map: &[u8]| {
-        Raw::pax(b'x', &[("GNU.sparse.size", b"100"), ("GNU.sparse.name", b"bad"), ("GNU.sparse.map", map)])
+        Raw::pax(
+            b'x',
+            &[
+                ("GNU.sparse.size", b"100"),
+                ("GNU.sparse.name", b"bad"),
+                ("GNU.sparse.map", map),
+            ],
+        )
     };
     let huge = Raw::new(b'0', "bad", b"").field(124, b"\x80\0\0\0\x7f\xff\xff\xff\xff\xff\xff\xff");
     for (members, reason) in [
         (vec![Raw::new(b'0', "a/../bad", b"")], "'..'"),
         (vec![Raw::new(b'0', "../bad", b"")], "'..'"),
         (vec![Raw::new(b'1', "bad", b"").link("../first")], "'..'"),
-        (vec![Raw::new(b'1', "bad", b"").link("./")], "hard link to the root"),
+        (
+            vec![Raw::new(b'1', "bad", b"").link("./")],
+            "hard link to the root",
+        ),
         (vec![Raw::new(b'2', "bad", b"")], "without a target"),
-        (vec![Raw::new(b'0', "bad", b"").field(124, b"zzz")], "size is no number"),
-        (vec![Raw::new(b'0', "bad", b"").field(108, b"\x80\0\0\x01")], "owner"),
+        (
+            vec![Raw::new(b'0', "bad", b"").field(124, b"zzz")],
+            "size is no number",
+        ),
+        (
+            vec![Raw::new(b'0', "bad", b"").field(108, b"\x80\0\0\x01")],
+            "owner",
+        ),
         (vec![Raw::new(b'3', "bad", b"").field(329, b"9")], "device"),
-        (vec![Raw::new(b'4', "bad", b"").field(337, b"4000000")], "device"),
-        (vec![Raw::pax(b'x', &[("linkpath", b"a\0b")]), Raw::new(b'2', "bad", b"")], "NUL"),
-        (vec![Raw::pax(b'x', &[("SCHILY.xattr.", b"x")])], "SCHILY.xattr."),
-        (vec![Raw::pax(b'x', &[("SCHILY.xattr.user.big", &[b'x'; 65537])])], "user.big"),
-        (vec![Raw::pax(b'x', &[("path", b"bad"), ("size", b"-1")]), Raw::new(b'0', "x", b"")], "'size'"),
-        (vec![Raw::new(b'x', "pax", b"99 path=bad\n"), Raw::new(b'0', "x", b"")], "damaged"),
-        (vec![Raw::pax(b'x', &[("LIBARCHIVE.xattr.user.x", b"!")])], "LIBARCHIVE.xattr.user.x"),
-        (vec![Raw::new(b'0', "bad", b"").field(124, b"00000002000")], "ends in the middle"),
+        (
+            vec![Raw::new(b'4', "bad", b"").field(337, b"4000000")],
+            "device",
+        ),
+        (
+            vec![
+                Raw::pax(b'x', &[("linkpath", b"a\0b")]),
+                Raw::new(b'2', "bad", b""),
+            ],
+            "NUL",
+        ),
+        (
+            vec![Raw::pax(b'x', &[("SCHILY.xattr.", b"x")])],
+            "SCHILY.xattr.",
+        ),
+        (
+            vec![Raw::pax(b'x', &[("SCHILY.xattr.user.big", &[b'x'; 65537])])],
+            "user.big",
+        ),
+        (
+            vec![
+                Raw::pax(b'x', &[("path", b"bad"), ("size", b"-1")]),
+                Raw::new(b'0', "x", b""),
+            ],
+            "'size'",
+        ),
+        (
+            vec![
+                Raw::new(b'x', "pax", b"99 path=bad\n"),
+                Raw::new(b'0', "x", b""),
+            ],
+            "damaged",
+        ),
+        (
+            vec![Raw::pax(b'x', &[("LIBARCHIVE.xattr.user.x", b"!")])],
+            "LIBARCHIVE.xattr.user.x",
+        ),
+        (
+            vec![Raw::new(b'0', "bad", b"").field(124, b"00000002000")],
+            "ends in the middle",
+        ),
         (vec![huge], "bad"),
-        (vec![sparse(b"0,10"), Raw::new(b'0', "x", b"short")], "map of holes"),
-        (vec![sparse(b"0,3,2,2"), Raw::new(b'0', "x", b"12345")], "map of holes"),
-        (vec![sparse(b"99,2"), Raw::new(b'0', "x", b"12")], "map of holes"),
-        (vec![sparse(b"18446744073709551615,2"), Raw::new(b'0', "x", b"12")], "map of holes"),
-        (vec![sparse(b"0"), Raw::new(b'0', "x", b"12")], "map of holes"),
+        (
+            vec![sparse(b"0,10"), Raw::new(b'0', "x", b"short")],
+            "map of holes",
+        ),
+        (
+            vec![sparse(b"0,3,2,2"), Raw::new(b'0', "x", b"12345")],
+            "map of holes",
+        ),
+        (
+            vec![sparse(b"99,2"), Raw::new(b'0', "x", b"12")],
+            "map of holes",
+        ),
+        (
+            vec![
+                sparse(b"18446744073709551615,2"),
+                Raw::new(b'0', "x", b"12"),
+            ],
+            "map of holes",
+        ),
+        (
+            vec![sparse(b"0"), Raw::new(b'0', "x", b"12")],
+            "map of holes",
+        ),
         (vec![Raw::new(b'M', "bad", b"")], "several volumes"),
         (vec![Raw::pax(b'x', &[("path", b"bad")])], "extended header"),
         (vec![Raw::new(b'6', ".", b"")], "name of a directory"),
         (vec![Raw::new(b'0', ".", b"bad")], "name of a directory"),
-        (vec![Raw::new(b'0', "./dir/.", b"bad")], "name of a directory"),
-        (vec![Raw::new(b'2', "dir/.", b"").link("bad")], "name of a directory"),
+        (
+            vec![Raw::new(b'0', "./dir/.", b"bad")],
+            "name of a directory",
+        ),
+        (
+            vec![Raw::new(b'2', "dir/.", b"").link("bad")],
+            "name of a directory",
+        ),
     ] {
         let members: Vec<Raw> = [first.clone()].into_iter().chain(members).collect();
         let mut bytes = archive(&members);
@@ -363,7 +599,10 @@ fn bad_members_are_named_with_their_place() {
         }
         let (_, result) = scan(&bytes);
         let error = result.unwrap_err().to_string();
-        assert!(error.starts_with("a.tar: ") && error.contains("at byte 1024"), "{reason}: {error}");
+        assert!(
+            error.starts_with("a.tar: ") && error.contains("at byte 1024"),
+            "{reason}: {error}"
+        );
         assert!(error.contains(reason), "{reason}: {error}");
     }
 }
@@ -379,22 +618,42 @@ fn links_have_the_mode_of_links() {
 fn compressed(program: &str, bytes: &[u8]) -> Vec<u8> {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("plain"), bytes).unwrap();
-    run(dir.path(), "sh", &["-c", &format!("{program} <plain >packed")]);
+    run(
+        dir.path(),
+        "sh",
+        &["-c", &format!("{program} <plain >packed")],
+    );
     fs::read(dir.path().join("packed")).unwrap()
 }
 
 #[test]
 fn bytes_behind_a_compressed_archive_are_ignored() {
-    let programs = [("gzip", "gzip -c"), ("zstd", "zstd -qc"), ("xz", "xz -c"), ("bzip2", "bzip2 -c")];
-    for (name, program) in programs.into_iter().filter(|(name, _)| can_run(&[Need::Tool(name)])) {
-        let whole = archive(&[Raw::new(b'0', "first", b"1"), Raw::new(b'0', "last", &[7; 3000])]);
+    let programs = [
+        ("gzip", "gzip -c"),
+        ("zstd", "zstd -qc"),
+        ("xz", "xz -c"),
+        ("bzip2", "bzip2 -c"),
+    ];
+    for (name, program) in programs
+        .into_iter()
+        .filter(|(name, _)| can_run(&[Need::Tool(name)]))
+    {
+        let whole = archive(&[
+            Raw::new(b'0', "first", b"1"),
+            Raw::new(b'0', "last", &[7; 3000]),
+        ]);
         let packed = compressed(program, &whole);
         let check = |bytes: &[u8], warnings: usize| {
             let (tar, found) = scan(bytes);
             let found = found.unwrap();
             assert_eq!(found.paths(), ["first", "last"], "{name}");
             assert_eq!(read(&tar, found.get("last")), [7; 3000], "{name}");
-            assert_eq!(found.warnings.len(), warnings, "{name}: {:?}", found.warnings);
+            assert_eq!(
+                found.warnings.len(),
+                warnings,
+                "{name}: {:?}",
+                found.warnings
+            );
         };
         check(&packed, 0);
         check(&[&packed[..], &[0; 100_000]].concat(), 0);
@@ -403,13 +662,20 @@ fn bytes_behind_a_compressed_archive_are_ignored() {
         // A signature that begins as another archive would.
         check(&[&packed[..], &[7; 300_000]].concat(), 1);
         // Streams that together are one archive, with padding between them.
-        let parts = [compressed(program, &whole[..700]), compressed(program, &whole[700..])];
+        let parts = [
+            compressed(program, &whole[..700]),
+            compressed(program, &whole[700..]),
+        ];
         check(&parts.concat(), 0);
         check(&[&parts[0][..], &[0; 8], &parts[1][..]].concat(), 0);
         // A stream that ends too early is damage, and so are bytes that differ.
         assert!(scan(&packed[..packed.len() - 5]).1.is_err(), "{name}");
         let mut wrong = packed.clone();
-        let last = if name == "zstd" { packed.len() - 1 } else { packed.len() - 9 };
+        let last = if name == "zstd" {
+            packed.len() - 1
+        } else {
+            packed.len() - 9
+        };
         wrong[last] ^= 1;
         assert!(scan(&wrong).1.is_err(), "{name}");
     }
@@ -432,8 +698,13 @@ fn errors_of_the_sink_get_the_place() {
     struct Refuses;
     impl crate::Sink for Refuses {
         fn entry(&mut self, entry: Entry) -> Result<()> {
-            let Kind::HardLink(target) = entry.kind else { return Ok(()) };
-            let (path, target) = (crate::error::shown(&entry.path), crate::error::shown(&target));
+            let Kind::HardLink(target) = entry.kind else {
+                return Ok(());
+            };
+            let (path, target) = (
+                crate::error::shown(&entry.path),
+                crate::error::shown(&target),
+            );
             Err(crate::Error::NoTarget { path, target })
         }
         fn remove(&mut self, _: &[u8]) -> Result<()> {
@@ -444,10 +715,16 @@ fn errors_of_the_sink_get_the_place() {
         }
         fn warn(&mut self, _: String) {}
     }
-    let bytes = archive(&[Raw::new(b'0', "a", b"x"), Raw::new(b'1', "bad", b"").link("none")]);
+    let bytes = archive(&[
+        Raw::new(b'0', "a", b"x"),
+        Raw::new(b'1', "bad", b"").link("none"),
+    ]);
     let tar = scan(&bytes).0;
     let error = tar.scan(&mut Refuses).unwrap_err().to_string();
-    assert_eq!(error, "a.tar: member 'bad' at byte 1024: the target 'none' of the hard link does not exist");
+    assert_eq!(
+        error,
+        "a.tar: member 'bad' at byte 1024: the target 'none' of the hard link does not exist"
+    );
 }
 
 #[test]
@@ -481,7 +758,13 @@ fn everything() -> Vec<u8> {
         Raw::pax(b'g', &[("mtime", b"1.5")]),
         Raw::new(b'5', "dir/", b""),
         Raw::new(b'0', "dir/file", b"contents"),
-        Raw::pax(b'x', &[("SCHILY.acl.access", b"user::rw-,group::r--,other::---"), ("path", b"p")]),
+        Raw::pax(
+            b'x',
+            &[
+                ("SCHILY.acl.access", b"user::rw-,group::r--,other::---"),
+                ("path", b"p"),
+            ],
+        ),
         Raw::new(b'0', "x", b"y"),
         Raw::pax(
             b'x',
@@ -501,7 +784,9 @@ fn everything() -> Vec<u8> {
             .field(257, b"ustar  \0"),
         Raw::new(b'1', "hard", b"").link("dir/file"),
         Raw::new(b'2', "sym", b"").link("target"),
-        Raw::new(b'3', "dev", b"").field(329, b"0000001\0").field(337, b"0000003\0"),
+        Raw::new(b'3', "dev", b"")
+            .field(329, b"0000001\0")
+            .field(337, b"0000003\0"),
     ])
 }
 
@@ -529,7 +814,9 @@ fn damaged_archives_never_panic() {
     }
     let mut state = 12345_u64;
     let mut random = |below: usize| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
         (state >> 33) as usize % below
     };
     for _ in 0..400 {
@@ -543,7 +830,10 @@ fn damaged_archives_never_panic() {
         while at + 512 <= bytes.len() {
             if bytes[at + 257..at + 262] == *b"ustar" {
                 bytes[at + 148..at + 156].fill(b' ');
-                let sum: u32 = bytes[at..at + 512].iter().map(|byte| u32::from(*byte)).sum();
+                let sum: u32 = bytes[at..at + 512]
+                    .iter()
+                    .map(|byte| u32::from(*byte))
+                    .sum();
                 bytes[at + 148..at + 155].copy_from_slice(format!("{sum:06o}\0").as_bytes());
             }
             at += 512;

@@ -58,38 +58,53 @@ pub type ReadContents<'r> = &'r mut dyn FnMut(u64, &mut [u8]) -> io::Result<()>;
 impl<W: Write> TarWriter<W> {
     /// Writes a plain archive.
     pub fn new(out: W) -> Self {
-        Self { out: Output::Plain(out), buf: Vec::new() }
+        Self {
+            out: Output::Plain(out),
+            buf: Vec::new(),
+        }
     }
 
     /// Writes an archive that is compressed with zstd. Level 0 is zstd's default.
     pub fn zstd(out: W, level: i32) -> io::Result<Self> {
         let encoder = zstd::stream::write::Encoder::new(out, level)?;
-        Ok(Self { out: Output::Zstd(encoder), buf: Vec::new() })
+        Ok(Self {
+            out: Output::Zstd(encoder),
+            buf: Vec::new(),
+        })
     }
 
     /// Writes an archive that is compressed as the compression's own program does by default.
     pub fn compressed(out: W, compression: Compression) -> io::Result<Self> {
         let out = match compression {
-            Compression::Gzip => {
-                Output::Gzip(flate2::write::GzEncoder::new(out, flate2::Compression::default()))
-            }
+            Compression::Gzip => Output::Gzip(flate2::write::GzEncoder::new(
+                out,
+                flate2::Compression::default(),
+            )),
             Compression::Zstd => return Self::zstd(out, 0),
             Compression::Xz => Output::Xz(liblzma::write::XzEncoder::new(out, XZ_LEVEL)),
-            Compression::Bzip2 => {
-                Output::Bzip2(bzip2::write::BzEncoder::new(out, bzip2::Compression::best()))
-            }
+            Compression::Bzip2 => Output::Bzip2(bzip2::write::BzEncoder::new(
+                out,
+                bzip2::Compression::best(),
+            )),
         };
-        Ok(Self { out, buf: Vec::new() })
+        Ok(Self {
+            out,
+            buf: Vec::new(),
+        })
     }
 
     /// Writes an entry and the contents that `read` returns. Returns false for a socket, which an
     /// archive cannot have.
     pub fn append(&mut self, entry: &Entry, read: ReadContents<'_>) -> Result<bool> {
         let error = |error| Error::io(shown(&entry.path), error);
-        let Some(member) = Member::new(entry) else { return Ok(false) };
+        let Some(member) = Member::new(entry) else {
+            return Ok(false);
+        };
         if !member.records.is_empty() {
             let records = &member.records;
-            self.out.write_all(&extended(entry, records.len() as u64)).map_err(error)?;
+            self.out
+                .write_all(&extended(entry, records.len() as u64))
+                .map_err(error)?;
             self.out.write_all(records).map_err(error)?;
             self.pad(records.len() as u64).map_err(error)?;
         }
@@ -132,7 +147,11 @@ impl<W: Write> TarWriter<W> {
 
     fn pad(&mut self, len: u64) -> io::Result<()> {
         let over = (len % BLOCK as u64) as usize;
-        if over == 0 { Ok(()) } else { self.out.write_all(&[0; BLOCK][over..]) }
+        if over == 0 {
+            Ok(())
+        } else {
+            self.out.write_all(&[0; BLOCK][over..])
+        }
     }
 }
 
@@ -149,9 +168,17 @@ struct Member {
 impl Member {
     /// Returns the bytes for an entry, without its contents; `None` for a socket.
     fn new(entry: &Entry) -> Option<Self> {
-        let mut member =
-            Self { records: Vec::new(), header: [0; BLOCK], map: Vec::new(), pieces: Vec::new() };
-        let mut name = if entry.path.is_empty() { b".".to_vec() } else { entry.path.clone() };
+        let mut member = Self {
+            records: Vec::new(),
+            header: [0; BLOCK],
+            map: Vec::new(),
+            pieces: Vec::new(),
+        };
+        let mut name = if entry.path.is_empty() {
+            b".".to_vec()
+        } else {
+            entry.path.clone()
+        };
         let (mut link, mut size, mut device) = (&b""[..], 0, (0, 0));
         let mut sparse = None;
         let kind = match &entry.kind {
@@ -184,7 +211,11 @@ impl Member {
         };
         member.names(&name, link, sparse);
         if sparse.is_some() {
-            let base = entry.path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+            let base = entry
+                .path
+                .rsplit(|byte| *byte == b'/')
+                .next()
+                .unwrap_or_default();
             name = [b"GNUSparseFile.0/", base].concat();
         }
         member.numbers(entry, size);
@@ -198,7 +229,10 @@ impl Member {
         header.number(108..115, within(entry.uid.into(), LARGEST_7));
         header.number(116..123, within(entry.gid.into(), LARGEST_7));
         header.number(124..135, within(size, LARGEST_11));
-        header.number(136..147, u64::try_from(entry.mtime.secs).unwrap_or(0).min(LARGEST_11));
+        header.number(
+            136..147,
+            u64::try_from(entry.mtime.secs).unwrap_or(0).min(LARGEST_11),
+        );
         header.number(329..336, within(device.0.into(), LARGEST_7));
         header.number(337..344, within(device.1.into(), LARGEST_7));
         member.header = header.finish();
@@ -323,7 +357,11 @@ fn within(number: u64, largest: u64) -> u64 {
 
 /// Returns the header of a member's records.
 fn extended(entry: &Entry, size: u64) -> [u8; BLOCK] {
-    let base = entry.path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+    let base = entry
+        .path
+        .rsplit(|byte| *byte == b'/')
+        .next()
+        .unwrap_or_default();
     let mut header = Header::new(b'x', &[b"PaxHeaders/", base].concat());
     header.number(100..107, 0o644);
     for field in [108..115, 116..123, 136..147] {
@@ -336,12 +374,18 @@ fn extended(entry: &Entry, size: u64) -> [u8; BLOCK] {
 /// Returns seconds with a fraction, in decimal digits.
 fn time(Time { secs, nanos }: Time) -> String {
     let whole = i128::from(secs) * 1_000_000_000 + i128::from(nanos);
-    let (sign, whole) = if whole < 0 { ("-", -whole) } else { ("", whole) };
+    let (sign, whole) = if whole < 0 {
+        ("-", -whole)
+    } else {
+        ("", whole)
+    };
     let (secs, nanos) = (whole / 1_000_000_000, whole % 1_000_000_000);
     if nanos == 0 {
         return format!("{sign}{secs}");
     }
-    format!("{sign}{secs}.{nanos:09}").trim_end_matches('0').to_owned()
+    format!("{sign}{secs}.{nanos:09}")
+        .trim_end_matches('0')
+        .to_owned()
 }
 
 /// Escapes the characters that a key cannot have, as GNU tar does.

@@ -38,7 +38,11 @@ impl LookupFlags {
     /// Returns the limits among these flags, with [`FOLLOW`](Self::FOLLOW) if `follow` says so.
     #[inline]
     pub fn with_follow(self, follow: bool) -> Self {
-        if follow { self.limits().union(Self::FOLLOW) } else { self.limits() }
+        if follow {
+            self.limits().union(Self::FOLLOW)
+        } else {
+            self.limits()
+        }
     }
 
     /// Returns the limits among these flags.

@@ -51,7 +51,10 @@ pub(crate) struct PathRef<'a> {
 
 impl<'a> PathRef<'a> {
     pub(crate) fn borrow(location: &'a Location) -> Self {
-        Self { mount: Ref::Borrowed(&location.mount), dentry: Ref::Borrowed(&location.dentry) }
+        Self {
+            mount: Ref::Borrowed(&location.mount),
+            dentry: Ref::Borrowed(&location.dentry),
+        }
     }
 
     pub(crate) fn inode(&self) -> &Inode {
@@ -63,7 +66,10 @@ impl<'a> PathRef<'a> {
     }
 
     pub(crate) fn into_location(self) -> Location {
-        Location { mount: self.mount.into_owned(), dentry: self.dentry.into_owned() }
+        Location {
+            mount: self.mount.into_owned(),
+            dentry: self.dentry.into_owned(),
+        }
     }
 
     pub(super) fn is(&self, other: &Location) -> bool {
@@ -86,7 +92,10 @@ enum InodeOwner<'a> {
 
 impl<'a> InodeRef<'a> {
     pub(super) fn new(mount: &'a MountRef, inode: RcuArc<Inode>) -> Self {
-        Self { mount: Ref::Borrowed(mount), inode: InodeOwner::Inode(inode) }
+        Self {
+            mount: Ref::Borrowed(mount),
+            inode: InodeOwner::Inode(inode),
+        }
     }
 
     pub(crate) fn inode(&self) -> &Inode {
@@ -111,7 +120,10 @@ impl<'a> InodeRef<'a> {
 
 impl<'a> From<PathRef<'a>> for InodeRef<'a> {
     fn from(path: PathRef<'a>) -> Self {
-        Self { mount: path.mount, inode: InodeOwner::Dentry(path.dentry) }
+        Self {
+            mount: path.mount,
+            inode: InodeOwner::Dentry(path.dentry),
+        }
     }
 }
 
@@ -142,7 +154,11 @@ pub(crate) struct LastComponent<'a> {
 impl<'a> LastComponent<'a> {
     /// Returns the component in this range of `path`. Only slashes come after it.
     pub(super) fn new(path: &'a [u8], name: Range<usize>) -> Self {
-        Self { slash: name.end < path.len(), text: PathText::Path(path), name }
+        Self {
+            slash: name.end < path.len(),
+            text: PathText::Path(path),
+            name,
+        }
     }
 
     pub(crate) fn component(&self) -> Component<'_> {

@@ -111,7 +111,11 @@ impl<'g> RcuPath<'g> {
     /// Returns a walk's position on a dentry. A walk cannot stand on a negative one: it falls back.
     fn on(dentry: RcuRef<'g, Dentry>) -> Result<Self, WalkError> {
         let inode = dentry.get().inode().ok_or(WalkError::Fallback)?;
-        Ok(Self { dentry, inode, seen: SeenState::default() })
+        Ok(Self {
+            dentry,
+            inode,
+            seen: SeenState::default(),
+        })
     }
 }
 
@@ -140,13 +144,19 @@ impl<'g> ParentResult<'g> {
     /// it. On a read-only mount the check is left for later.
     #[inline]
     pub(crate) fn check(&self, expect: Expect, guard: &'g Guard) -> Result<(), Error> {
-        self.see_last(guard).map_or(Ok(()), |entry| expect.check(entry.inode))
+        self.see_last(guard)
+            .map_or(Ok(()), |entry| expect.check(entry.inode))
     }
 
     /// Returns whether this last component and that of `other` were names of one file at some
     /// moment of this call. `ours` is what the cache had for this one. Returns false if a slash
     /// comes after either, or if the cache cannot tell.
-    pub(crate) fn is_of_one_file(&self, ours: DcacheEntry<'g>, other: &Self, guard: &'g Guard) -> bool {
+    pub(crate) fn is_of_one_file(
+        &self,
+        ours: DcacheEntry<'g>,
+        other: &Self,
+        guard: &'g Guard,
+    ) -> bool {
         let Some(ours_is) = ours.inode.filter(|inode| inode.perm().several_names()) else {
             return false;
         };
@@ -154,7 +164,10 @@ impl<'g> ParentResult<'g> {
             return false;
         };
         // The first name was bound to the file all the while.
-        std::ptr::eq(ours_is, theirs_is) && !self.has_slash() && !other.has_slash() && ours.is_current()
+        std::ptr::eq(ours_is, theirs_is)
+            && !self.has_slash()
+            && !other.has_slash()
+            && ours.is_current()
     }
 
     /// Returns the binding of the last component if the cache has it. `None` on a read-only mount,
@@ -195,11 +208,18 @@ pub(super) fn walk_to_parent<'g>(
     if resolve.is_scoped() {
         return Ok(None);
     }
-    let Ok(mut walk) = RcuWalk::start(lookup, path, resolve, guard) else { return Ok(None) };
+    let Ok(mut walk) = RcuWalk::start(lookup, path, resolve, guard) else {
+        return Ok(None);
+    };
     let last = walk.walk(path, AtLast::Stop);
     walk.sb.count_walk(walk.searches, last.is_err());
     match last {
-        Ok(last) => Ok(Some(ParentResult { dir: walk.result(), last, links: walk.links, path })),
+        Ok(last) => Ok(Some(ParentResult {
+            dir: walk.result(),
+            last,
+            links: walk.links,
+            path,
+        })),
         Err(error) => error.or_fall_back().map(|()| None),
     }
 }
@@ -213,16 +233,30 @@ impl LookupResult<'_> {
             true => Ref::Borrowed(&base.dentry),
             false => Ref::Owned(self.dentry.try_upgrade()?),
         };
-        Some(PathRef { mount: Ref::Borrowed(self.mount_of(root, base)), dentry })
+        Some(PathRef {
+            mount: Ref::Borrowed(self.mount_of(root, base)),
+            dentry,
+        })
     }
 
     /// Takes a reference to the inode alone. Returns `None` if the dentry has gone out of use.
-    pub(super) fn hold_inode<'a>(&self, root: &'a Location, base: &'a Location) -> Option<InodeRef<'a>> {
-        Some(InodeRef::new(self.mount_of(root, base), self.dentry.get().hold_inode()?))
+    pub(super) fn hold_inode<'a>(
+        &self,
+        root: &'a Location,
+        base: &'a Location,
+    ) -> Option<InodeRef<'a>> {
+        Some(InodeRef::new(
+            self.mount_of(root, base),
+            self.dentry.get().hold_inode()?,
+        ))
     }
 
     fn mount_of<'a>(&self, root: &'a Location, base: &'a Location) -> &'a MountRef {
-        if self.mount.ptr_eq(&root.mount) { &root.mount } else { &base.mount }
+        if self.mount.ptr_eq(&root.mount) {
+            &root.mount
+        } else {
+            &base.mount
+        }
     }
 
     /// Returns whether the name that led here is still bound to this dentry. If not, the caller
@@ -246,8 +280,16 @@ pub(super) fn walk<'g>(
     guard: &'g Guard,
 ) -> Result<LookupResult<'g>, WalkError> {
     let mut walk = RcuWalk::start(lookup, path, how.limits(), guard)?;
-    let last = walk.walk(path, if how.contains(LookupFlags::FOLLOW) { AtLast::Follow } else { AtLast::Step });
-    walk.sb.count_walk(walk.searches, matches!(last, Err(WalkError::Fallback)));
+    let last = walk.walk(
+        path,
+        if how.contains(LookupFlags::FOLLOW) {
+            AtLast::Follow
+        } else {
+            AtLast::Step
+        },
+    );
+    walk.sb
+        .count_walk(walk.searches, matches!(last, Err(WalkError::Fallback)));
     last.map(|_| walk.result())
 }
 
@@ -281,7 +323,9 @@ impl<'g> RcuWalk<'g> {
         if path.is_empty() || path.len() > PATH_MAX {
             return Err(WalkError::Fallback);
         }
-        let Lookup { cred, root, base, .. } = lookup;
+        let Lookup {
+            cred, root, base, ..
+        } = lookup;
         let absolute = path.first() == Some(&b'/');
         if !resolve.allows(absolute) {
             return Err(WalkError::Fallback);
@@ -308,8 +352,18 @@ impl<'g> RcuWalk<'g> {
 
     /// Returns the place where it stands.
     fn result(&self) -> LookupResult<'g> {
-        let RcuPath { dentry, inode, seen } = self.at;
-        LookupResult { mount: self.mount, sb: self.sb, inode, dentry, seen }
+        let RcuPath {
+            dentry,
+            inode,
+            seen,
+        } = self.at;
+        LookupResult {
+            mount: self.mount,
+            sb: self.sb,
+            inode,
+            dentry,
+            seen,
+        }
     }
 
     /// Walks along `text`. Returns the range of the last component where it stops before that.
@@ -371,15 +425,25 @@ impl<'g> RcuWalk<'g> {
                 if entry.seen.is_mountpoint() {
                     return Err(WalkError::Fallback);
                 }
-                if inode.kind() == FileType::Symlink && (!is_last || slash || last == AtLast::Follow) {
+                if inode.kind() == FileType::Symlink
+                    && (!is_last || slash || last == AtLast::Follow)
+                {
                     *at = self.follow(inode, *at)?;
                 } else {
-                    *at = RcuPath { dentry: entry.dentry, inode, seen: entry.seen };
+                    *at = RcuPath {
+                        dentry: entry.dentry,
+                        inode,
+                        seen: entry.seen,
+                    };
                 }
             }
             if is_last {
                 let fits = !slash || at.inode.is_dir();
-                return if fits { Ok(text.len()..text.len()) } else { Err(Errno::ENOTDIR.into()) };
+                return if fits {
+                    Ok(text.len()..text.len())
+                } else {
+                    Err(Errno::ENOTDIR.into())
+                };
             }
             rest = next;
         }
@@ -403,7 +467,11 @@ impl<'g> RcuWalk<'g> {
         if dir.perm().casefold() {
             return Err(WalkError::Fallback);
         }
-        match self.sb.checker.search_seen(self.cred, dir, self.guard, &mut self.passed) {
+        match self
+            .sb
+            .checker
+            .search_seen(self.cred, dir, self.guard, &mut self.passed)
+        {
             (Verdict::Granted, Search::Fast) => self.searches[0] += 1,
             (Verdict::Granted, Search::Full) => self.searches[1] += 1,
             (Verdict::Refused, _) => return Err(Errno::EACCES.into()),
@@ -429,11 +497,19 @@ impl<'g> RcuWalk<'g> {
         if at.dentry.ptr_eq(self.mount.root().as_rcu_ref()) {
             return Err(WalkError::Fallback);
         }
-        let (dentry, inode) = at.dentry.get().see_parent(self.guard).ok_or(WalkError::Fallback)?;
+        let (dentry, inode) = at
+            .dentry
+            .get()
+            .see_parent(self.guard)
+            .ok_or(WalkError::Fallback)?;
         if dentry.get().is_mountpoint() {
             return Err(WalkError::Fallback);
         }
-        Ok(RcuPath { dentry, inode, seen: SeenState::default() })
+        Ok(RcuPath {
+            dentry,
+            inode,
+            seen: SeenState::default(),
+        })
     }
 
     /// Walks the target of a symbolic link to its end, from the directory of the link.

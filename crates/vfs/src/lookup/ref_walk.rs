@@ -44,7 +44,10 @@ impl Components<'_> {
     fn take_name(&mut self) -> (Range<usize>, bool) {
         let bytes = self.text.bytes();
         let start = self.pos;
-        let len = bytes[start..].iter().take_while(|&&byte| byte != b'/').count();
+        let len = bytes[start..]
+            .iter()
+            .take_while(|&&byte| byte != b'/')
+            .count();
         self.pos = start + len;
         let slash = !self.is_done();
         self.skip_slashes();
@@ -85,21 +88,38 @@ impl<'a> RefWalk<'a> {
             return Err(Errno::EXDEV.into());
         }
         let scoped = resolve.is_scoped();
-        let from = if absolute && !scoped { lookup.root } else { lookup.base };
+        let from = if absolute && !scoped {
+            lookup.root
+        } else {
+            lookup.base
+        };
         let mut walk = Self::resume(lookup, resolve, PathRef::borrow(from), 0);
         if scoped {
             let sb = from.superblock();
             walk.root = lookup.base;
             walk.renames = (sb.id(), sb.dir_renames());
         }
-        let last = walk.walk_to_last(Components { text: PathText::Path(path), pos: 0 })?;
+        let last = walk.walk_to_last(Components {
+            text: PathText::Path(path),
+            pos: 0,
+        })?;
         Ok((walk, last))
     }
 
     /// Goes on with a walk that stands on the directory of the last component and has followed
     /// `links`. It is not scoped.
-    pub(super) fn resume(lookup: Lookup<'a>, resolve: LookupFlags, at: PathRef<'a>, links: u32) -> Self {
-        let Lookup { namespace, cred, root, .. } = lookup;
+    pub(super) fn resume(
+        lookup: Lookup<'a>,
+        resolve: LookupFlags,
+        at: PathRef<'a>,
+        links: u32,
+    ) -> Self {
+        let Lookup {
+            namespace,
+            cred,
+            root,
+            ..
+        } = lookup;
         Self {
             namespace,
             cred,
@@ -124,14 +144,24 @@ impl<'a> RefWalk<'a> {
                         text = rest;
                         continue;
                     }
-                    None => return Ok(LastComponent { text: text.text, name: 0..0, slash: false }),
+                    None => {
+                        return Ok(LastComponent {
+                            text: text.text,
+                            name: 0..0,
+                            slash: false,
+                        });
+                    }
                 }
             }
             self.search()?;
             let (name, slash) = text.take_name();
             let done = text.is_done();
             if done && self.rests.is_empty() {
-                return Ok(LastComponent { text: text.text, name, slash });
+                return Ok(LastComponent {
+                    text: text.text,
+                    name,
+                    slash,
+                });
             }
             match Component::of(&text.text.bytes()[name]) {
                 Component::None | Component::Dot => {}
@@ -160,7 +190,11 @@ impl<'a> RefWalk<'a> {
 
     /// Steps onto the last component. Follows a symbolic link if `follow` is set or slashes come
     /// after it.
-    pub(crate) fn finish(mut self, mut last: LastComponent<'a>, mut follow: bool) -> Result<PathRef<'a>> {
+    pub(crate) fn finish(
+        mut self,
+        mut last: LastComponent<'a>,
+        mut follow: bool,
+    ) -> Result<PathRef<'a>> {
         let mut must_be_dir = false;
         loop {
             // For the rest of the walk: the target of a followed link is followed, too.
@@ -221,16 +255,25 @@ impl<'a> RefWalk<'a> {
     pub(crate) fn up(&mut self) -> Result<()> {
         while !self.at.is(self.root) {
             if !self.at.dentry.ptr_eq(self.at.mount.root()) {
-                let parent = self.at.dentry.parent().expect("only the root has no parent");
+                let parent = self
+                    .at
+                    .dentry
+                    .parent()
+                    .expect("only the root has no parent");
                 self.at.dentry = Ref::Owned(parent);
                 self.check_renames()?;
                 return self.enter_mounts();
             }
-            let Some(on) = self.at.mount.at().cloned() else { return Ok(()) };
+            let Some(on) = self.at.mount.at().cloned() else {
+                return Ok(());
+            };
             if self.resolve.contains(LookupFlags::NO_XDEV) {
                 return Err(Errno::EXDEV.into());
             }
-            self.at = PathRef { mount: Ref::Owned(on.mount), dentry: Ref::Owned(on.dentry) };
+            self.at = PathRef {
+                mount: Ref::Owned(on.mount),
+                dentry: Ref::Owned(on.dentry),
+            };
         }
         if self.resolve.contains(LookupFlags::BENEATH) {
             return Err(Errno::EXDEV.into());
@@ -275,7 +318,10 @@ impl<'a> RefWalk<'a> {
             Some(b'/') => self.jump_to_root()?,
             Some(_) => {}
         }
-        Ok(Components { text: PathText::Link(target), pos: 0 })
+        Ok(Components {
+            text: PathText::Link(target),
+            pos: 0,
+        })
     }
 
     fn jump_to_root(&mut self) -> Result<()> {

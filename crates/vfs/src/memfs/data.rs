@@ -54,7 +54,11 @@ fn parts(offset: u64, end: u64) -> impl Iterator<Item = Part> {
         let start = usize::try_from(at % BLOCK_BYTES).expect("less than a block");
         let room = BLOCK_LEN - start;
         let len = usize::try_from(left).map_or(room, |left| left.min(room));
-        let part = Part { block: at / BLOCK_BYTES, start, len };
+        let part = Part {
+            block: at / BLOCK_BYTES,
+            start,
+            len,
+        };
         at += len as u64;
         Some(part)
     })
@@ -162,8 +166,9 @@ impl Data {
             .collect();
         for block in touched {
             let start = block * BLOCK_BYTES;
-            let cut =
-                |at: u64| usize::try_from(at.saturating_sub(start).min(BLOCK_BYTES)).expect("within a block");
+            let cut = |at: u64| {
+                usize::try_from(at.saturating_sub(start).min(BLOCK_BYTES)).expect("within a block")
+            };
             let (from, to) = (cut(offset), cut(end));
             if (from, to) == (0, BLOCK_LEN) {
                 self.blocks.remove(&block);
@@ -187,9 +192,20 @@ impl Data {
             }
             end * BLOCK_BYTES
         } else {
-            self.blocks.range(block..).next().map_or(self.len, |(next, _)| next * BLOCK_BYTES)
+            self.blocks
+                .range(block..)
+                .next()
+                .map_or(self.len, |(next, _)| next * BLOCK_BYTES)
         };
-        let kind = if data { SpanKind::Inline } else { SpanKind::Hole };
-        Some(Span { offset, len: end.min(self.len) - offset, kind })
+        let kind = if data {
+            SpanKind::Inline
+        } else {
+            SpanKind::Hole
+        };
+        Some(Span {
+            offset,
+            len: end.min(self.len) - offset,
+            kind,
+        })
     }
 }

@@ -31,7 +31,12 @@ const FIRST_COOKIE: u64 = 2;
 
 impl Dir {
     pub(super) fn new(parent: u64) -> Self {
-        Self { parent, by_name: HashMap::new(), by_cookie: BTreeMap::new(), next_cookie: FIRST_COOKIE }
+        Self {
+            parent,
+            by_name: HashMap::new(),
+            by_cookie: BTreeMap::new(),
+            next_cookie: FIRST_COOKIE,
+        }
     }
 
     pub(super) fn set_parent(&mut self, parent: u64) {
@@ -55,7 +60,14 @@ impl Dir {
         let cookie = self.next_cookie;
         self.next_cookie += 1;
         self.by_name.insert(name.into(), cookie);
-        self.by_cookie.insert(cookie, NamedInode { name: name.into(), kind, ino });
+        self.by_cookie.insert(
+            cookie,
+            NamedInode {
+                name: name.into(),
+                kind,
+                ino,
+            },
+        );
     }
 
     /// Removes a name, if it exists.
@@ -80,18 +92,24 @@ impl Dir {
         each: &mut dyn FnMut(RawDirEntry<'_>) -> ControlFlow<()>,
     ) {
         let dots: [(&[u8], u64); 2] = [(b".", own_ino), (b"..", self.parent)];
-        let dots = dots.into_iter().zip(1u64..).map(|((name, ino), next)| RawDirEntry {
-            name,
-            ino,
-            kind: Some(FileType::Directory),
-            next,
-        });
-        let names = self.by_cookie.range(cookie.max(FIRST_COOKIE)..).map(|(cookie, entry)| RawDirEntry {
-            name: &entry.name,
-            ino: entry.ino,
-            kind: Some(entry.kind),
-            next: cookie + 1,
-        });
+        let dots = dots
+            .into_iter()
+            .zip(1u64..)
+            .map(|((name, ino), next)| RawDirEntry {
+                name,
+                ino,
+                kind: Some(FileType::Directory),
+                next,
+            });
+        let names = self
+            .by_cookie
+            .range(cookie.max(FIRST_COOKIE)..)
+            .map(|(cookie, entry)| RawDirEntry {
+                name: &entry.name,
+                ino: entry.ino,
+                kind: Some(entry.kind),
+                next: cookie + 1,
+            });
         for entry in dots.filter(|entry| entry.next > cookie).chain(names) {
             if each(entry).is_break() {
                 return;

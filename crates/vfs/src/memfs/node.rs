@@ -86,8 +86,16 @@ pub(super) fn attr_of(ino: u64, new: &NewNode<'_>) -> Attr {
 
 impl Node {
     pub(super) fn new(attr: Attr, body: Body, new: &NewNode<'_>) -> Self {
-        let acls = Acls { access: new.acl.cloned(), default: new.default_acl.cloned() };
-        Self { attr: Mutex::new(attr), body, xattrs: RwLock::default(), acls: Mutex::new(acls) }
+        let acls = Acls {
+            access: new.acl.cloned(),
+            default: new.default_acl.cloned(),
+        };
+        Self {
+            attr: Mutex::new(attr),
+            body,
+            xattrs: RwLock::default(),
+            acls: Mutex::new(acls),
+        }
     }
 
     pub(super) fn to_inode(node: &Arc<Self>) -> NewInode {
@@ -96,7 +104,12 @@ impl Node {
             acls.access.is_none() && acls.default.is_none()
         };
         let no_caps = !lock::read(&node.xattrs).contains_key(xattr::CAPABILITY);
-        NewInode { attr: *lock::lock(&node.attr), no_acl, no_caps, private: Box::new(Arc::clone(node)) }
+        NewInode {
+            attr: *lock::lock(&node.attr),
+            no_acl,
+            no_caps,
+            private: Box::new(Arc::clone(node)),
+        }
     }
 
     pub(super) fn dir(&self) -> Result<BiasedReadGuard<'_, Dir>> {

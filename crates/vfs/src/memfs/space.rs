@@ -24,7 +24,11 @@ pub struct MemLimits {
 impl Default for MemLimits {
     /// Returns limits of 4 GiB, 2^20 inodes, and 65,000 links as in ext4.
     fn default() -> Self {
-        Self { blocks: 1 << 20, inodes: 1 << 20, max_links: 65_000 }
+        Self {
+            blocks: 1 << 20,
+            inodes: 1 << 20,
+            max_links: 65_000,
+        }
     }
 }
 
@@ -37,7 +41,11 @@ pub(super) struct Space {
 impl Space {
     pub(super) fn new(limits: MemLimits) -> Self {
         // The root directory is there already.
-        Self { limits, blocks: AtomicU64::new(0), inodes: AtomicU64::new(1) }
+        Self {
+            limits,
+            blocks: AtomicU64::new(0),
+            inodes: AtomicU64::new(1),
+        }
     }
 
     pub(super) fn limits(&self) -> &MemLimits {
@@ -64,14 +72,20 @@ impl Space {
     }
 
     pub(super) fn statfs(&self) -> StatFs {
-        let blocks_free = self.limits.blocks.saturating_sub(self.blocks.load(Ordering::Relaxed));
+        let blocks_free = self
+            .limits
+            .blocks
+            .saturating_sub(self.blocks.load(Ordering::Relaxed));
         StatFs {
             block_size: BLOCK,
             blocks: self.limits.blocks,
             blocks_free,
             blocks_available: blocks_free,
             files: self.limits.inodes,
-            files_free: self.limits.inodes.saturating_sub(self.inodes.load(Ordering::Relaxed)),
+            files_free: self
+                .limits
+                .inodes
+                .saturating_sub(self.inodes.load(Ordering::Relaxed)),
             name_max: u32::try_from(NAME_MAX).expect("a small constant"),
             magic: MAGIC,
             fsid: 0,
@@ -81,7 +95,8 @@ impl Space {
 
 fn take(used: &AtomicU64, limit: u64) -> Result<()> {
     // Relaxed: the count alone decides.
-    let taken =
-        used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| (used < limit).then_some(used + 1));
+    let taken = used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| {
+        (used < limit).then_some(used + 1)
+    });
     taken.map(drop).map_err(|_| Errno::ENOSPC.into())
 }

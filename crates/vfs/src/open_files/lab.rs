@@ -65,10 +65,13 @@ impl Registry<Opened> for InUse {
     #[inline]
     fn remove(&self, place: &EitherTicket, empty: impl FnOnce(&Opened)) -> bool {
         match (self, place) {
-            (Self::Production(slabs), EitherTicket::Production(ticket)) => slabs.remove(ticket, empty),
+            (Self::Production(slabs), EitherTicket::Production(ticket)) => {
+                slabs.remove(ticket, empty)
+            }
             (Self::Lab(registry), EitherTicket::Lab(ticket)) => {
                 let mut empty = Some(empty);
-                let mut empty = |opened: &Opened| empty.take().into_iter().for_each(|empty| empty(opened));
+                let mut empty =
+                    |opened: &Opened| empty.take().into_iter().for_each(|empty| empty(opened));
                 registry.remove(*ticket, &mut empty)
             }
             _ => unreachable!("a place is in one registry"),
@@ -81,7 +84,9 @@ impl Registry<Opened> for InUse {
             (Self::Production(slabs), EitherTicket::Production(ticket)) => slabs.with(ticket, look),
             (Self::Lab(registry), EitherTicket::Lab(ticket)) => {
                 let (mut look, mut seen) = (Some(look), None);
-                registry.with(*ticket, &mut |opened| seen = look.take().map(|look| look(opened)));
+                registry.with(*ticket, &mut |opened| {
+                    seen = look.take().map(|look| look(opened))
+                });
                 seen
             }
             _ => unreachable!("a place is in one registry"),

@@ -36,7 +36,10 @@ impl Opened {
         // Relaxed, within: the registry orders it.
         let store = |word: &AtomicU64, value: u64| word.store(value, Ordering::Relaxed);
         store(&self.session, info.session);
-        store(&self.uid_flags, u64::from(info.uid) << 32 | u64::from(info.flags.bits()));
+        store(
+            &self.uid_flags,
+            u64::from(info.uid) << 32 | u64::from(info.flags.bits()),
+        );
         store(&self.ino, info.ino);
         store(&self.position, info.position);
         store(&self.path_len, path.len() as u64);
@@ -88,7 +91,9 @@ impl Opened {
             return self.long_path.load(&pin()).map(|path| path.to_vec());
         }
         let words = self.path.iter().take(len.div_ceil(8));
-        let mut path: Vec<u8> = words.flat_map(|word| word.load(Ordering::Relaxed).to_le_bytes()).collect();
+        let mut path: Vec<u8> = words
+            .flat_map(|word| word.load(Ordering::Relaxed).to_le_bytes())
+            .collect();
         path.truncate(len);
         Some(path)
     }
@@ -107,7 +112,9 @@ impl Opened {
 fn last_word(path: &[u8], len: usize) -> u64 {
     match path.last_chunk::<8>() {
         Some(last) => u64::from_le_bytes(*last) >> (64 - 8 * len),
-        None => path.iter().rfold(0, |word, byte| word << 8 | u64::from(*byte)),
+        None => path
+            .iter()
+            .rfold(0, |word, byte| word << 8 | u64::from(*byte)),
     }
 }
 

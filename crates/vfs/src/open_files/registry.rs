@@ -41,7 +41,9 @@ mod tests {
     use super::*;
 
     fn add(registry: &SlabRegistry<AtomicU64>, n: u64) -> Ticket {
-        registry.add(|cell| cell.store(n, Ordering::Relaxed)).unwrap()
+        registry
+            .add(|cell| cell.store(n, Ordering::Relaxed))
+            .unwrap()
     }
 
     fn remove(registry: &SlabRegistry<AtomicU64>, ticket: &Ticket) -> bool {
@@ -90,7 +92,11 @@ mod tests {
             for _ in 0..3 {
                 let (sender, tickets) = channel::<Ticket>();
                 senders.push(sender);
-                scope.spawn(move || tickets.iter().for_each(|ticket| assert!(remove(registry, &ticket))));
+                scope.spawn(move || {
+                    tickets
+                        .iter()
+                        .for_each(|ticket| assert!(remove(registry, &ticket)))
+                });
             }
             scope.spawn(move || {
                 for n in 50..20_000 {
@@ -98,7 +104,9 @@ mod tests {
                     if n % 4 == 3 {
                         assert!(remove(registry, &ticket));
                     } else {
-                        senders[usize::try_from(n % 4).unwrap()].send(ticket).unwrap();
+                        senders[usize::try_from(n % 4).unwrap()]
+                            .send(ticket)
+                            .unwrap();
                     }
                 }
             });
@@ -117,8 +125,10 @@ mod tests {
     fn slabs_of_threads_without_numbers() {
         const WITH_NUMBERS: usize = 64;
         let registry = &SlabRegistry::<AtomicU64>::default();
-        let (begun, done) =
-            (&std::sync::Barrier::new(WITH_NUMBERS + 1), &std::sync::Barrier::new(WITH_NUMBERS + 1));
+        let (begun, done) = (
+            &std::sync::Barrier::new(WITH_NUMBERS + 1),
+            &std::sync::Barrier::new(WITH_NUMBERS + 1),
+        );
         std::thread::scope(|scope| {
             for n in 0..WITH_NUMBERS as u64 {
                 scope.spawn(move || {
@@ -139,7 +149,10 @@ mod tests {
                     }
                 })
             });
-            let ended = others.collect::<Vec<_>>().into_iter().map(std::thread::ScopedJoinHandle::join);
+            let ended = others
+                .collect::<Vec<_>>()
+                .into_iter()
+                .map(std::thread::ScopedJoinHandle::join);
             let failed = ended.filter(Result::is_err).count();
             done.wait();
             assert_eq!(failed, 0);
@@ -149,7 +162,10 @@ mod tests {
     /// More threads than there are slabs, at once and one after the other.
     #[test]
     fn slabs_of_many_threads() {
-        let (registry, all_there) = (&SlabRegistry::<AtomicU64>::default(), &std::sync::Barrier::new(200));
+        let (registry, all_there) = (
+            &SlabRegistry::<AtomicU64>::default(),
+            &std::sync::Barrier::new(200),
+        );
         std::thread::scope(|scope| {
             for n in 0..200 {
                 scope.spawn(move || {

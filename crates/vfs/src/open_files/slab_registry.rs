@@ -124,7 +124,11 @@ impl<C> SlabRegistry<C> {
     #[inline]
     fn place(&self, spot: Spot) -> Option<&Slot<C>> {
         let slab = self.slabs.get(spot.slab()).unwrap_or(self.slabs.shared());
-        slab.0.get(spot.chunk())?.get()?.get(spot.at()).map(|place| &place.0)
+        slab.0
+            .get(spot.chunk())?
+            .get()?
+            .get(spot.at())
+            .map(|place| &place.0)
     }
 }
 
@@ -148,8 +152,18 @@ impl<C: Default> SlabRegistry<C> {
         for (index, chunk) in slab.0.iter().map_while(OnceLock::get).enumerate() {
             places += chunk.len();
             // Acquire: rule 1.
-            let is_even = |at: &usize| chunk[*at].0.generation.load(Ordering::Acquire).is_multiple_of(2);
-            owner.free.extend((0..chunk.len()).filter(is_even).map(|at| Spot::new(number, index, at)));
+            let is_even = |at: &usize| {
+                chunk[*at]
+                    .0
+                    .generation
+                    .load(Ordering::Acquire)
+                    .is_multiple_of(2)
+            };
+            owner.free.extend(
+                (0..chunk.len())
+                    .filter(is_even)
+                    .map(|at| Spot::new(number, index, at)),
+            );
         }
         if owner.free.len() * 4 <= places {
             grow(slab, number, owner);
@@ -167,9 +181,16 @@ impl<C: Default> SlabRegistry<C> {
 
 /// Adds a chunk behind those that the slab has.
 fn grow<C: Default>(slab: &Slab<C>, number: usize, owner: &mut Owner) {
-    let (Some(chunk), len) = (slab.0.get(owner.chunks), FIRST << owner.chunks) else { return };
-    if chunk.set((0..len).map(|_| Padded::default()).collect()).is_ok() {
-        owner.free.extend((0..len).rev().map(|at| Spot::new(number, owner.chunks, at)));
+    let (Some(chunk), len) = (slab.0.get(owner.chunks), FIRST << owner.chunks) else {
+        return;
+    };
+    if chunk
+        .set((0..len).map(|_| Padded::default()).collect())
+        .is_ok()
+    {
+        owner
+            .free
+            .extend((0..len).rev().map(|at| Spot::new(number, owner.chunks, at)));
         owner.chunks += 1;
     }
 }
@@ -186,7 +207,10 @@ impl<C> Default for SlabRegistry<C> {
             slabs: ThreadSlots::new(),
             owned: AtomicUsize::new(0),
             owners: PerThread::new(),
-            shared: Mutex::new(Owner { slab: Some(LIMIT), ..Owner::default() }),
+            shared: Mutex::new(Owner {
+                slab: Some(LIMIT),
+                ..Owner::default()
+            }),
         }
     }
 }
@@ -199,7 +223,10 @@ impl<C: Default + Send + Sync> Registry<C> for SlabRegistry<C> {
         // Held until the generation is odd: another thread that shares the slab takes a place with
         // an even one for free.
         let mut shared;
-        let own = self.owners.with(|owner| self.take_place(&mut owner.borrow_mut())).flatten();
+        let own = self
+            .owners
+            .with(|owner| self.take_place(&mut owner.borrow_mut()))
+            .flatten();
         let spot = match own {
             Some(own) => own,
             None => {
@@ -215,14 +242,20 @@ impl<C: Default + Send + Sync> Registry<C> for SlabRegistry<C> {
         fill(record);
         // Release: rule 2. A thread that finds it odd, by `Acquire`, finds the record filled.
         generation.store(next, Ordering::Release);
-        Some(Ticket { spot, generation: NonZeroU64::new(next)? })
+        Some(Ticket {
+            spot,
+            generation: NonZeroU64::new(next)?,
+        })
     }
 
     #[inline]
     fn remove(&self, ticket: &Ticket, empty: impl FnOnce(&C)) -> bool {
         // Relaxed: the ticket came from the thread that stored this generation.
-        let is_it = |place: &&Slot<C>| place.generation.load(Ordering::Relaxed) == ticket.generation.get();
-        let Some(Slot { generation, record }) = self.place(ticket.spot).filter(is_it) else { return false };
+        let is_it =
+            |place: &&Slot<C>| place.generation.load(Ordering::Relaxed) == ticket.generation.get();
+        let Some(Slot { generation, record }) = self.place(ticket.spot).filter(is_it) else {
+            return false;
+        };
         empty(record);
         // Release: rule 1.
         generation.store(ticket.generation.get().wrapping_add(1), Ordering::Release);

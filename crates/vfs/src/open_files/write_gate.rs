@@ -60,7 +60,11 @@ pub(crate) struct Changing<'a>(&'a WriteGate);
 
 impl WriteGate {
     pub(crate) fn new(read_only: bool) -> Self {
-        let state = if read_only { State::READ_ONLY } else { State::empty() };
+        let state = if read_only {
+            State::READ_ONLY
+        } else {
+            State::empty()
+        };
         Self {
             state: AtomicU32::new(state.bits()),
             writers: ThreadRefcount::new(),
@@ -88,19 +92,31 @@ impl WriteGate {
     /// Fails with `EIO` after a shutdown.
     #[inline]
     pub(crate) fn check(&self) -> Result<()> {
-        if self.state().contains(State::SHUT_DOWN) { Err(Errno::EIO.into()) } else { Ok(()) }
+        if self.state().contains(State::SHUT_DOWN) {
+            Err(Errno::EIO.into())
+        } else {
+            Ok(())
+        }
     }
 
     /// Begins a change. `EROFS` if nothing may be changed, `EIO` after a shutdown.
     pub(crate) fn change(&self) -> Result<Changing<'_>> {
-        self.enter(&self.changes, State::READ_ONLY, State::CLOSING | State::PAUSED)?;
+        self.enter(
+            &self.changes,
+            State::READ_ONLY,
+            State::CLOSING | State::PAUSED,
+        )?;
         Ok(Changing(self))
     }
 
     /// Begins a change through a file that is open for writing, and keeps the file system from
     /// turning read-only by that.
     pub(crate) fn change_opened(&self) -> Result<Changing<'_>> {
-        self.enter(&self.changes, State::empty(), State::CLOSING | State::PAUSED)?;
+        self.enter(
+            &self.changes,
+            State::empty(),
+            State::CLOSING | State::PAUSED,
+        )?;
         Ok(Changing(self))
     }
 
@@ -163,7 +179,11 @@ impl WriteGate {
             [Some(_), Some(_), Some(_)] => Err(Errno::EBUSY.into()),
             _ => Err(Errno::ENOMEM.into()),
         };
-        self.set(if outcome.is_ok() { State::READ_ONLY } else { before });
+        self.set(if outcome.is_ok() {
+            State::READ_ONLY
+        } else {
+            before
+        });
         outcome
     }
 
@@ -173,7 +193,11 @@ impl WriteGate {
         let deciding = lock::lock(&self.deciding);
         let before = self.state();
         self.set(before | State::PAUSED);
-        let _paused = Paused { gate: self, before, _deciding: deciding };
+        let _paused = Paused {
+            gate: self,
+            before,
+            _deciding: deciding,
+        };
         self.wait_for_changes();
         then()
     }

@@ -76,7 +76,12 @@ impl Checker {
 
     /// Returns the answer of this check, where it is another than the word.
     #[inline]
-    pub(crate) fn search_as(&self, cred: &Cred, dir: &Inode, guard: &Guard) -> Option<(Verdict, Search)> {
+    pub(crate) fn search_as(
+        &self,
+        cred: &Cred,
+        dir: &Inode,
+        guard: &Guard,
+    ) -> Option<(Verdict, Search)> {
         (!self.is_by_cache()).then(|| self.search_in_full(cred, dir, guard))
     }
 
@@ -94,7 +99,10 @@ impl Checker {
         if matches!(dir.kind(), FileType::BlockDevice | FileType::CharDevice) {
             return (Verdict::Unknown, Search::Full);
         }
-        (self.with_hook(verdict, cred, dir, Access::EXEC), Search::Full)
+        (
+            self.with_hook(verdict, cred, dir, Access::EXEC),
+            Search::Full,
+        )
     }
 
     /// Asks for the ACL of an inode by its lock, where this check does and the ACL counts.
@@ -106,7 +114,11 @@ impl Checker {
             _ => false,
         };
         let counts = is_asked && inode.perm().mode() & 0o070 != 0 && inode.owner().0 != cred.uid();
-        if counts { inode.acl_lock.ask(|| has_acl(inode)) } else { None }
+        if counts {
+            inode.acl_lock.ask(|| has_acl(inode))
+        } else {
+            None
+        }
     }
 }
 

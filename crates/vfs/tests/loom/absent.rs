@@ -11,7 +11,8 @@ use crate::attr::{StatFs, Timespec};
 use crate::cred::Cred;
 use crate::errno::Result;
 use crate::fs::{
-    FileOps, FileSystem, FsTraits, InodeOps, NameRef, NewNode, RawDirEntry, Rename, SpaceRights, Span,
+    FileOps, FileSystem, FsTraits, InodeOps, NameRef, NewNode, RawDirEntry, Rename, SpaceRights,
+    Span,
 };
 use crate::inode::{Inode, NewInode};
 use crate::lookup::LookupFlags;
@@ -88,7 +89,13 @@ impl InodeOps for KnowingFs {
         Ok(made)
     }
 
-    fn link(&self, inode: &Inode, to: NameRef<'_>, now: Timespec, rights: SpaceRights) -> Result<()> {
+    fn link(
+        &self,
+        inode: &Inode,
+        to: NameRef<'_>,
+        now: Timespec,
+        rights: SpaceRights,
+    ) -> Result<()> {
         self.fs.link(inode, to, now, rights)?;
         self.set(to.name, true);
         Ok(())
@@ -129,7 +136,10 @@ impl FileOps for KnowingFs {
 
 /// A world in which `make` has made files, and whose cache has no name.
 fn unknown(make: impl FnOnce(&World)) -> World {
-    let fs = KnowingFs { fs: MemFs::new(MemLimits::default()), there: Default::default() };
+    let fs = KnowingFs {
+        fs: MemFs::new(MemLimits::default()),
+        there: Default::default(),
+    };
     let sb = SuperBlock::new(Arc::new(fs), SuperOptions::default()).unwrap();
     let root = Session::new(&Namespace::new(Arc::clone(&sb)), Cred::root());
     let user = root.with_cred(Cred::new(5, 5, &[]));
@@ -164,8 +174,16 @@ fn a_name_is_absent_only_once_its_link_is_not_counted() {
         |world| world.root.unlink("/a").unwrap(),
         |world| {
             let is_there = world.has("/a");
-            let links = world.root.locate("/b", LookupFlags::NOFOLLOW).unwrap().inode().nlink();
-            assert!(is_there || links == 1, "the name is gone, and the link is not");
+            let links = world
+                .root
+                .locate("/b", LookupFlags::NOFOLLOW)
+                .unwrap()
+                .inode()
+                .nlink();
+            assert!(
+                is_there || links == 1,
+                "the name is gone, and the link is not"
+            );
         },
         |world| assert!(!world.has("/a") && world.has("/b")),
     );

@@ -18,7 +18,10 @@ fn stat_torn_attrs() {
     type Shared = (World, Location);
     let read = |(_, a): &Shared| {
         let (uid, gid, mode) = a.inode().owner();
-        assert!(uid == gid && gid == u32::from(mode & 0o7777), "torn: {uid} {gid} {mode:o}");
+        assert!(
+            uid == gid && gid == u32::from(mode & 0o7777),
+            "torn: {uid} {gid} {mode:o}"
+        );
         let (uid, _, bits, _) = a.inode().owner_and_acl(&pin());
         assert_eq!(uid, u32::from(bits.mode() & 0o7777), "torn");
         uid
@@ -27,13 +30,15 @@ fn stat_torn_attrs() {
         || {
             let world = a_and_no_b();
             let a = world.root.locate("/a", LookupFlags::FOLLOW).unwrap();
-            a.inode().update(|attr| (attr.uid, attr.gid, attr.mode) = (0, 0, 0));
+            a.inode()
+                .update(|attr| (attr.uid, attr.gid, attr.mode) = (0, 0, 0));
             (world, a)
         },
         |(_, a)| {
             for number in 1..3 {
                 a.inode().update(|attr| {
-                    (attr.uid, attr.gid, attr.mode) = (number, number, u16::try_from(number).unwrap());
+                    (attr.uid, attr.gid, attr.mode) =
+                        (number, number, u16::try_from(number).unwrap());
                 });
             }
         },
@@ -62,16 +67,23 @@ fn inode_reuse_vs_walk() {
             );
         },
         |world| {
-            let may =
-                |world: &World| errno(world.user.access("/a", Access::READ, LookupFlags::FOLLOW)).is_none();
-            let (first, held, second) =
-                (may(world), world.root.locate("/a", LookupFlags::FOLLOW).unwrap(), may(world));
+            let may = |world: &World| {
+                errno(world.user.access("/a", Access::READ, LookupFlags::FOLLOW)).is_none()
+            };
+            let (first, held, second) = (
+                may(world),
+                world.root.locate("/a", LookupFlags::FOLLOW).unwrap(),
+                may(world),
+            );
             assert!(first || !second, "refused, and granted again");
             held
         },
         |world, (), held| {
             let now = world.root.locate("/a", LookupFlags::FOLLOW).unwrap();
-            assert!(std::ptr::eq(held.inode(), now.inode()), "two inodes of one number in use");
+            assert!(
+                std::ptr::eq(held.inode(), now.inode()),
+                "two inodes of one number in use"
+            );
         },
     );
 }
@@ -132,7 +144,10 @@ fn two_names_of_a_file() -> (World, [String; 2]) {
     // Models have two stripes.
     let stripe = |name: &String| hash_name(new_seed(), &name.as_bytes()[1..]) % 2;
     let first = "/0".to_owned();
-    let other = (1..).map(|number| format!("/{number}")).find(|name| stripe(name) != stripe(&first)).unwrap();
+    let other = (1..)
+        .map(|number| format!("/{number}"))
+        .find(|name| stripe(name) != stripe(&first))
+        .unwrap();
     let world = World::new(|root| {
         assert_eq!(make_file(root, &first), None);
         root.link(&first, LookupFlags::NOFOLLOW, &other).unwrap();
@@ -150,7 +165,12 @@ fn inode_read_vs_read() {
         },
         |(world, [a, _])| world.root.locate(a, LookupFlags::FOLLOW).unwrap(),
         |(world, [_, b])| world.root.locate(b, LookupFlags::FOLLOW).unwrap(),
-        |_, a, b| assert!(std::ptr::eq(a.inode(), b.inode()), "two inodes of one number in use"),
+        |_, a, b| {
+            assert!(
+                std::ptr::eq(a.inode(), b.inode()),
+                "two inodes of one number in use"
+            )
+        },
     );
 }
 
@@ -165,8 +185,13 @@ fn inode_evict_vs_read() {
         },
         |(world, _)| world.sb.icache.shrink(),
         |(world, names)| {
-            let [a, b] = names.each_ref().map(|name| world.root.locate(name, LookupFlags::FOLLOW).unwrap());
-            assert!(std::ptr::eq(a.inode(), b.inode()), "two inodes of one number in use");
+            let [a, b] = names
+                .each_ref()
+                .map(|name| world.root.locate(name, LookupFlags::FOLLOW).unwrap());
+            assert!(
+                std::ptr::eq(a.inode(), b.inode()),
+                "two inodes of one number in use"
+            );
         },
         |(world, [a, _])| assert!(world.has(a)),
     );

@@ -53,7 +53,9 @@ fn a_held_key_keeps_no_thread_with_another_key_waiting() {
         let held = locks.lock(RANK, 1);
         let other = Arc::clone(&locks);
         // If it waited for the key above, loom would report a deadlock.
-        thread::spawn(move || drop(other.lock(RANK, 2))).join().unwrap();
+        thread::spawn(move || drop(other.lock(RANK, 2)))
+            .join()
+            .unwrap();
         drop(held);
     });
 }

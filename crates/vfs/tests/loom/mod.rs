@@ -42,7 +42,10 @@ struct World {
 impl World {
     /// A world in which `make` has made files.
     fn new(make: impl FnOnce(&Session)) -> Self {
-        let options = SuperOptions { budget: CacheBudget::new(8 << 10), ..SuperOptions::default() };
+        let options = SuperOptions {
+            budget: CacheBudget::new(8 << 10),
+            ..SuperOptions::default()
+        };
         let sb = SuperBlock::new(MemFs::new(MemLimits::default()), options).unwrap();
         let root = Session::new(&Namespace::new(Arc::clone(&sb)), Cred::root());
         make(&root);

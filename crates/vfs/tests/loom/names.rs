@@ -49,7 +49,13 @@ fn names_of_one_bucket<const N: usize>() -> [String; N] {
     let first = names.next().unwrap();
     let here = bucket(&first);
     let mut others = names.filter(|name| bucket(name) == here);
-    std::array::from_fn(|index| if index == 0 { first.clone() } else { others.next().unwrap() })
+    std::array::from_fn(|index| {
+        if index == 0 {
+            first.clone()
+        } else {
+            others.next().unwrap()
+        }
+    })
 }
 
 #[test]
@@ -59,7 +65,10 @@ fn rename_chain_hop() {
             let names = names_of_one_bucket::<3>();
             let [stays, from, to] = &names;
             let world = World::new(|root| {
-                assert_eq!((make_file(root, stays), make_file(root, from)), (None, None));
+                assert_eq!(
+                    (make_file(root, stays), make_file(root, from)),
+                    (None, None)
+                );
             });
             assert!(world.has(stays) && world.has(from) && !world.has(to));
             (world, names)
@@ -89,7 +98,9 @@ fn parent_moved_dotdot() {
                     root.mkdir(path, 0o755).unwrap();
                 }
             });
-            let below = world.root.at(&world.root.locate("/a/d", LookupFlags::FOLLOW).unwrap());
+            let below = world
+                .root
+                .at(&world.root.locate("/a/d", LookupFlags::FOLLOW).unwrap());
             assert!(!world.has("/b/d"));
             let parents = [world.ino("/a"), world.ino("/b")];
             (world, below, parents)
@@ -115,13 +126,18 @@ fn check_scope<const EXCHANGED: bool>() {
                 }
                 assert!(!EXCHANGED || make_file(root, "/b/d").is_none());
             });
-            let jail = world.root.at(&world.root.locate("/a", LookupFlags::FOLLOW).unwrap());
+            let jail = world
+                .root
+                .at(&world.root.locate("/a", LookupFlags::FOLLOW).unwrap());
             assert_eq!(world.has("/b/d"), EXCHANGED);
             let ground = world.ino("/a");
             (world, jail, ground)
         },
         |(world, ..)| match EXCHANGED {
-            true => world.root.rename("/b/d", "/a/d", RenameFlags::EXCHANGE).unwrap(),
+            true => world
+                .root
+                .rename("/b/d", "/a/d", RenameFlags::EXCHANGE)
+                .unwrap(),
             false => rename(world, "/a/d", "/b/d"),
         },
         |(_, jail, ground): &Shared| {
@@ -129,13 +145,21 @@ fn check_scope<const EXCHANGED: bool>() {
             match jail.locate("d/..", how) {
                 Ok(up) => assert_eq!(up.ino(), *ground, "out"),
                 Err(error) => {
-                    let gone = if EXCHANGED { Errno::ENOTDIR } else { Errno::ENOENT };
+                    let gone = if EXCHANGED {
+                        Errno::ENOTDIR
+                    } else {
+                        Errno::ENOENT
+                    };
                     assert!([Errno::EAGAIN, gone].contains(&error.errno()), "{error}");
                 }
             }
         },
         |(_, jail, _)| {
-            let gone = if EXCHANGED { Errno::ENOTDIR } else { Errno::ENOENT };
+            let gone = if EXCHANGED {
+                Errno::ENOTDIR
+            } else {
+                Errno::ENOENT
+            };
             assert_eq!(errno(jail.locate("d/..", LookupFlags::FOLLOW)), Some(gone));
         },
     );
@@ -169,7 +193,10 @@ fn parent_moved_and_removed_dotdot() {
             let (parent, inode) = below.dentry.see_parent(&guard).unwrap();
             let id = parent.get().id();
             assert!(inode.is_dir() && parent.get().id() == id);
-            assert!(parent.ptr_eq(world.sb.root().as_rcu_ref()) || inode.ino() != world.root.root().ino());
+            assert!(
+                parent.ptr_eq(world.sb.root().as_rcu_ref())
+                    || inode.ino() != world.root.root().ino()
+            );
         },
         |(world, below)| {
             assert!(below.dentry.parent().unwrap().ptr_eq(world.sb.root()));
@@ -203,7 +230,8 @@ fn create_vs_create_same_name() {
     let make = |world: &World| {
         let made = world.root.mknod("/a", NewKind::Regular, 0o644);
         assert!(world.has("/a"));
-        made.map(|location| location.ino()).map_err(|error| error.errno())
+        made.map(|location| location.ino())
+            .map_err(|error| error.errno())
     };
     race_for(
         || World::new(|_| ()),
@@ -211,7 +239,9 @@ fn create_vs_create_same_name() {
         make,
         |world, a, b| {
             let ino = world.ino("/a");
-            assert!([(Ok(ino), Err(Errno::EEXIST)), (Err(Errno::EEXIST), Ok(ino))].contains(&(a, b)));
+            assert!(
+                [(Ok(ino), Err(Errno::EEXIST)), (Err(Errno::EEXIST), Ok(ino))].contains(&(a, b))
+            );
             assert_eq!(world.inodes(), 2);
         },
     );
@@ -231,7 +261,10 @@ fn unlink_vs_lookup_that_asks() {
         |world| {
             let key = world.sb.dcache.key(world.sb.root(), b"a");
             let settled = world.sb.dcache.find_locked(key);
-            assert!(!matches!(settled, CachedName::Unknown), "the name is in the cache all the time");
+            assert!(
+                !matches!(settled, CachedName::Unknown),
+                "the name is in the cache all the time"
+            );
         },
         |world| assert!(!world.has("/a")),
     );
@@ -254,7 +287,10 @@ fn rename_vs_rename_crossed() {
             let there = (world.has("/a"), world.has("/b"));
             // The second moves what the first has moved back to where it was.
             assert_eq!((forth, back), (None, None));
-            assert!(there == (true, false) || there == (false, true), "{there:?}");
+            assert!(
+                there == (true, false) || there == (false, true),
+                "{there:?}"
+            );
             assert_eq!(world.inodes(), 2);
         },
     );
@@ -268,7 +304,9 @@ fn rename_vs_create_same_name() {
         |world| errno(world.root.rename("/a", "/b", RenameFlags::NOREPLACE)),
         |world| make_file(&world.root, "/b"),
         |world, renamed, made| match (renamed, made) {
-            (None, Some(Errno::EEXIST)) => assert_eq!((world.has("/a"), world.inodes()), (false, 2)),
+            (None, Some(Errno::EEXIST)) => {
+                assert_eq!((world.has("/a"), world.inodes()), (false, 2))
+            }
             (Some(Errno::EEXIST), None) => assert_eq!((world.has("/a"), world.inodes()), (true, 3)),
             other => panic!("{other:?}"),
         },
@@ -282,7 +320,9 @@ fn rmdir_vs_create() {
         |world| errno(world.root.rmdir("/d")),
         |world| make_file(&world.root, "/d/f"),
         |world, removed, made| match (removed, made) {
-            (None, Some(Errno::ENOENT)) => assert_eq!((world.has("/d"), world.inodes()), (false, 1)),
+            (None, Some(Errno::ENOENT)) => {
+                assert_eq!((world.has("/d"), world.inodes()), (false, 1))
+            }
             (Some(Errno::ENOTEMPTY), None) => assert!(world.has("/d/f")),
             other => panic!("{other:?}"),
         },

@@ -18,7 +18,12 @@ use super::{World, errno, make_file};
 fn remount_ro_vs_open_write() {
     race_for(
         || World::new(|root| assert_eq!(make_file(root, "/a"), None)),
-        |world| world.root.open("/a", OpenFlags::WRITE).map_err(|error| error.errno()),
+        |world| {
+            world
+                .root
+                .open("/a", OpenFlags::WRITE)
+                .map_err(|error| error.errno())
+        },
         |world| errno(world.sb.remount(true)),
         |world, opened, remounted| {
             assert!(opened.is_ok() != remounted.is_none(), "both or neither");
@@ -47,9 +52,17 @@ fn remount_ro_vs_close_write() {
             (world, Mutex::new(Some(file)))
         },
         |(_, file)| drop(file.lock().unwrap().take()),
-        |(world, file)| (errno(world.sb.remount(true)), file.lock().unwrap().is_some()),
+        |(world, file)| {
+            (
+                errno(world.sb.remount(true)),
+                file.lock().unwrap().is_some(),
+            )
+        },
         |(world, _), (), (remounted, still_open)| {
-            assert!(!(still_open && remounted.is_none()), "read-only with a writer");
+            assert!(
+                !(still_open && remounted.is_none()),
+                "read-only with a writer"
+            );
             if remounted.is_some() {
                 assert_eq!(errno(world.sb.remount(true)), None);
             }
@@ -74,7 +87,10 @@ fn remount_ro_vs_end_of_removed() {
             (remounted, world.inodes())
         },
         |(world, _), (), (remounted, inodes)| {
-            assert!(remounted == Some(Errno::EBUSY) || inodes == 1, "read-only with a file to free");
+            assert!(
+                remounted == Some(Errno::EBUSY) || inodes == 1,
+                "read-only with a file to free"
+            );
             if remounted.is_some() {
                 assert_eq!(errno(world.sb.remount(true)), None);
             }
@@ -113,7 +129,10 @@ impl Twice {
     }
 
     fn load(&self) -> (u64, u64) {
-        (self.0.load(Ordering::Relaxed), self.1.load(Ordering::Relaxed))
+        (
+            self.0.load(Ordering::Relaxed),
+            self.1.load(Ordering::Relaxed),
+        )
     }
 }
 
@@ -152,7 +171,10 @@ fn open_close_remote_vs_scan() {
         |(records, _)| {
             let mut list = values(records);
             list.sort_unstable();
-            assert!(list.starts_with(&[1]) && list.iter().all(|value| (1..5).contains(value)), "{list:?}");
+            assert!(
+                list.starts_with(&[1]) && list.iter().all(|value| (1..5).contains(value)),
+                "{list:?}"
+            );
             assert!(list.windows(2).all(|pair| pair[0] != pair[1]), "{list:?}");
         },
         |(records, _)| {

@@ -41,13 +41,16 @@ impl Rights {
             Self::Mode(mode) => Acl::from_mode(mode.into()),
             Self::Acl(user, mask, other) => acl(user, mask, other),
         };
-        session.set_acl(path, AclKind::Access, Some(acl), LookupFlags::FOLLOW).unwrap();
+        session
+            .set_acl(path, AclKind::Access, Some(acl), LookupFlags::FOLLOW)
+            .unwrap();
     }
 }
 
 /// User 5 gets `answer` under rights `old` and `new`, and so at any moment of the change.
 fn check_change<const OLD: usize, const NEW: usize, const ANSWER: bool>() {
-    let may = |world: &World| errno(world.user.access("/a", Access::READ, LookupFlags::FOLLOW)).is_none();
+    let may =
+        |world: &World| errno(world.user.access("/a", Access::READ, LookupFlags::FOLLOW)).is_none();
     race(
         move || {
             let world = a_and_no_b();
@@ -91,7 +94,8 @@ fn perm_chmod_vs_setfacl_vs_check() {
 /// Sets an ACL while a check asks the file system for the old one, which has not been read yet.
 #[test]
 fn perm_fill_vs_setfacl_vs_check() {
-    let may = |world: &World| errno(world.user.access("/a", Access::READ, LookupFlags::FOLLOW)).is_none();
+    let may =
+        |world: &World| errno(world.user.access("/a", Access::READ, LookupFlags::FOLLOW)).is_none();
     race(
         || {
             let world = a_and_no_b();
@@ -112,7 +116,11 @@ fn unread_acl() -> (World, Location) {
     Rights::Acl(4, 4, 0).set(&world.root, "/a");
     world.sb.drop_caches();
     let a = world.root.locate("/a", LookupFlags::FOLLOW).unwrap();
-    assert!(a.inode().cached_acl(AclKind::Access, a.inode().perm(), &pin()).is_none());
+    assert!(
+        a.inode()
+            .cached_acl(AclKind::Access, a.inode().perm(), &pin())
+            .is_none()
+    );
     (world, a)
 }
 
@@ -133,7 +141,10 @@ fn acl_fill_vs_set() {
         |(world, a)| {
             let inode = a.inode();
             let guard = pin();
-            let cached = inode.cached_acl(AclKind::Access, inode.perm(), &guard).unwrap().unwrap();
+            let cached = inode
+                .cached_acl(AclKind::Access, inode.perm(), &guard)
+                .unwrap()
+                .unwrap();
             assert_eq!(*cached, acl(0, 4, 4), "an old answer stays for ever");
             assert_eq!(
                 errno(world.user.access("/a", Access::READ, LookupFlags::FOLLOW)),
@@ -150,10 +161,22 @@ fn acl_fill_of_none_vs_set() {
     race(
         || {
             let world = World::new(|root| _ = root.mkdir("/a", 0o755).unwrap());
-            world.root.set_acl("/a", AclKind::Default, Some(acl(0, 4, 4)), LookupFlags::FOLLOW).unwrap();
+            world
+                .root
+                .set_acl(
+                    "/a",
+                    AclKind::Default,
+                    Some(acl(0, 4, 4)),
+                    LookupFlags::FOLLOW,
+                )
+                .unwrap();
             world.sb.drop_caches();
             let a = world.root.locate("/a", LookupFlags::FOLLOW).unwrap();
-            assert!(a.inode().cached_acl(AclKind::Access, a.inode().perm(), &pin()).is_none());
+            assert!(
+                a.inode()
+                    .cached_acl(AclKind::Access, a.inode().perm(), &pin())
+                    .is_none()
+            );
             (world, a)
         },
         |(world, _)| Rights::Acl(0, 5, 5).set(&world.root, "/a"),
@@ -162,7 +185,10 @@ fn acl_fill_of_none_vs_set() {
             assert!(seen.is_none_or(|seen| *seen == acl(0, 5, 5)));
         },
         |(world, a)| {
-            assert_eq!(*world.sb.acl(a.inode(), AclKind::Access).unwrap().unwrap(), acl(0, 5, 5));
+            assert_eq!(
+                *world.sb.acl(a.inode(), AclKind::Access).unwrap().unwrap(),
+                acl(0, 5, 5)
+            );
             assert_eq!(
                 errno(world.user.access("/a", Access::EXEC, LookupFlags::FOLLOW)),
                 Some(Errno::EACCES)
@@ -204,12 +230,21 @@ fn acl_free_vs_read() {
         },
         |(_, a)| {
             let guard = pin();
-            let seen = a.inode().cached_acl(AclKind::Access, a.inode().perm(), &guard).unwrap().unwrap();
+            let seen = a
+                .inode()
+                .cached_acl(AclKind::Access, a.inode().perm(), &guard)
+                .unwrap()
+                .unwrap();
             for _ in 0..2 {
                 assert!([acl(4, 4, 0), acl(0, 4, 4), acl(2, 4, 4)].contains(seen));
                 drop(pin());
             }
         },
-        |(world, a)| assert_eq!(*world.sb.acl(a.inode(), AclKind::Access).unwrap().unwrap(), acl(2, 4, 4)),
+        |(world, a)| {
+            assert_eq!(
+                *world.sb.acl(a.inode(), AclKind::Access).unwrap().unwrap(),
+                acl(2, 4, 4)
+            )
+        },
     );
 }

@@ -35,12 +35,16 @@ pub(crate) fn sb(session: &Session) -> Arc<SuperBlock> {
 /// Makes a regular file with these bytes.
 pub(crate) fn put(session: &Session, path: &str, bytes: &[u8]) {
     let flags = OpenFlags::WRITE | OpenFlags::CREATE | OpenFlags::TRUNC;
-    let file = session.open(path, flags).unwrap_or_else(|error| panic!("{path}: {error}"));
+    let file = session
+        .open(path, flags)
+        .unwrap_or_else(|error| panic!("{path}: {error}"));
     assert_eq!(file.write_at(bytes, 0).unwrap(), bytes.len());
 }
 
 pub(crate) fn get(session: &Session, path: &str) -> Vec<u8> {
-    let file = session.open(path, OpenFlags::READ).unwrap_or_else(|error| panic!("{path}: {error}"));
+    let file = session
+        .open(path, OpenFlags::READ)
+        .unwrap_or_else(|error| panic!("{path}: {error}"));
     let mut bytes = vec![0; usize::try_from(file.size()).unwrap()];
     let len = file.read_at(&mut bytes, 0).unwrap();
     bytes.truncate(len);
@@ -49,14 +53,22 @@ pub(crate) fn get(session: &Session, path: &str) -> Vec<u8> {
 
 /// Names of a directory without `.` and `..`, sorted.
 pub(crate) fn names(session: &Session, path: &str) -> Vec<String> {
-    let dir = session.open(path, OpenFlags::READ | OpenFlags::DIRECTORY).unwrap();
+    let dir = session
+        .open(path, OpenFlags::READ | OpenFlags::DIRECTORY)
+        .unwrap();
     let mut batch = DirBatch::new();
     let (mut cookie, mut names) = (0, Vec::new());
     loop {
         dir.read_dir(cookie, 7, &mut batch).unwrap();
-        let Some(next) = batch.next_cookie() else { break };
+        let Some(next) = batch.next_cookie() else {
+            break;
+        };
         cookie = next;
-        names.extend(batch.iter().map(|entry| String::from_utf8(entry.name.to_vec()).unwrap()));
+        names.extend(
+            batch
+                .iter()
+                .map(|entry| String::from_utf8(entry.name.to_vec()).unwrap()),
+        );
     }
     names.retain(|name| name != "." && name != "..");
     names.sort();

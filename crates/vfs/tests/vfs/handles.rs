@@ -23,15 +23,28 @@ fn files_are_found_again_when_everything_else_is_forgotten() {
     put(&root, "/tmp/dir/file", b"text");
     let (ino, generation) = handle(&root, "/tmp/dir/file");
     sb(&root).drop_caches();
-    let found = root.namespace().locate_inode(ino, Some(generation)).unwrap();
-    let file = root.open_location(found.clone(), OpenFlags::READ | OpenFlags::WRITE, b"").unwrap();
+    let found = root
+        .namespace()
+        .locate_inode(ino, Some(generation))
+        .unwrap();
+    let file = root
+        .open_location(found.clone(), OpenFlags::READ | OpenFlags::WRITE, b"")
+        .unwrap();
     assert_eq!(file.write_at(b"more", 4).unwrap(), 4);
     assert_eq!(get(&root, "/tmp/dir/file"), b"textmore");
-    assert_eq!(file.stat(), root.stat("/tmp/dir/file", LookupFlags::FOLLOW).unwrap());
+    assert_eq!(
+        file.stat(),
+        root.stat("/tmp/dir/file", LookupFlags::FOLLOW).unwrap()
+    );
     // It gets names like any other.
-    root.at(&found).link("", LookupFlags::EMPTY_PATH, "/tmp/second").unwrap();
+    root.at(&found)
+        .link("", LookupFlags::EMPTY_PATH, "/tmp/second")
+        .unwrap();
     assert_eq!(get(&root, "/tmp/second"), b"textmore");
-    assert_eq!(errno(root.namespace().locate_inode(ino, Some(generation + 1))), Err(Errno::ESTALE));
+    assert_eq!(
+        errno(root.namespace().locate_inode(ino, Some(generation + 1))),
+        Err(Errno::ESTALE)
+    );
 }
 
 #[test]
@@ -50,14 +63,22 @@ fn directories_are_found_where_they_hang() {
         assert!(found.is(&root.locate("/tmp/a/b/c", LookupFlags::FOLLOW).unwrap()));
         assert!(found.is(&root.namespace().locate_known_inode(ino).unwrap()));
         assert_eq!(
-            root.at(&found).locate("../..", LookupFlags::FOLLOW).unwrap().ino(),
+            root.at(&found)
+                .locate("../..", LookupFlags::FOLLOW)
+                .unwrap()
+                .ino(),
             handle(&root, "/tmp/a").0
         );
     }
     sb(&root).drop_caches();
-    root.rename("/tmp/a/b", "/tmp/a/other/b2", RenameFlags::empty()).unwrap();
-    assert_eq!(root.at(&locate(&root, ino).unwrap()).getcwd(), b"/tmp/a/other/b2/c");
-    root.rename("/tmp/a/other/b2", "/tmp/a/b3", RenameFlags::empty()).unwrap();
+    root.rename("/tmp/a/b", "/tmp/a/other/b2", RenameFlags::empty())
+        .unwrap();
+    assert_eq!(
+        root.at(&locate(&root, ino).unwrap()).getcwd(),
+        b"/tmp/a/other/b2/c"
+    );
+    root.rename("/tmp/a/other/b2", "/tmp/a/b3", RenameFlags::empty())
+        .unwrap();
     let known = root.namespace().locate_known_inode(ino).unwrap();
     assert_eq!(root.at(&known).getcwd(), b"/tmp/a/b3/c");
     let top = root.root().ino();
@@ -105,8 +126,11 @@ fn no_lookup_finds_a_half_made_or_half_removed_file() {
                     // The one that is there, or the one that comes next.
                     let ino = newest.load(Ordering::Relaxed);
                     for ino in [ino, ino + 1] {
-                        let Ok(found) = locate(&finder, ino) else { continue };
-                        let file = finder.open_location(found, OpenFlags::READ | OpenFlags::WRITE, b"");
+                        let Ok(found) = locate(&finder, ino) else {
+                            continue;
+                        };
+                        let file =
+                            finder.open_location(found, OpenFlags::READ | OpenFlags::WRITE, b"");
                         let Ok(file) = file else { continue };
                         // Readers that come by name must see this write: there is one inode only.
                         if file.write_at(b"z", 20).is_ok()
@@ -120,5 +144,8 @@ fn no_lookup_finds_a_half_made_or_half_removed_file() {
             });
         }
     });
-    assert_eq!(errno(locate(&root, newest.into_inner())), Err(Errno::ESTALE));
+    assert_eq!(
+        errno(locate(&root, newest.into_inner())),
+        Err(Errno::ESTALE)
+    );
 }

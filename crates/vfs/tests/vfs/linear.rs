@@ -46,18 +46,27 @@ impl Random {
     }
 
     fn name(&mut self) -> Place {
-        Place { dir: self.below(DIRS), name: Some(self.below(NAMES)) }
+        Place {
+            dir: self.below(DIRS),
+            name: Some(self.below(NAMES)),
+        }
     }
 
     /// A name, or now and then the directory itself.
     fn place(&mut self) -> Place {
         let Place { dir, name } = self.name();
-        Place { dir, name: name.filter(|_| self.below(3) > 0) }
+        Place {
+            dir,
+            name: name.filter(|_| self.below(3) > 0),
+        }
     }
 
     fn make(&mut self) -> Op {
         let id = u32::try_from(self.below(1 << 20)).expect("small");
-        Op::Make(self.pick(&[Made::File, Made::File, Made::Dir, Made::Link(id)]), self.name())
+        Op::Make(
+            self.pick(&[Made::File, Made::File, Made::Dir, Made::Link(id)]),
+            self.name(),
+        )
     }
 
     fn op(&mut self) -> Op {
@@ -75,11 +84,18 @@ impl Random {
             14 => Op::Unlink(self.name()),
             15 => Op::Rmdir(self.name()),
             16..21 => {
-                let flags = [RenameFlags::empty(), RenameFlags::NOREPLACE, RenameFlags::EXCHANGE];
+                let flags = [
+                    RenameFlags::empty(),
+                    RenameFlags::NOREPLACE,
+                    RenameFlags::EXCHANGE,
+                ];
                 Op::Rename(self.name(), self.name(), self.pick(&flags))
             }
             21 => Op::Chmod(self.place(), self.pick(&[0o755, 0o711, 0o700, 0o640])),
-            22 => Op::SetAcl(self.place(), self.pick(&[None, Some(Shape::Shut), Some(Shape::Open)])),
+            22 => Op::SetAcl(
+                self.place(),
+                self.pick(&[None, Some(Shape::Shut), Some(Shape::Open)]),
+            ),
             _ => Op::DropCaches,
         }
     }
@@ -107,7 +123,12 @@ impl Stage<'_> {
         let start = self.clock.fetch_add(1, Ordering::SeqCst);
         let out = self.volume.act(op, spelling);
         let end = self.clock.fetch_add(1, Ordering::SeqCst);
-        Call { op, out, start, end }
+        Call {
+            op,
+            out,
+            start,
+            end,
+        }
     }
 
     /// The calls of one thread. Pauses let others in: on few processors threads would take turns
@@ -146,7 +167,10 @@ fn play_all(
     for chunk in 0..count.div_ceil(PER_VOLUME) {
         let volume = Volume::new(chunk);
         let clock = AtomicU64::new(0);
-        let stage = Stage { volume: &volume, clock: &clock };
+        let stage = Stage {
+            volume: &volume,
+            clock: &clock,
+        };
         let seeds_of = |n: u64| first_seed.wrapping_add(chunk * PER_VOLUME + n);
         let rounds = PER_VOLUME.min(count - chunk * PER_VOLUME);
         let barrier = Barrier::new(THREADS + 1);
@@ -171,7 +195,9 @@ fn play_all(
                         while gate.load(Ordering::SeqCst) < all {
                             thread::yield_now();
                         }
-                        let calls = seeds.get(thread + 1).map_or_else(Vec::new, |&seed| stage.play(seed));
+                        let calls = seeds
+                            .get(thread + 1)
+                            .map_or_else(Vec::new, |&seed| stage.play(seed));
                         send.send((thread, calls)).expect("a receiver");
                     }
                 });
@@ -180,7 +206,9 @@ fn play_all(
                 let mut history: History = vec![Vec::new(); THREADS + 1];
                 let mut random = Random(seeds(seeds_of(round))[0]);
                 let before = 2 + random.below(4);
-                history[THREADS] = (0..before).map(|_| stage.call(random.make(), Spelling::Below)).collect();
+                history[THREADS] = (0..before)
+                    .map(|_| stage.call(random.make(), Spelling::Below))
+                    .collect();
                 barrier.wait();
                 for _ in 0..THREADS {
                     let (thread, calls) = receive.recv().expect("every thread answers");
@@ -211,7 +239,10 @@ fn tell(history: &History) -> String {
         .iter()
         .enumerate()
         .flat_map(|(thread, calls)| {
-            calls.iter().enumerate().map(move |(index, call)| (call.start, thread, index, call))
+            calls
+                .iter()
+                .enumerate()
+                .map(move |(index, call)| (call.start, thread, index, call))
         })
         .collect();
     calls.sort_by_key(|(start, ..)| *start);
@@ -230,7 +261,10 @@ fn tell(history: &History) -> String {
 fn overlaps(history: &History) -> usize {
     let calls: Vec<&Call> = history.iter().flatten().collect();
     let meets = |a: &Call, b: &Call| a.start < b.start && b.start < a.end;
-    calls.iter().map(|a| calls.iter().filter(|b| meets(a, b)).count()).sum()
+    calls
+        .iter()
+        .map(|a| calls.iter().filter(|b| meets(a, b)).count())
+        .sum()
 }
 
 #[test]
@@ -241,11 +275,16 @@ fn concurrent_histories_are_linearizable() {
     let verdict = play_all(first_seed, count, &mut |seed, volume, history| {
         overlapping += overlaps(history);
         check(history, volume.dirs).map_err(|dead_end| {
-            format!("EXTERN4_LINEAR_SEED={seed}: nothing explains\n{}{dead_end}", tell(history))
+            format!(
+                "EXTERN4_LINEAR_SEED={seed}: nothing explains\n{}{dead_end}",
+                tell(history)
+            )
         })
     });
     if let Err(text) = verdict {
         panic!("{text}");
     }
-    println!("{count} histories from seed {first_seed}, {overlapping} pairs of calls at the same time");
+    println!(
+        "{count} histories from seed {first_seed}, {overlapping} pairs of calls at the same time"
+    );
 }

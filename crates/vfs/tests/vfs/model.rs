@@ -56,7 +56,10 @@ type Outcome<T = ()> = std::result::Result<T, Errno>;
 impl Model {
     /// The directory of a path, and the last name. Symbolic links on the way are refused as `None`:
     /// the model leaves them to the tests of the walk.
-    fn parent<'a>(&mut self, path: &'a str) -> Option<Outcome<(&mut BTreeMap<String, Node>, &'a str)>> {
+    fn parent<'a>(
+        &mut self,
+        path: &'a str,
+    ) -> Option<Outcome<(&mut BTreeMap<String, Node>, &'a str)>> {
         let (dirs, name) = path.rsplit_once('/').unwrap_or(("", path));
         let mut at = &mut self.root;
         for part in dirs.split('/').filter(|part| !part.is_empty()) {
@@ -71,7 +74,10 @@ impl Model {
     }
 
     fn get(&mut self, path: &str) -> Option<Outcome<Option<Node>>> {
-        Some(self.parent(path)?.map(|(names, name)| names.get(name).cloned()))
+        Some(
+            self.parent(path)?
+                .map(|(names, name)| names.get(name).cloned()),
+        )
     }
 
     fn insert(&mut self, path: &str, node: Node) {
@@ -171,7 +177,9 @@ impl Model {
             (Err(errno), _) | (Ok(_), Err(errno)) => return Some(Err(errno)),
             (Ok(source), Ok(target)) => (source, target),
         };
-        let Some(source) = source else { return Some(Err(Errno::ENOENT)) };
+        let Some(source) = source else {
+            return Some(Err(Errno::ENOENT));
+        };
         if noreplace && target.is_some() {
             return Some(Err(Errno::EEXIST));
         }
@@ -182,9 +190,14 @@ impl Model {
             return Some(Err(Errno::EINVAL));
         }
         if from.starts_with(&format!("{to}/")) {
-            return Some(Err(if exchange { Errno::EINVAL } else { Errno::ENOTEMPTY }));
+            return Some(Err(if exchange {
+                Errno::EINVAL
+            } else {
+                Errno::ENOTEMPTY
+            }));
         }
-        let same_file = matches!((&source, &target), (Node::File(a), Some(Node::File(b))) if a == b);
+        let same_file =
+            matches!((&source, &target), (Node::File(a), Some(Node::File(b))) if a == b);
         if from == to || same_file {
             return Some(Ok(()));
         }
@@ -194,7 +207,9 @@ impl Model {
             return Some(Ok(()));
         }
         match (&source, &target) {
-            (Node::Dir(_), Some(Node::File(_) | Node::Link(_))) => return Some(Err(Errno::ENOTDIR)),
+            (Node::Dir(_), Some(Node::File(_) | Node::Link(_))) => {
+                return Some(Err(Errno::ENOTDIR));
+            }
             (Node::File(_) | Node::Link(_), Some(Node::Dir(_))) => return Some(Err(Errno::EISDIR)),
             (Node::Dir(_), Some(Node::Dir(names))) if !names.is_empty() => {
                 return Some(Err(Errno::ENOTEMPTY));
@@ -212,7 +227,11 @@ fn perform(session: &Session, op: &Op) -> Outcome {
         Op::Mkdir(path) => errno(session.mkdir(path, 0o755)),
         Op::Write(path, byte) => {
             let flags = OpenFlags::WRITE | OpenFlags::CREATE | OpenFlags::TRUNC;
-            errno(session.open(path, flags).and_then(|file| file.write_at(&[*byte], 0)))
+            errno(
+                session
+                    .open(path, flags)
+                    .and_then(|file| file.write_at(&[*byte], 0)),
+            )
         }
         Op::Symlink(target, path) => errno(session.symlink(target, path)),
         Op::Link(from, to) => errno(session.link(from, LookupFlags::NOFOLLOW, to)),
@@ -231,24 +250,48 @@ fn perform(session: &Session, op: &Op) -> Outcome {
 /// Everything the volume shows is what the model has: names, types, contents, link counts, ways up.
 fn compare(session: &Session, model: &Model, path: &str, names: &BTreeMap<String, Node>) {
     let shown: BTreeSet<String> = crate::fixture::names(session, path).into_iter().collect();
-    assert_eq!(shown, names.keys().cloned().collect::<BTreeSet<_>>(), "names of {path}");
+    assert_eq!(
+        shown,
+        names.keys().cloned().collect::<BTreeSet<_>>(),
+        "names of {path}"
+    );
     let own = session.stat(path, LookupFlags::FOLLOW).unwrap();
-    let subdirs = names.values().filter(|node| matches!(node, Node::Dir(_))).count();
-    assert_eq!((own.nlink, own.size), (u32::try_from(subdirs).unwrap() + 2, names.len() as u64), "{path}");
+    let subdirs = names
+        .values()
+        .filter(|node| matches!(node, Node::Dir(_)))
+        .count();
+    assert_eq!(
+        (own.nlink, own.size),
+        (u32::try_from(subdirs).unwrap() + 2, names.len() as u64),
+        "{path}"
+    );
     for (name, node) in names {
         let child = format!("{path}{name}");
         let attr = session.stat(&child, LookupFlags::NOFOLLOW).unwrap();
         match node {
             Node::Dir(names) => {
-                assert_eq!(session.stat(format!("{child}/.."), LookupFlags::FOLLOW).unwrap().ino, own.ino);
+                assert_eq!(
+                    session
+                        .stat(format!("{child}/.."), LookupFlags::FOLLOW)
+                        .unwrap()
+                        .ino,
+                    own.ino
+                );
                 compare(session, model, &format!("{child}/"), names);
             }
             Node::File(id) => {
-                assert_eq!(crate::fixture::get(session, &child), model.contents[*id], "{child}");
+                assert_eq!(
+                    crate::fixture::get(session, &child),
+                    model.contents[*id],
+                    "{child}"
+                );
                 assert_eq!(attr.nlink, links(&model.root, *id), "{child}");
             }
             Node::Link(target) => {
-                assert_eq!(&*session.read_link(&child, LookupFlags::NOFOLLOW).unwrap(), target.as_bytes());
+                assert_eq!(
+                    &*session.read_link(&child, LookupFlags::NOFOLLOW).unwrap(),
+                    target.as_bytes()
+                );
             }
         }
     }

@@ -16,7 +16,10 @@ fn mkdir_makes_a_directory_with_the_umask_taken_off() {
     let root = volume();
     root.mkdir("/d", 0o7777).unwrap();
     let attr = root.stat("/d", LookupFlags::NOFOLLOW).unwrap();
-    assert_eq!((attr.kind, attr.mode, attr.nlink), (FileType::Directory, 0o1755, 2));
+    assert_eq!(
+        (attr.kind, attr.mode, attr.nlink),
+        (FileType::Directory, 0o1755, 2)
+    );
     assert_eq!(root.stat("/", LookupFlags::FOLLOW).unwrap().nlink, 4);
     root.mkdir("/d/e///", 0o700).unwrap();
     assert_eq!(names(&root, "/d"), ["e"]);
@@ -28,11 +31,19 @@ fn links_are_made_between_two_starting_places() {
     root.mkdir("/to", 0o755).unwrap();
     put(&root, "/f", b"text");
     let at = |path: &str| root.at(&root.locate(path, LookupFlags::FOLLOW).unwrap());
-    at("/f").link_to("", LookupFlags::EMPTY_PATH, &at("/to"), "name").unwrap();
+    at("/f")
+        .link_to("", LookupFlags::EMPTY_PATH, &at("/to"), "name")
+        .unwrap();
     assert_eq!(get(&root, "/to/name"), b"text");
     assert_eq!(root.stat("/f", LookupFlags::FOLLOW).unwrap().nlink, 2);
-    assert_eq!(errno(at("/f").link_to("", LookupFlags::EMPTY_PATH, &at("/to"), "name")), Err(Errno::EEXIST));
-    assert_eq!(errno(at("/f").link_to("", LookupFlags::EMPTY_PATH, &at("/f"), "name")), Err(Errno::ENOTDIR));
+    assert_eq!(
+        errno(at("/f").link_to("", LookupFlags::EMPTY_PATH, &at("/to"), "name")),
+        Err(Errno::EEXIST)
+    );
+    assert_eq!(
+        errno(at("/f").link_to("", LookupFlags::EMPTY_PATH, &at("/f"), "name")),
+        Err(Errno::ENOTDIR)
+    );
 }
 
 /// Keeps user 7 from changing names until it hears of the end of something, for a while.
@@ -47,7 +58,11 @@ impl SecurityHook for Held {
             return Ok(());
         }
         self.began.lock().unwrap().send(()).unwrap();
-        let ended = self.ended.lock().unwrap().recv_timeout(Duration::from_secs(60));
+        let ended = self
+            .ended
+            .lock()
+            .unwrap()
+            .recv_timeout(Duration::from_secs(60));
         ended.map_err(|_| Errno::EBUSY.into())
     }
 }
@@ -55,8 +70,14 @@ impl SecurityHook for Held {
 /// A volume with that, what tells that user 7 is kept, and what lets it go on.
 fn held_volume() -> (Session, mpsc::Receiver<()>, mpsc::Sender<()>) {
     let ((began, has_begun), (end, ended)) = (mpsc::channel(), mpsc::channel());
-    let held = Held { began: Mutex::new(began), ended: Mutex::new(ended) };
-    let options = SuperOptions { security: Some(Arc::new(held)), ..SuperOptions::default() };
+    let held = Held {
+        began: Mutex::new(began),
+        ended: Mutex::new(ended),
+    };
+    let options = SuperOptions {
+        security: Some(Arc::new(held)),
+        ..SuperOptions::default()
+    };
     (volume_with(MemLimits::default(), options), has_begun, end)
 }
 
@@ -78,13 +99,17 @@ fn files_move_between_directories_where_others_change_names() {
             has_begun.recv().unwrap();
             root.rename("/tmp/a/f", "/tmp/b/g", NONE).unwrap();
             root.rename("/tmp/b/g", "/tmp/a/f", NONE).unwrap();
-            root.rename("/tmp/a/f", "/tmp/b/f", RenameFlags::EXCHANGE).unwrap();
+            root.rename("/tmp/a/f", "/tmp/b/f", RenameFlags::EXCHANGE)
+                .unwrap();
             end.send(()).unwrap();
             assert_eq!(other.join().unwrap(), Ok(()), "they waited for it");
         });
     }
     root.rename("/tmp/b/f", "/tmp/a/f", NONE).unwrap();
-    assert_eq!((get(&root, "/tmp/a/f"), names(&root, "/tmp/b")), (b"second".into(), Vec::new()));
+    assert_eq!(
+        (get(&root, "/tmp/a/f"), names(&root, "/tmp/b")),
+        (b"second".into(), Vec::new())
+    );
 }
 
 #[test]
@@ -104,7 +129,10 @@ fn a_rename_waits_for_a_change_of_the_same_name() {
             end.send(()).unwrap();
             assert_eq!(unlink.join().unwrap(), Ok(()));
             let is_gone = from == "/tmp/f";
-            assert_eq!(rename.join().unwrap(), if is_gone { Err(Errno::ENOENT) } else { Ok(()) });
+            assert_eq!(
+                rename.join().unwrap(),
+                if is_gone { Err(Errno::ENOENT) } else { Ok(()) }
+            );
         });
     }
 }
@@ -135,14 +163,28 @@ fn new_names_meet_linux_s_errors() {
     ] {
         assert_eq!(errno(user.mkdir(path, 0o777)), Err(want), "mkdir {path}");
         assert_eq!(errno(user.symlink("t", path)), Err(want), "symlink {path}");
-        assert_eq!(errno(user.mknod(path, NewKind::Fifo, 0o644)), Err(want), "mknod {path}");
-        assert_eq!(errno(user.link("/f", LookupFlags::NOFOLLOW, path)), Err(want), "link {path}");
+        assert_eq!(
+            errno(user.mknod(path, NewKind::Fifo, 0o644)),
+            Err(want),
+            "mknod {path}"
+        );
+        assert_eq!(
+            errno(user.link("/f", LookupFlags::NOFOLLOW, path)),
+            Err(want),
+            "link {path}"
+        );
     }
     // Only directories may be made with a slash behind their name.
-    assert_eq!(errno(root.mknod("/x/", NewKind::Fifo, 0o644)), Err(Errno::ENOENT));
+    assert_eq!(
+        errno(root.mknod("/x/", NewKind::Fifo, 0o644)),
+        Err(Errno::ENOENT)
+    );
     assert_eq!(errno(root.symlink("t", "/x/")), Err(Errno::ENOENT));
     assert_eq!(errno(root.symlink("", "/x")), Err(Errno::ENOENT));
-    assert_eq!(errno(root.symlink("x".repeat(4096), "/x")), Err(Errno::ENAMETOOLONG));
+    assert_eq!(
+        errno(root.symlink("x".repeat(4096), "/x")),
+        Err(Errno::ENAMETOOLONG)
+    );
 }
 
 #[test]
@@ -150,15 +192,28 @@ fn device_nodes_need_a_capability() {
     let root = volume();
     let user = user(&root, 9);
     let null = NewKind::CharDevice(Rdev { major: 1, minor: 3 });
-    assert_eq!(errno(user.mknod("/tmp/null", null, 0o666)), Err(Errno::EPERM));
-    user.mknod("/tmp/whiteout", NewKind::CharDevice(Rdev::default()), 0).unwrap();
+    assert_eq!(
+        errno(user.mknod("/tmp/null", null, 0o666)),
+        Err(Errno::EPERM)
+    );
+    user.mknod("/tmp/whiteout", NewKind::CharDevice(Rdev::default()), 0)
+        .unwrap();
     root.mknod("/tmp/null", null, 0o666).unwrap();
     let attr = root.stat("/tmp/null", LookupFlags::FOLLOW).unwrap();
-    assert_eq!((attr.kind, attr.rdev, attr.mode), (FileType::CharDevice, Rdev { major: 1, minor: 3 }, 0o644));
-    assert_eq!(errno(root.open("/tmp/null", OpenFlags::READ)), Err(Errno::ENXIO));
+    assert_eq!(
+        (attr.kind, attr.rdev, attr.mode),
+        (FileType::CharDevice, Rdev { major: 1, minor: 3 }, 0o644)
+    );
+    assert_eq!(
+        errno(root.open("/tmp/null", OpenFlags::READ)),
+        Err(Errno::ENXIO)
+    );
     for kind in [NewKind::Fifo, NewKind::Socket, NewKind::Regular] {
         user.mknod("/tmp/n", kind, 0o600).unwrap();
-        assert_eq!(user.stat("/tmp/n", LookupFlags::FOLLOW).unwrap().kind, kind.file_type());
+        assert_eq!(
+            user.stat("/tmp/n", LookupFlags::FOLLOW).unwrap().kind,
+            kind.file_type()
+        );
         user.unlink("/tmp/n").unwrap();
     }
 }
@@ -169,23 +224,45 @@ fn links_share_an_inode() {
     put(&root, "/f", b"same");
     root.link("/f", LookupFlags::NOFOLLOW, "/g").unwrap();
     let attr = root.stat("/g", LookupFlags::FOLLOW).unwrap();
-    assert_eq!((attr.nlink, attr.ino), (2, root.stat("/f", LookupFlags::FOLLOW).unwrap().ino));
+    assert_eq!(
+        (attr.nlink, attr.ino),
+        (2, root.stat("/f", LookupFlags::FOLLOW).unwrap().ino)
+    );
     root.unlink("/f").unwrap();
     assert_eq!(
-        (get(&root, "/g"), root.stat("/g", LookupFlags::FOLLOW).unwrap().nlink),
+        (
+            get(&root, "/g"),
+            root.stat("/g", LookupFlags::FOLLOW).unwrap().nlink
+        ),
         (b"same".to_vec(), 1)
     );
 
     root.symlink("g", "/s").unwrap();
     root.link("/s", LookupFlags::NOFOLLOW, "/s2").unwrap();
-    assert_eq!(root.stat("/s2", LookupFlags::NOFOLLOW).unwrap().kind, FileType::Symlink);
+    assert_eq!(
+        root.stat("/s2", LookupFlags::NOFOLLOW).unwrap().kind,
+        FileType::Symlink
+    );
     root.link("/s", LookupFlags::FOLLOW, "/g2").unwrap();
-    assert_eq!(root.stat("/g2", LookupFlags::NOFOLLOW).unwrap().kind, FileType::Regular);
+    assert_eq!(
+        root.stat("/g2", LookupFlags::NOFOLLOW).unwrap().kind,
+        FileType::Regular
+    );
 
-    assert_eq!(errno(root.link("/tmp", LookupFlags::NOFOLLOW, "/t2")), Err(Errno::EPERM));
-    assert_eq!(errno(root.link("/nowhere", LookupFlags::NOFOLLOW, "/t2")), Err(Errno::ENOENT));
-    root.set_flags("/g", FileFlags::IMMUTABLE, LookupFlags::FOLLOW).unwrap();
-    assert_eq!(errno(root.link("/g", LookupFlags::NOFOLLOW, "/g3")), Err(Errno::EPERM));
+    assert_eq!(
+        errno(root.link("/tmp", LookupFlags::NOFOLLOW, "/t2")),
+        Err(Errno::EPERM)
+    );
+    assert_eq!(
+        errno(root.link("/nowhere", LookupFlags::NOFOLLOW, "/t2")),
+        Err(Errno::ENOENT)
+    );
+    root.set_flags("/g", FileFlags::IMMUTABLE, LookupFlags::FOLLOW)
+        .unwrap();
+    assert_eq!(
+        errno(root.link("/g", LookupFlags::NOFOLLOW, "/g3")),
+        Err(Errno::EPERM)
+    );
 }
 
 #[test]
@@ -201,13 +278,24 @@ fn links_to_others_files_need_the_right_to_use_them() {
         (0o2666, Ok(())),
     ] {
         root.chmod("/tmp/f", mode, LookupFlags::FOLLOW).unwrap();
-        assert_eq!(errno(user.link("/tmp/f", LookupFlags::FOLLOW, "/tmp/g")), want, "{mode:o}");
+        assert_eq!(
+            errno(user.link("/tmp/f", LookupFlags::FOLLOW, "/tmp/g")),
+            want,
+            "{mode:o}"
+        );
         let _ = root.unlink("/tmp/g");
     }
-    let open =
-        volume_with(MemLimits::default(), SuperOptions { protected_hardlinks: false, ..Default::default() });
+    let open = volume_with(
+        MemLimits::default(),
+        SuperOptions {
+            protected_hardlinks: false,
+            ..Default::default()
+        },
+    );
     put(&open, "/tmp/f", b"");
-    open.with_cred(Cred::new(9, 9, &[])).link("/tmp/f", LookupFlags::FOLLOW, "/tmp/g").unwrap();
+    open.with_cred(Cred::new(9, 9, &[]))
+        .link("/tmp/f", LookupFlags::FOLLOW, "/tmp/g")
+        .unwrap();
 }
 
 #[test]
@@ -220,13 +308,28 @@ fn an_unlinked_file_lives_while_it_is_open() {
     let mut bytes = [0; 10];
     assert_eq!(file.read_at(&mut bytes, 0).unwrap(), 10);
     assert_eq!((&bytes, file.stat().nlink), (b"still here", 0));
-    assert_eq!(errno(root.at(file.location()).link("", LookupFlags::EMPTY_PATH, "/g")), Err(Errno::ENOENT));
-    assert_eq!(root.namespace().path_of(file.location(), root.root()), b"/f (deleted)");
+    assert_eq!(
+        errno(
+            root.at(file.location())
+                .link("", LookupFlags::EMPTY_PATH, "/g")
+        ),
+        Err(Errno::ENOENT)
+    );
+    assert_eq!(
+        root.namespace().path_of(file.location(), root.root()),
+        b"/f (deleted)"
+    );
     let same = root.statfs("/", LookupFlags::FOLLOW).unwrap();
-    assert_eq!((same.blocks_free, same.files_free), (free.blocks_free, free.files_free));
+    assert_eq!(
+        (same.blocks_free, same.files_free),
+        (free.blocks_free, free.files_free)
+    );
     drop(file);
     let after = root.statfs("/", LookupFlags::FOLLOW).unwrap();
-    assert_eq!((after.blocks_free, after.files_free), (free.blocks_free + 1, free.files_free + 1));
+    assert_eq!(
+        (after.blocks_free, after.files_free),
+        (free.blocks_free + 1, free.files_free + 1)
+    );
 }
 
 #[test]
@@ -257,7 +360,10 @@ fn unlink_and_rmdir_meet_linux_s_errors() {
     assert_eq!(errno(user.rmdir("/d/sub")), Err(Errno::EACCES));
     root.rmdir("/d/sub/").unwrap();
     root.rmdir("/d").unwrap();
-    assert_eq!(errno(root.stat("/s", LookupFlags::FOLLOW)), Err(Errno::ENOENT));
+    assert_eq!(
+        errno(root.stat("/s", LookupFlags::FOLLOW)),
+        Err(Errno::ENOENT)
+    );
 }
 
 #[test]
@@ -265,12 +371,21 @@ fn nothing_can_be_made_in_a_removed_directory() {
     let mut root = volume();
     root.mkdir("/d", 0o755).unwrap();
     root.chdir("/d").unwrap();
-    assert_eq!(errno(root.stat("x", LookupFlags::FOLLOW)), Err(Errno::ENOENT));
+    assert_eq!(
+        errno(root.stat("x", LookupFlags::FOLLOW)),
+        Err(Errno::ENOENT)
+    );
     root.rmdir("/d").unwrap();
     assert_eq!(errno(root.mkdir("x", 0o755)), Err(Errno::ENOENT));
     assert_eq!(errno(root.mkdir("new", 0o755)), Err(Errno::ENOENT));
-    assert_eq!(errno(root.open("y", OpenFlags::WRITE | OpenFlags::CREATE)), Err(Errno::ENOENT));
-    assert_eq!(errno(root.open(".", OpenFlags::WRITE | OpenFlags::TMPFILE)), Err(Errno::EPERM));
+    assert_eq!(
+        errno(root.open("y", OpenFlags::WRITE | OpenFlags::CREATE)),
+        Err(Errno::ENOENT)
+    );
+    assert_eq!(
+        errno(root.open(".", OpenFlags::WRITE | OpenFlags::TMPFILE)),
+        Err(Errno::EPERM)
+    );
     put(&root, "/f", b"");
     assert_eq!(errno(root.rename("/f", "z", NONE)), Err(Errno::ENOENT));
     assert_eq!(root.stat(".", LookupFlags::FOLLOW).unwrap().nlink, 0);
@@ -287,7 +402,10 @@ fn a_removed_directory_goes_at_once() {
         root.mkdir("/d", 0o755).unwrap();
         put(&root, "/d/f", b"");
         root.unlink("/d/f").unwrap();
-        assert_eq!(errno(root.stat("/d/x", LookupFlags::FOLLOW)), Err(Errno::ENOENT));
+        assert_eq!(
+            errno(root.stat("/d/x", LookupFlags::FOLLOW)),
+            Err(Errno::ENOENT)
+        );
         if over {
             root.mkdir("/e", 0o755).unwrap();
             root.rename("/e", "/d", NONE).unwrap();
@@ -305,10 +423,17 @@ fn sticky_directories_protect_others_names() {
     put(&one, "/tmp/f", b"");
     put(&two, "/tmp/g", b"");
     assert_eq!(errno(two.unlink("/tmp/f")), Err(Errno::EPERM));
-    assert_eq!(errno(two.rename("/tmp/f", "/tmp/x", NONE)), Err(Errno::EPERM));
-    assert_eq!(errno(two.rename("/tmp/g", "/tmp/f", NONE)), Err(Errno::EPERM));
+    assert_eq!(
+        errno(two.rename("/tmp/f", "/tmp/x", NONE)),
+        Err(Errno::EPERM)
+    );
+    assert_eq!(
+        errno(two.rename("/tmp/g", "/tmp/f", NONE)),
+        Err(Errno::EPERM)
+    );
     one.rename("/tmp/f", "/tmp/x", NONE).unwrap();
-    root.chown("/tmp", Some(2), None, LookupFlags::FOLLOW).unwrap();
+    root.chown("/tmp", Some(2), None, LookupFlags::FOLLOW)
+        .unwrap();
     two.unlink("/tmp/x").unwrap();
 }
 
@@ -318,32 +443,53 @@ fn append_only_and_immutable_hold_for_the_superuser_too() {
     put(&root, "/f", b"1");
     root.mkdir("/d", 0o755).unwrap();
     put(&root, "/d/x", b"");
-    root.set_flags("/d", FileFlags::APPEND, LookupFlags::FOLLOW).unwrap();
+    root.set_flags("/d", FileFlags::APPEND, LookupFlags::FOLLOW)
+        .unwrap();
     put(&root, "/d/new", b"");
     assert_eq!(errno(root.unlink("/d/x")), Err(Errno::EPERM));
     assert_eq!(errno(root.rename("/d/x", "/d/y", NONE)), Err(Errno::EPERM));
-    root.set_flags("/d", FileFlags::IMMUTABLE, LookupFlags::FOLLOW).unwrap();
+    root.set_flags("/d", FileFlags::IMMUTABLE, LookupFlags::FOLLOW)
+        .unwrap();
     assert_eq!(errno(root.mkdir("/d/z", 0o755)), Err(Errno::EPERM));
-    root.set_flags("/f", FileFlags::APPEND, LookupFlags::FOLLOW).unwrap();
+    root.set_flags("/f", FileFlags::APPEND, LookupFlags::FOLLOW)
+        .unwrap();
     assert_eq!(errno(root.open("/f", OpenFlags::WRITE)), Err(Errno::EPERM));
-    assert_eq!(errno(root.truncate("/f", 0, LookupFlags::FOLLOW)), Err(Errno::EPERM));
+    assert_eq!(
+        errno(root.truncate("/f", 0, LookupFlags::FOLLOW)),
+        Err(Errno::EPERM)
+    );
     assert_eq!(errno(root.unlink("/f")), Err(Errno::EPERM));
-    assert_eq!(errno(root.chmod("/f", 0o600, LookupFlags::FOLLOW)), Err(Errno::EPERM));
-    let file = root.open("/f", OpenFlags::WRITE | OpenFlags::APPEND).unwrap();
+    assert_eq!(
+        errno(root.chmod("/f", 0o600, LookupFlags::FOLLOW)),
+        Err(Errno::EPERM)
+    );
+    let file = root
+        .open("/f", OpenFlags::WRITE | OpenFlags::APPEND)
+        .unwrap();
     file.write_at(b"2", 0).unwrap();
     drop(file);
     assert_eq!(get(&root, "/f"), b"12");
-    root.set_flags("/f", FileFlags::IMMUTABLE, LookupFlags::FOLLOW).unwrap();
-    assert_eq!(errno(root.open("/f", OpenFlags::WRITE | OpenFlags::APPEND)), Err(Errno::EPERM));
+    root.set_flags("/f", FileFlags::IMMUTABLE, LookupFlags::FOLLOW)
+        .unwrap();
+    assert_eq!(
+        errno(root.open("/f", OpenFlags::WRITE | OpenFlags::APPEND)),
+        Err(Errno::EPERM)
+    );
     let now = setattr::SetTime::Now;
-    assert_eq!(errno(root.utimens("/f", now, now, LookupFlags::FOLLOW)), Err(Errno::EPERM));
+    assert_eq!(
+        errno(root.utimens("/f", now, now, LookupFlags::FOLLOW)),
+        Err(Errno::EPERM)
+    );
     let user = user(&root, 9);
     put(&user, "/tmp/mine", b"");
     assert_eq!(
         errno(user.set_flags("/tmp/mine", FileFlags::IMMUTABLE, LookupFlags::FOLLOW)),
         Err(Errno::EPERM)
     );
-    assert_eq!(errno(user.set_flags("/f", FileFlags::NOATIME, LookupFlags::FOLLOW)), Err(Errno::EPERM));
+    assert_eq!(
+        errno(user.set_flags("/f", FileFlags::NOATIME, LookupFlags::FOLLOW)),
+        Err(Errno::EPERM)
+    );
 }
 
 #[test]
@@ -359,14 +505,17 @@ fn a_file_that_turns_immutable_cannot_be_changed_through_open_files() {
             errno(file.set_len(0)),
         ]
     };
-    root.set_flags("/f", FileFlags::IMMUTABLE, LookupFlags::FOLLOW).unwrap();
+    root.set_flags("/f", FileFlags::IMMUTABLE, LookupFlags::FOLLOW)
+        .unwrap();
     assert_eq!(changes(), [Err(Errno::EPERM); 4]);
     assert_eq!(get(&root, "/f"), b"x");
     // The entry that a kernel has cached, and the time of that.
     file.write_back(b"y", 0).unwrap();
-    file.set_written(Timespec::default(), Timespec::default()).unwrap();
+    file.set_written(Timespec::default(), Timespec::default())
+        .unwrap();
     assert_eq!(get(&root, "/f"), b"y");
-    root.set_flags("/f", FileFlags::APPEND, LookupFlags::FOLLOW).unwrap();
+    root.set_flags("/f", FileFlags::APPEND, LookupFlags::FOLLOW)
+        .unwrap();
     assert_eq!(changes(), [Ok(()), Ok(()), Ok(()), Err(Errno::EPERM)]);
 }
 
@@ -376,7 +525,10 @@ fn rename_moves_and_replaces() {
     put(&root, "/a", b"a");
     put(&root, "/b", b"b");
     root.rename("/a", "/b", NONE).unwrap();
-    assert_eq!((get(&root, "/b"), names(&root, "/")), (b"a".to_vec(), vec!["b".into(), "tmp".into()]));
+    assert_eq!(
+        (get(&root, "/b"), names(&root, "/")),
+        (b"a".to_vec(), vec!["b".into(), "tmp".into()])
+    );
     root.mkdir("/d", 0o755).unwrap();
     root.mkdir("/d/e", 0o755).unwrap();
     put(&root, "/d/e/f", b"f");
@@ -385,7 +537,10 @@ fn rename_moves_and_replaces() {
     assert_eq!(get(&root, "/empty/f"), b"f");
     assert_eq!(root.stat("/empty/..", LookupFlags::FOLLOW).unwrap().ino, 1);
     assert_eq!(root.stat("/d", LookupFlags::FOLLOW).unwrap().nlink, 2);
-    assert_eq!(errno(root.stat("/d/e/f", LookupFlags::FOLLOW)), Err(Errno::ENOENT));
+    assert_eq!(
+        errno(root.stat("/d/e/f", LookupFlags::FOLLOW)),
+        Err(Errno::ENOENT)
+    );
     root.rename("/empty/", "/d/e/", NONE).unwrap();
     assert_eq!(get(&root, "/d/e/f"), b"f");
     // Two names of one file: nothing happens.
@@ -394,10 +549,19 @@ fn rename_moves_and_replaces() {
     for (from, to) in two {
         root.rename(from, to, NONE).unwrap();
         root.rename(from, to, RenameFlags::EXCHANGE).unwrap();
-        assert_eq!(errno(root.rename(from, to, RenameFlags::NOREPLACE)), Err(Errno::EEXIST));
-        assert_eq!(errno(root.rename(from, format!("{to}/"), NONE)), Err(Errno::ENOTDIR));
+        assert_eq!(
+            errno(root.rename(from, to, RenameFlags::NOREPLACE)),
+            Err(Errno::EEXIST)
+        );
+        assert_eq!(
+            errno(root.rename(from, format!("{to}/"), NONE)),
+            Err(Errno::ENOTDIR)
+        );
     }
-    assert_eq!(["/b", "/b2"].map(|path| root.stat(path, LookupFlags::FOLLOW).unwrap().nlink), [2, 2]);
+    assert_eq!(
+        ["/b", "/b2"].map(|path| root.stat(path, LookupFlags::FOLLOW).unwrap().nlink),
+        [2, 2]
+    );
     sb(&root).remount(true).unwrap();
     for (from, to) in two {
         assert_eq!(errno(root.rename(from, to, NONE)), Err(Errno::EROFS));
@@ -436,14 +600,24 @@ fn rename_meets_linux_s_errors() {
         ("/d", "/d/e", ex, Errno::EINVAL),
         ("/f", "/x", no | ex, Errno::EINVAL),
     ] {
-        assert_eq!(errno(root.rename(from, to, flags)), Err(want), "{from} -> {to} {flags:?}");
+        assert_eq!(
+            errno(root.rename(from, to, flags)),
+            Err(want),
+            "{from} -> {to} {flags:?}"
+        );
     }
     root.rename("/f", "/x", no).unwrap();
     root.rename("/x", "/d", ex).unwrap();
-    assert_eq!(root.stat("/d", LookupFlags::FOLLOW).unwrap().kind, FileType::Regular);
+    assert_eq!(
+        root.stat("/d", LookupFlags::FOLLOW).unwrap().kind,
+        FileType::Regular
+    );
     assert!(root.stat("/x/e", LookupFlags::FOLLOW).is_ok());
     root.rename("/x/e", "/g", ex).unwrap();
-    assert_eq!(root.stat("/x/e", LookupFlags::FOLLOW).unwrap().kind, FileType::Regular);
+    assert_eq!(
+        root.stat("/x/e", LookupFlags::FOLLOW).unwrap().kind,
+        FileType::Regular
+    );
     assert_eq!(
         (
             root.stat("/x", LookupFlags::FOLLOW).unwrap().nlink,
@@ -460,7 +634,10 @@ fn a_directory_that_moves_must_be_writable_itself() {
     user.mkdir("/tmp/a", 0o755).unwrap();
     user.mkdir("/tmp/b", 0o755).unwrap();
     user.mkdir("/tmp/a/locked", 0o500).unwrap();
-    assert_eq!(errno(user.rename("/tmp/a/locked", "/tmp/b/x", NONE)), Err(Errno::EACCES));
+    assert_eq!(
+        errno(user.rename("/tmp/a/locked", "/tmp/b/x", NONE)),
+        Err(Errno::EACCES)
+    );
     user.rename("/tmp/a/locked", "/tmp/a/x", NONE).unwrap();
 }
 
@@ -474,24 +651,42 @@ fn mounts_cannot_be_crossed_or_removed() {
     root.namespace().mount(&at, other, false).unwrap();
     drop(at);
     assert_eq!(errno(root.rename("/f", "/m/f", NONE)), Err(Errno::EXDEV));
-    assert_eq!(errno(root.link("/f", LookupFlags::FOLLOW, "/m/f")), Err(Errno::EXDEV));
+    assert_eq!(
+        errno(root.link("/f", LookupFlags::FOLLOW, "/m/f")),
+        Err(Errno::EXDEV)
+    );
     assert_eq!(errno(root.rmdir("/m")), Err(Errno::EBUSY));
     assert_eq!(errno(root.rename("/m", "/n", NONE)), Err(Errno::EBUSY));
     put(&root, "/m/f", b"inside");
-    root.namespace().unmount(root.locate("/m", LookupFlags::FOLLOW).unwrap()).unwrap();
-    assert_eq!(errno(root.stat("/m/f", LookupFlags::FOLLOW)), Err(Errno::ENOENT));
+    root.namespace()
+        .unmount(root.locate("/m", LookupFlags::FOLLOW).unwrap())
+        .unwrap();
+    assert_eq!(
+        errno(root.stat("/m/f", LookupFlags::FOLLOW)),
+        Err(Errno::ENOENT)
+    );
     root.rmdir("/m").unwrap();
 }
 
 #[test]
 fn limits_are_kept() {
-    let limits = MemLimits { blocks: 2, inodes: 6, max_links: 3 };
+    let limits = MemLimits {
+        blocks: 2,
+        inodes: 6,
+        max_links: 3,
+    };
     let root = volume_with(limits, SuperOptions::default());
     put(&root, "/f", b"x");
     root.link("/f", LookupFlags::FOLLOW, "/f2").unwrap();
     root.link("/f", LookupFlags::FOLLOW, "/f3").unwrap();
-    assert_eq!(errno(root.link("/f", LookupFlags::FOLLOW, "/f4")), Err(Errno::EMLINK));
-    assert_eq!(errno(root.mkdir("/one too many", 0o755)), Err(Errno::EMLINK));
+    assert_eq!(
+        errno(root.link("/f", LookupFlags::FOLLOW, "/f4")),
+        Err(Errno::EMLINK)
+    );
+    assert_eq!(
+        errno(root.mkdir("/one too many", 0o755)),
+        Err(Errno::EMLINK)
+    );
     root.mkdir("/tmp/d", 0o755).unwrap();
     assert_eq!(errno(root.mkdir("/tmp/e", 0o755)), Err(Errno::EMLINK));
     let file = root.open("/f", OpenFlags::WRITE).unwrap();
@@ -502,7 +697,10 @@ fn limits_are_kept() {
     assert_eq!(errno(file.write_at(b"x", u64::MAX)), Err(Errno::EFBIG));
     put(&root, "/g", b"");
     put(&root, "/h", b"");
-    assert_eq!(errno(root.mknod("/i", NewKind::Fifo, 0o644)), Err(Errno::ENOSPC));
+    assert_eq!(
+        errno(root.mknod("/i", NewKind::Fifo, 0o644)),
+        Err(Errno::ENOSPC)
+    );
     root.unlink("/g").unwrap();
     root.mknod("/i", NewKind::Fifo, 0o644).unwrap();
 }
@@ -514,18 +712,42 @@ fn a_wrong_new_path_comes_before_an_old_one_that_is_absent() {
     let long = [b'x'; 256];
     for known in [false, true] {
         if known {
-            assert_eq!(errno(root.stat("/nowhere", LookupFlags::FOLLOW)), Err(Errno::ENOENT));
+            assert_eq!(
+                errno(root.stat("/nowhere", LookupFlags::FOLLOW)),
+                Err(Errno::ENOENT)
+            );
         }
-        assert_eq!(errno(root.rename("/nowhere", "/.", NONE)), Err(Errno::EBUSY));
-        assert_eq!(errno(root.rename("/nowhere", ".", RenameFlags::NOREPLACE)), Err(Errno::EEXIST));
-        assert_eq!(errno(root.rename("/nowhere", "/none/x", NONE)), Err(Errno::ENOENT));
-        assert_eq!(errno(root.rename("/nowhere", "/x", NONE)), Err(Errno::ENOENT));
-        assert_eq!(errno(root.rename("/none/nowhere", long, NONE)), Err(Errno::ENOENT));
+        assert_eq!(
+            errno(root.rename("/nowhere", "/.", NONE)),
+            Err(Errno::EBUSY)
+        );
+        assert_eq!(
+            errno(root.rename("/nowhere", ".", RenameFlags::NOREPLACE)),
+            Err(Errno::EEXIST)
+        );
+        assert_eq!(
+            errno(root.rename("/nowhere", "/none/x", NONE)),
+            Err(Errno::ENOENT)
+        );
+        assert_eq!(
+            errno(root.rename("/nowhere", "/x", NONE)),
+            Err(Errno::ENOENT)
+        );
+        assert_eq!(
+            errno(root.rename("/none/nowhere", long, NONE)),
+            Err(Errno::ENOENT)
+        );
         // A name that none can be is a matter of looking it up, which comes later.
-        assert_eq!(errno(root.rename("/nowhere", long, NONE)), Err(Errno::ENOENT));
+        assert_eq!(
+            errno(root.rename("/nowhere", long, NONE)),
+            Err(Errno::ENOENT)
+        );
     }
     root.mknod("/there", NewKind::Regular, 0o644).unwrap();
-    assert_eq!(errno(root.rename("/there", long, NONE)), Err(Errno::ENAMETOOLONG));
+    assert_eq!(
+        errno(root.rename("/there", long, NONE)),
+        Err(Errno::ENAMETOOLONG)
+    );
 }
 
 #[test]
@@ -544,14 +766,29 @@ fn read_only_comes_after_existence_and_before_permission() {
     for _ in 0..2 {
         assert_eq!(errno(user.unlink("/nowhere")), Err(Errno::EROFS));
         assert_eq!(errno(user.rmdir("/nowhere")), Err(Errno::EROFS));
-        assert_eq!(errno(user.rename("/nowhere", "/g", NONE)), Err(Errno::EROFS));
-        assert_eq!(errno(user.stat("/nowhere", LookupFlags::FOLLOW)), Err(Errno::ENOENT));
+        assert_eq!(
+            errno(user.rename("/nowhere", "/g", NONE)),
+            Err(Errno::EROFS)
+        );
+        assert_eq!(
+            errno(user.stat("/nowhere", LookupFlags::FOLLOW)),
+            Err(Errno::ENOENT)
+        );
     }
     assert_eq!(errno(user.rename("/f", "/g", NONE)), Err(Errno::EROFS));
-    assert_eq!(errno(user.chmod("/f", 0o600, LookupFlags::FOLLOW)), Err(Errno::EROFS));
+    assert_eq!(
+        errno(user.chmod("/f", 0o600, LookupFlags::FOLLOW)),
+        Err(Errno::EROFS)
+    );
     assert_eq!(errno(user.open("/f", OpenFlags::WRITE)), Err(Errno::EROFS));
-    assert_eq!(errno(user.access("/f", Access::WRITE, LookupFlags::FOLLOW)), Err(Errno::EROFS));
-    assert_eq!(errno(root.open("/new", OpenFlags::WRITE | OpenFlags::CREATE)), Err(Errno::EROFS));
+    assert_eq!(
+        errno(user.access("/f", Access::WRITE, LookupFlags::FOLLOW)),
+        Err(Errno::EROFS)
+    );
+    assert_eq!(
+        errno(root.open("/new", OpenFlags::WRITE | OpenFlags::CREATE)),
+        Err(Errno::EROFS)
+    );
     assert!(root.open("/f", OpenFlags::READ | OpenFlags::CREATE).is_ok());
     sb(&root).remount(false).unwrap();
     assert!(root.open("/f", OpenFlags::WRITE).is_ok());
@@ -588,7 +825,9 @@ fn nothing_turns_read_only_that_has_a_removed_file_to_free() {
             Box::new(dir)
         }),
         ("O_TMPFILE", &|| {
-            let file = root.open("/tmp", OpenFlags::TMPFILE | OpenFlags::WRITE).unwrap();
+            let file = root
+                .open("/tmp", OpenFlags::TMPFILE | OpenFlags::WRITE)
+                .unwrap();
             // Only its place is kept.
             Box::new(file.location().clone())
         }),
@@ -604,9 +843,13 @@ fn nothing_turns_read_only_that_has_a_removed_file_to_free() {
     }
     // One that gets a name is like any other; and so is one that was removed by the last who used
     // it.
-    let file = root.open("/tmp", OpenFlags::TMPFILE | OpenFlags::WRITE).unwrap();
+    let file = root
+        .open("/tmp", OpenFlags::TMPFILE | OpenFlags::WRITE)
+        .unwrap();
     let place = file.location().clone();
-    root.at(&place).link("", LookupFlags::EMPTY_PATH, "/f").unwrap();
+    root.at(&place)
+        .link("", LookupFlags::EMPTY_PATH, "/f")
+        .unwrap();
     drop(file);
     assert_eq!(errno(sb.remount(true)), Ok(()));
     sb.remount(false).unwrap();
@@ -620,7 +863,8 @@ fn nothing_turns_read_only_that_has_a_removed_file_to_free() {
 #[test]
 fn setgid_directories_hand_down_their_group() {
     let root = volume();
-    root.chown("/tmp", None, Some(77), LookupFlags::FOLLOW).unwrap();
+    root.chown("/tmp", None, Some(77), LookupFlags::FOLLOW)
+        .unwrap();
     root.chmod("/tmp", 0o2777, LookupFlags::FOLLOW).unwrap();
     let user = user(&root, 9);
     let stat = |path: &str| {
@@ -630,7 +874,11 @@ fn setgid_directories_hand_down_their_group() {
     user.mkdir("/tmp/d", 0o755).unwrap();
     assert_eq!(stat("/tmp/d"), (77, 0o2755));
     user.mknod("/tmp/f", NewKind::Regular, 0o2755).unwrap();
-    assert_eq!(stat("/tmp/f"), (77, 0o755), "not a member of the group: no set-group-id program");
+    assert_eq!(
+        stat("/tmp/f"),
+        (77, 0o755),
+        "not a member of the group: no set-group-id program"
+    );
     user.mknod("/tmp/g", NewKind::Regular, 0o2644).unwrap();
     assert_eq!(stat("/tmp/g"), (77, 0o2644));
 }
@@ -647,16 +895,28 @@ fn listing_is_stable_while_names_change() {
     let mut cookie = 0;
     for round in 0.. {
         dir.read_dir(cookie, 4, &mut batch).unwrap();
-        let Some(next) = batch.next_cookie() else { break };
+        let Some(next) = batch.next_cookie() else {
+            break;
+        };
         cookie = next;
-        seen.extend(batch.iter().map(|entry| String::from_utf8(entry.name.to_vec()).unwrap()));
+        seen.extend(
+            batch
+                .iter()
+                .map(|entry| String::from_utf8(entry.name.to_vec()).unwrap()),
+        );
         if round < 4 {
             root.unlink(format!("/tmp/f{round:02}")).unwrap();
             put(&root, &format!("/tmp/new{round}"), b"");
         }
     }
     for n in 4..20 {
-        assert_eq!(seen.iter().filter(|name| **name == format!("f{n:02}")).count(), 1, "f{n:02}");
+        assert_eq!(
+            seen.iter()
+                .filter(|name| **name == format!("f{n:02}"))
+                .count(),
+            1,
+            "f{n:02}"
+        );
     }
     assert!(seen.iter().collect::<std::collections::HashSet<_>>().len() == seen.len());
 }
@@ -665,11 +925,20 @@ fn listing_is_stable_while_names_change() {
 fn a_whiteout_is_left_where_one_is_asked_for() {
     let root = volume();
     root.mknod("/f", NewKind::Regular, 0o644).unwrap();
-    assert_eq!(root.stat("/g", LookupFlags::FOLLOW).unwrap_err(), Errno::ENOENT);
+    assert_eq!(
+        root.stat("/g", LookupFlags::FOLLOW).unwrap_err(),
+        Errno::ENOENT
+    );
     root.rename("/f", "/g", RenameFlags::WHITEOUT).unwrap();
     let left = root.stat("/f", LookupFlags::FOLLOW).unwrap();
-    assert_eq!((left.kind, left.mode, left.rdev, left.nlink), (FileType::CharDevice, 0, Rdev::default(), 1));
-    assert_eq!(root.stat("/g", LookupFlags::FOLLOW).unwrap().kind, FileType::Regular);
+    assert_eq!(
+        (left.kind, left.mode, left.rdev, left.nlink),
+        (FileType::CharDevice, 0, Rdev::default(), 1)
+    );
+    assert_eq!(
+        root.stat("/g", LookupFlags::FOLLOW).unwrap().kind,
+        FileType::Regular
+    );
     let both = RenameFlags::EXCHANGE | RenameFlags::WHITEOUT;
     assert_eq!(root.rename("/f", "/g", both).unwrap_err(), Errno::EINVAL);
     root.unlink("/f").unwrap();

@@ -16,8 +16,12 @@ fn volume() -> Session {
 /// Looks it up three times, with the same result each time: the second time the thread remembers
 /// it, the third time it knows.
 fn look(session: &Session, path: &str, how: LookupFlags) -> Result<FileType, Errno> {
-    let [first, second, third] = [(); 3]
-        .map(|()| session.stat(path, how).map(|attr| (attr.ino, attr.kind)).map_err(|error| error.errno()));
+    let [first, second, third] = [(); 3].map(|()| {
+        session
+            .stat(path, how)
+            .map(|attr| (attr.ino, attr.kind))
+            .map_err(|error| error.errno())
+    });
     assert!(first == second && second == third, "{path}");
     first.map(|(_, kind)| kind)
 }
@@ -61,7 +65,8 @@ fn a_directory_on_the_way_that_moves() {
     root.rename("/d", "/moved", RenameFlags::empty()).unwrap();
     assert_eq!(follow(&root, "/d/e/file"), Err(Errno::ENOENT));
     assert_eq!(follow(&root, "/moved/e/file"), Ok(FileType::Regular));
-    root.rename("/moved/e/file", "/moved/e/other", RenameFlags::empty()).unwrap();
+    root.rename("/moved/e/file", "/moved/e/other", RenameFlags::empty())
+        .unwrap();
     assert_eq!(follow(&root, "/moved/e/file"), Err(Errno::ENOENT));
     assert_eq!(follow(&root, "/moved/e/other"), Ok(FileType::Regular));
 }
@@ -70,7 +75,10 @@ fn a_directory_on_the_way_that_moves() {
 fn a_link_is_remembered_as_itself_and_followed_all_the_same() {
     let root = volume();
     for _ in 0..2 {
-        assert_eq!(look(&root, "/d/e/link", LookupFlags::NOFOLLOW), Ok(FileType::Symlink));
+        assert_eq!(
+            look(&root, "/d/e/link", LookupFlags::NOFOLLOW),
+            Ok(FileType::Symlink)
+        );
         assert_eq!(follow(&root, "/d/e/link"), Ok(FileType::Regular));
         assert_eq!(follow(&root, "/d/e/link/"), Err(Errno::ENOTDIR));
         assert_eq!(follow(&root, "/d/e/file/"), Err(Errno::ENOTDIR));
@@ -86,7 +94,8 @@ fn a_link_is_remembered_as_itself_and_followed_all_the_same() {
 fn a_result_is_not_shared_between_callers() {
     let root = volume();
     let users = [5, 6].map(|id| root.with_cred(Cred::new(id, id, &[])));
-    root.chown("/d", Some(5), Some(5), LookupFlags::FOLLOW).unwrap();
+    root.chown("/d", Some(5), Some(5), LookupFlags::FOLLOW)
+        .unwrap();
     for _ in 0..3 {
         root.chmod("/d", 0o700, LookupFlags::FOLLOW).unwrap();
         assert_eq!(follow(&root, "/d/e/file"), Ok(FileType::Regular));
@@ -136,7 +145,12 @@ fn a_mount_over_a_cached_name() {
     assert_eq!(follow(&root, "/d/e"), Ok(FileType::Directory));
     let other = SuperBlock::new(MemFs::new(MemLimits::default()), SuperOptions::default()).unwrap();
     let at = root.locate("/d/e", LookupFlags::FOLLOW).unwrap();
-    let of = |path: &str| root.mount_of(path, LookupFlags::FOLLOW).unwrap().superblock().id();
+    let of = |path: &str| {
+        root.mount_of(path, LookupFlags::FOLLOW)
+            .unwrap()
+            .superblock()
+            .id()
+    };
     let below = of("/d/e");
     root.namespace().mount(&at, other, false).unwrap();
     assert_eq!(follow(&root, "/d/e/file"), Err(Errno::ENOENT));
@@ -155,8 +169,14 @@ fn paths_of_every_length() {
         assert_eq!(follow(&root, &path), Ok(FileType::Regular));
     }
     for len in 1..200 {
-        assert_eq!(follow(&root, &format!("/d/{}", "n".repeat(len))), Ok(FileType::Regular));
-        assert_eq!(follow(&root, &format!("/d/{}m", "n".repeat(len - 1))), Err(Errno::ENOENT));
+        assert_eq!(
+            follow(&root, &format!("/d/{}", "n".repeat(len))),
+            Ok(FileType::Regular)
+        );
+        assert_eq!(
+            follow(&root, &format!("/d/{}m", "n".repeat(len - 1))),
+            Err(Errno::ENOENT)
+        );
     }
     root.root().superblock().drop_caches();
     assert_eq!(follow(&root, "/d/n"), Ok(FileType::Regular));
@@ -180,10 +200,18 @@ fn a_warm_question_is_one_walk_whatever_the_answer() {
         assert_eq!(follow(&user, path).err(), answer, "{path}");
         let before = sb.stats();
         for _ in 0..10 {
-            assert_eq!(user.stat(path, LookupFlags::FOLLOW).map_err(|error| error.errno()).err(), answer);
+            assert_eq!(
+                user.stat(path, LookupFlags::FOLLOW)
+                    .map_err(|error| error.errno())
+                    .err(),
+                answer
+            );
         }
         let after = sb.stats();
         assert_eq!(after.rcu_walks - before.rcu_walks, 10, "{path}");
-        assert_eq!(after.walk_fallbacks + after.walk_restarts, before.walk_fallbacks + before.walk_restarts);
+        assert_eq!(
+            after.walk_fallbacks + after.walk_restarts,
+            before.walk_fallbacks + before.walk_restarts
+        );
     }
 }

@@ -25,7 +25,11 @@ impl Restless {
 
     /// A file system that lets the permission cache answer search checks, or not.
     pub(crate) fn with_fast_may_exec(fast_may_exec: bool) -> Arc<Self> {
-        Arc::new(Self { inner: MemFs::new(MemLimits::default()), calls: AtomicU64::new(0), fast_may_exec })
+        Arc::new(Self {
+            inner: MemFs::new(MemLimits::default()),
+            calls: AtomicU64::new(0),
+            fast_may_exec,
+        })
     }
 
     fn pausing<T>(&self, act: impl FnOnce(&MemFs) -> T) -> T {
@@ -58,7 +62,10 @@ impl SecurityHook for RestlessHook {
 
 impl FileSystem for Restless {
     fn traits(&self) -> FsTraits {
-        FsTraits { fast_may_exec: self.fast_may_exec, ..self.inner.traits() }
+        FsTraits {
+            fast_may_exec: self.fast_may_exec,
+            ..self.inner.traits()
+        }
     }
 
     fn root_ino(&self) -> u64 {
@@ -103,7 +110,13 @@ impl InodeOps for Restless {
         self.pausing(|inner| inner.create(dir, name, node))
     }
 
-    fn link(&self, inode: &Inode, to: NameRef<'_>, now: Timespec, rights: SpaceRights) -> Result<()> {
+    fn link(
+        &self,
+        inode: &Inode,
+        to: NameRef<'_>,
+        now: Timespec,
+        rights: SpaceRights,
+    ) -> Result<()> {
         self.pausing(|inner| inner.link(inode, to, now, rights))
     }
 

@@ -40,7 +40,10 @@ fn a_file_is_found_while_its_neighbours_and_parents_move() {
     put(&root, "/a/b/c/g", b"x");
     let lookup = |_| {
         assert!(root.stat("/a/b/c/f", LookupFlags::FOLLOW).is_ok());
-        assert_eq!(errno(root.stat("/a/b/c/none", LookupFlags::FOLLOW)), Err(Errno::ENOENT));
+        assert_eq!(
+            errno(root.stat("/a/b/c/none", LookupFlags::FOLLOW)),
+            Err(Errno::ENOENT)
+        );
     };
     let churn = |round: u64| {
         root.rename("/a/b/c/g", "/other/g", NONE).unwrap();
@@ -61,7 +64,10 @@ fn of_two_names_one_is_there_after_the_other_was_not() {
     for _ in 0..300 {
         let look = || {
             while root.stat("/x/f", LookupFlags::FOLLOW).is_ok() {}
-            assert!(root.stat("/y/f", LookupFlags::FOLLOW).is_ok(), "missing under both names");
+            assert!(
+                root.stat("/y/f", LookupFlags::FOLLOW).is_ok(),
+                "missing under both names"
+            );
         };
         thread::scope(|scope| {
             let lookers = [scope.spawn(look), scope.spawn(look)];
@@ -82,8 +88,14 @@ fn exchange_never_shows_a_gap() {
     }
     put(&root, "/p/one/f", b"");
     put(&root, "/q/two/f", b"");
-    let swap = |_| root.rename("/p/one", "/q/two", RenameFlags::EXCHANGE).unwrap();
-    let back = |_| root.rename("/q/two", "/p/one", RenameFlags::EXCHANGE).unwrap();
+    let swap = |_| {
+        root.rename("/p/one", "/q/two", RenameFlags::EXCHANGE)
+            .unwrap()
+    };
+    let back = |_| {
+        root.rename("/q/two", "/p/one", RenameFlags::EXCHANGE)
+            .unwrap()
+    };
     let look = |_| {
         for path in ["/p/one/f", "/q/two/f"] {
             assert!(root.stat(path, LookupFlags::FOLLOW).is_ok(), "{path}");
@@ -98,13 +110,21 @@ fn exchange_never_shows_a_gap() {
 fn renames_of_directories_in_all_directions_do_not_deadlock_or_tie_knots() {
     let root = volume_with(
         MemLimits::default(),
-        SuperOptions { budget: CacheBudget::new(64 << 10), ..Default::default() },
+        SuperOptions {
+            budget: CacheBudget::new(64 << 10),
+            ..Default::default()
+        },
     );
     for dir in ["/a", "/a/b", "/a/b/c", "/d", "/d/e"] {
         root.mkdir(dir, 0o755).unwrap();
     }
-    let tries =
-        [("/a/b", "/d/e/b"), ("/d/e", "/a/b/e"), ("/d/e/b", "/a/b"), ("/a/b/e", "/d/e"), ("/a/b/c", "/c")];
+    let tries = [
+        ("/a/b", "/d/e/b"),
+        ("/d/e", "/a/b/e"),
+        ("/d/e/b", "/a/b"),
+        ("/a/b/e", "/d/e"),
+        ("/a/b/c", "/c"),
+    ];
     let mess = |round: u64| {
         let (from, to) = tries[usize::try_from(round).unwrap() % tries.len()];
         let _ = root.rename(from, to, NONE);
@@ -123,7 +143,13 @@ fn renames_of_directories_in_all_directions_do_not_deadlock_or_tie_knots() {
         let ino = root.stat(&path, LookupFlags::FOLLOW).unwrap().ino;
         for name in crate::fixture::names(&root, &path) {
             let child = format!("{path}{name}/");
-            assert_eq!(root.stat(format!("{child}.."), LookupFlags::FOLLOW).unwrap().ino, ino, "{child}");
+            assert_eq!(
+                root.stat(format!("{child}.."), LookupFlags::FOLLOW)
+                    .unwrap()
+                    .ino,
+                ino,
+                "{child}"
+            );
             queue.push(child);
         }
         found.push(path);
@@ -138,10 +164,19 @@ fn one_of_many_makers_wins() {
         let path = format!("/tmp/f{round}");
         let wins: usize = thread::scope(|scope| {
             let make = || {
-                usize::from(root.open(&path, OpenFlags::WRITE | OpenFlags::CREATE | OpenFlags::EXCL).is_ok())
+                usize::from(
+                    root.open(
+                        &path,
+                        OpenFlags::WRITE | OpenFlags::CREATE | OpenFlags::EXCL,
+                    )
+                    .is_ok(),
+                )
             };
             let threads: Vec<_> = (0..4).map(|_| scope.spawn(make)).collect();
-            threads.into_iter().map(|thread| thread.join().unwrap()).sum()
+            threads
+                .into_iter()
+                .map(|thread| thread.join().unwrap())
+                .sum()
         });
         assert_eq!(wins, 1);
     }
@@ -162,7 +197,11 @@ fn removed_directories_stay_empty() {
     let _ = root.rmdir("/tmp/d");
     sb(&root).drop_caches();
     let stat = root.statfs("/", LookupFlags::FOLLOW).unwrap();
-    assert_eq!(stat.files - stat.files_free, 2, "nothing is left of what was removed");
+    assert_eq!(
+        stat.files - stat.files_free,
+        2,
+        "nothing is left of what was removed"
+    );
 }
 
 #[test]
@@ -175,10 +214,19 @@ fn a_mode_that_was_set_is_the_mode_that_counts() {
     // One thread changes mode and ACL and looks each time whether the change counts; others look
     // all the time.
     let change = |round: u64| {
-        let (acl, mode) = if round.is_multiple_of(2) { (Some(shut.clone()), 0o755) } else { (None, 0o711) };
-        root.set_acl("/d", AclKind::Access, acl, LookupFlags::FOLLOW).unwrap();
+        let (acl, mode) = if round.is_multiple_of(2) {
+            (Some(shut.clone()), 0o755)
+        } else {
+            (None, 0o711)
+        };
+        root.set_acl("/d", AclKind::Access, acl, LookupFlags::FOLLOW)
+            .unwrap();
         root.chmod("/d", mode, LookupFlags::FOLLOW).unwrap();
-        let want = if round.is_multiple_of(2) { Err(Errno::EACCES) } else { Ok(()) };
+        let want = if round.is_multiple_of(2) {
+            Err(Errno::EACCES)
+        } else {
+            Ok(())
+        };
         assert_eq!(errno(user.stat("/d/f", LookupFlags::FOLLOW)), want);
     };
     let look = |_| {
@@ -194,7 +242,8 @@ fn attributes_are_never_torn() {
     put(&root, "/f", b"");
     let change = |round: u64| {
         let id = u32::try_from(round % 1000).unwrap();
-        root.chown("/f", Some(id), Some(id), LookupFlags::FOLLOW).unwrap();
+        root.chown("/f", Some(id), Some(id), LookupFlags::FOLLOW)
+            .unwrap();
     };
     let look = |_| {
         let attr = root.stat("/f", LookupFlags::FOLLOW).unwrap();

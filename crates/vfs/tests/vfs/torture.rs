@@ -16,7 +16,8 @@ const NONE: RenameFlags = RenameFlags::empty();
 /// Runs each of `work` over and over in a thread of its own, for the time that is asked for or this
 /// part of two seconds.
 fn torture(part: f64, work: &[&(dyn Fn(u64) + Sync)]) {
-    let seconds = std::env::var("EXTERN4_TORTURE_SECONDS").map(|text| text.parse::<f64>().expect("a number"));
+    let seconds =
+        std::env::var("EXTERN4_TORTURE_SECONDS").map(|text| text.parse::<f64>().expect("a number"));
     let end = Instant::now() + Duration::from_secs_f64(seconds.unwrap_or(2.0 * part));
     thread::scope(|scope| {
         for act in work {
@@ -30,7 +31,9 @@ fn torture(part: f64, work: &[&(dyn Fn(u64) + Sync)]) {
 }
 
 fn stat(session: &Session, path: impl AsRef<[u8]>) -> std::result::Result<Attr, Errno> {
-    session.stat(path, LookupFlags::NOFOLLOW).map_err(|error| error.errno())
+    session
+        .stat(path, LookupFlags::NOFOLLOW)
+        .map_err(|error| error.errno())
 }
 
 /// Something that moves between two names, always by one thread. `moves` is odd while a move is
@@ -44,7 +47,11 @@ struct Mover {
 
 impl Mover {
     const fn new(names: [&'static str; 2], below: &'static str) -> Self {
-        Self { names, below, moves: AtomicU64::new(0) }
+        Self {
+            names,
+            below,
+            moves: AtomicU64::new(0),
+        }
     }
 
     /// The path of the file when what moves has this name.
@@ -55,16 +62,26 @@ impl Mover {
     fn step(&self, session: &Session) {
         // SeqCst: who sees the names of this move also sees that it has begun.
         let from = usize::from(!self.moves.fetch_add(1, Ordering::SeqCst).is_multiple_of(2));
-        session.rename(self.names[from], self.names[1 - from], NONE).expect("no other thread moves it");
+        session
+            .rename(self.names[from], self.names[1 - from], NONE)
+            .expect("no other thread moves it");
     }
 
     /// Looks under the old name of the present move and then the new, or the other way round.
     /// `None` if another move began meanwhile.
-    fn look(&self, session: &Session, new_first: bool) -> Option<[std::result::Result<Attr, Errno>; 2]> {
+    fn look(
+        &self,
+        session: &Session,
+        new_first: bool,
+    ) -> Option<[std::result::Result<Attr, Errno>; 2]> {
         let before = self.moves.load(Ordering::SeqCst);
         // Of the move that began last: an odd number leads from the first name to the second.
         let new = usize::from(!before.is_multiple_of(2));
-        let order = if new_first { [new, 1 - new] } else { [1 - new, new] };
+        let order = if new_first {
+            [new, 1 - new]
+        } else {
+            [1 - new, new]
+        };
         let seen = order.map(|name| stat(session, self.path(name)));
         (self.moves.load(Ordering::SeqCst) == before).then_some(seen)
     }
@@ -98,10 +115,13 @@ fn watch_movers(new_first: bool, judge: fn([bool; 2])) {
     let step = |round: u64| movers[index(round)].step(&root);
     let look = |round: u64| {
         let index = index(round);
-        let Some(seen) = movers[index].look(&root, new_first) else { return };
+        let Some(seen) = movers[index].look(&root, new_first) else {
+            return;
+        };
         judge(seen.map(|seen| {
             assert!(
-                matches!(seen.map(|attr| attr.ino), Err(Errno::ENOENT)) || seen.unwrap().ino == inos[index]
+                matches!(seen.map(|attr| attr.ino), Err(Errno::ENOENT))
+                    || seen.unwrap().ino == inos[index]
             );
             seen.is_ok()
         }));
@@ -131,12 +151,21 @@ fn homes(options: SuperOptions) -> (Session, Vec<[Identity; 2]>) {
     let mut identities = Vec::new();
     for n in 0..HOMES {
         let paths = [format!("/home{n}/stays"), format!("/home{n}/in/deep/file")];
-        for dir in [format!("/home{n}"), format!("/home{n}/in"), format!("/home{n}/in/deep")] {
+        for dir in [
+            format!("/home{n}"),
+            format!("/home{n}/in"),
+            format!("/home{n}/in/deep"),
+        ] {
             root.mkdir(dir, 0o755).unwrap();
         }
         identities.push([0, 1].map(|i| {
             put(&root, &paths[i], &vec![b'x'; 1 + 2 * n + i]);
-            root.chmod(&paths[i], 0o600 + u16::try_from(2 * n + i).unwrap(), LookupFlags::FOLLOW).unwrap();
+            root.chmod(
+                &paths[i],
+                0o600 + u16::try_from(2 * n + i).unwrap(),
+                LookupFlags::FOLLOW,
+            )
+            .unwrap();
             identity(&stat(&root, &paths[i]).unwrap())
         }));
     }
@@ -145,8 +174,10 @@ fn homes(options: SuperOptions) -> (Session, Vec<[Identity; 2]>) {
 
 #[test]
 fn paths_through_moving_directories_lead_to_the_right_files_or_nowhere() {
-    let (root, identities) =
-        homes(SuperOptions { budget: CacheBudget::new(256 << 10), ..Default::default() });
+    let (root, identities) = homes(SuperOptions {
+        budget: CacheBudget::new(256 << 10),
+        ..Default::default()
+    });
     let flip = |from: String, to: String| {
         // One thread moves each directory: it is at one of the two.
         if root.rename(&from, &to, NONE).is_err() {
@@ -164,8 +195,16 @@ fn paths_through_moving_directories_lead_to_the_right_files_or_nowhere() {
     let deep = |round: u64| {
         let n = round % HOMES as u64;
         for base in [format!("/home{n}/in"), format!("/away/out{n}")] {
-            let _ = root.rename(format!("{base}/deep/file"), format!("{base}/deep/file2"), NONE);
-            let _ = root.rename(format!("{base}/deep/file2"), format!("{base}/deep/file"), NONE);
+            let _ = root.rename(
+                format!("{base}/deep/file"),
+                format!("{base}/deep/file2"),
+                NONE,
+            );
+            let _ = root.rename(
+                format!("{base}/deep/file2"),
+                format!("{base}/deep/file"),
+                NONE,
+            );
         }
     };
     let look = |round: u64| {
@@ -200,7 +239,11 @@ fn paths_through_moving_directories_lead_to_the_right_files_or_nowhere() {
 fn below_an_open_directory_that_moves_nothing_is_ever_missing() {
     let (root, identities) = homes(SuperOptions::default());
     let bases: Vec<Session> = (0..HOMES)
-        .map(|n| root.at(&root.locate(format!("/home{n}/in"), LookupFlags::FOLLOW).unwrap()))
+        .map(|n| {
+            root.at(&root
+                .locate(format!("/home{n}/in"), LookupFlags::FOLLOW)
+                .unwrap())
+        })
         .collect();
     let churn = |round: u64| {
         let n = round / 2 % HOMES as u64;
@@ -237,7 +280,10 @@ fn rights_that_were_given_or_taken_count_for_the_next_check() {
     let (yes, no) = (Ok(()), Err(Errno::EACCES));
     // Each directory has one thread that changes its rights and sees at once what they are.
     let change = |dir: &str, round: u64| {
-        let set_acl = |acl| root.set_acl(dir, AclKind::Access, acl, LookupFlags::FOLLOW).unwrap();
+        let set_acl = |acl| {
+            root.set_acl(dir, AclKind::Access, acl, LookupFlags::FOLLOW)
+                .unwrap()
+        };
         let chmod = |mode| root.chmod(dir, mode, LookupFlags::FOLLOW).unwrap();
         let want = match round % 6 {
             0 => (set_acl(shut.clone()), [no, yes]),
@@ -265,11 +311,21 @@ fn rights_that_were_given_or_taken_count_for_the_next_check() {
     let look = |round: u64| {
         let path = format!("/own{}/f", round % 3);
         for user in &users {
-            assert!(matches!(errno(user.stat(&path, LookupFlags::FOLLOW)), Ok(()) | Err(Errno::EACCES)));
+            assert!(matches!(
+                errno(user.stat(&path, LookupFlags::FOLLOW)),
+                Ok(()) | Err(Errno::EACCES)
+            ));
         }
         if round.is_multiple_of(256) {
             sb(&root).drop_caches();
         }
     };
-    torture(0.2, &[&|round| change("/own0", round), &|round| change("/own1", round), &look]);
+    torture(
+        0.2,
+        &[
+            &|round| change("/own0", round),
+            &|round| change("/own1", round),
+            &look,
+        ],
+    );
 }

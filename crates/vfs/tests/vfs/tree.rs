@@ -65,12 +65,16 @@ impl TreeFs {
 
     fn find(&self, path: &str) -> u64 {
         let parts = path.split('/').filter(|part| !part.is_empty());
-        parts.fold(1, |ino, part| self.node(ino).unwrap().names[part.as_bytes()])
+        parts.fold(1, |ino, part| {
+            self.node(ino).unwrap().names[part.as_bytes()]
+        })
     }
 
     fn node(&self, ino: u64) -> Result<&Node> {
         let index = usize::try_from(ino).ok().and_then(|ino| ino.checked_sub(1));
-        index.and_then(|index| self.nodes.get(index)).ok_or(Errno::ESTALE.into())
+        index
+            .and_then(|index| self.nodes.get(index))
+            .ok_or(Errno::ESTALE.into())
     }
 }
 
@@ -95,7 +99,11 @@ fn node(ino: u64, kind: FileType, mode: u16, uid: u32, gid: u32, link: &[u8]) ->
         flags: FileFlags::empty(),
         project: 0,
     };
-    Node { attr, link: link.into(), names: BTreeMap::new() }
+    Node {
+        attr,
+        link: link.into(),
+        names: BTreeMap::new(),
+    }
 }
 
 impl FileSystem for TreeFs {
@@ -119,7 +127,12 @@ impl FileSystem for TreeFs {
     fn read_inode(&self, ino: u64) -> Result<NewInode> {
         self.reads.fetch_add(1, Ordering::Relaxed);
         let no_acl = !self.asks_for_acls.load(Ordering::Relaxed);
-        Ok(NewInode { attr: self.node(ino)?.attr, no_acl, no_caps: true, private: Box::new(()) })
+        Ok(NewInode {
+            attr: self.node(ino)?.attr,
+            no_acl,
+            no_caps: true,
+            private: Box::new(()),
+        })
     }
 
     fn statfs(&self) -> Result<StatFs> {
@@ -136,7 +149,10 @@ impl InodeOps for TreeFs {
         if !dir.attr().flags.contains(FileFlags::CASEFOLD) {
             return Ok(names.get(name).copied());
         }
-        Ok(names.iter().find(|(other, _)| other.eq_ignore_ascii_case(name)).map(|(_, &ino)| ino))
+        Ok(names
+            .iter()
+            .find(|(other, _)| other.eq_ignore_ascii_case(name))
+            .map(|(_, &ino)| ino))
     }
 
     fn canonical_name<'a>(&self, _dir: &Inode, name: &'a [u8]) -> Result<Cow<'a, [u8]>> {
@@ -156,7 +172,10 @@ impl InodeOps for TreeFs {
     }
 
     fn get_acl(&self, _inode: &Inode, _kind: AclKind) -> Result<Option<Acl>> {
-        assert!(readers_end(), "the caller is in a read section, for whose end freed memory waits");
+        assert!(
+            readers_end(),
+            "the caller is in a read section, for whose end freed memory waits"
+        );
         Ok(None)
     }
 }
@@ -192,8 +211,19 @@ impl FileOps for TreeFs {
         each: &mut dyn FnMut(RawDirEntry<'_>) -> ControlFlow<()>,
     ) -> Result<()> {
         let names = &self.node(dir.ino())?.names;
-        for ((name, &ino), next) in names.iter().zip(1u64..).skip(usize::try_from(cookie).unwrap()) {
-            if each(RawDirEntry { name, ino, kind: None, next }).is_break() {
+        for ((name, &ino), next) in names
+            .iter()
+            .zip(1u64..)
+            .skip(usize::try_from(cookie).unwrap())
+        {
+            if each(RawDirEntry {
+                name,
+                ino,
+                kind: None,
+                next,
+            })
+            .is_break()
+            {
                 break;
             }
         }

@@ -44,24 +44,43 @@ pub(super) fn measure(bench: &Bench, sizes: &[u64]) -> Result<Vec<Series>> {
     let mut all = Vec::new();
     for (_, work, _) in PHASES {
         for side in ["library", "kernel"] {
-            all.push(Series { work, side, unit: "ns", points: Vec::new() });
+            all.push(Series {
+                work,
+                side,
+                unit: "ns",
+                points: Vec::new(),
+            });
         }
-        all.push(Series { work, side: "library, memory", unit: "MiB", points: Vec::new() });
+        all.push(Series {
+            work,
+            side: "library, memory",
+            unit: "MiB",
+            points: Vec::new(),
+        });
     }
     for &names in sizes {
         let [ours, theirs] = ["names.img", "names-rival.img"].map(|image| bench.folder.join(image));
-        let made = [&ours, &theirs].into_iter().try_for_each(|image| make_volume(bench, image, names));
+        let made = [&ours, &theirs]
+            .into_iter()
+            .try_for_each(|image| make_volume(bench, image, names));
         let measured = made.and_then(|()| {
-            PHASES.iter().zip(all.chunks_mut(3)).try_for_each(|((phase, ..), series)| {
-                let (nanos, memory) = run("library", &ours, names, phase)?;
-                let mount = Mounted::new(Rival::Kernel, &theirs, &bench.folder.join("mnt"))?;
-                let (their_nanos, _) = run("system", &mount.path, names, phase)?;
-                mount.end()?;
-                for (series, figure) in series.iter_mut().zip([nanos, their_nanos, memory]) {
-                    series.points.push(Point { size: names, figure, exceeds_memory: false });
-                }
-                Ok(())
-            })
+            PHASES
+                .iter()
+                .zip(all.chunks_mut(3))
+                .try_for_each(|((phase, ..), series)| {
+                    let (nanos, memory) = run("library", &ours, names, phase)?;
+                    let mount = Mounted::new(Rival::Kernel, &theirs, &bench.folder.join("mnt"))?;
+                    let (their_nanos, _) = run("system", &mount.path, names, phase)?;
+                    mount.end()?;
+                    for (series, figure) in series.iter_mut().zip([nanos, their_nanos, memory]) {
+                        series.points.push(Point {
+                            size: names,
+                            figure,
+                            exceeds_memory: false,
+                        });
+                    }
+                    Ok(())
+                })
         });
         remove([ours, theirs])?;
         measured?;
@@ -74,7 +93,15 @@ fn make_volume(bench: &Bench, image: &Path, names: u64) -> Result<()> {
     // would be full at some 300,000 names.
     let mib = 64 + names * 400 / (1 << 20);
     let mut mkfs = Command::new(bench.extern4()?);
-    mkfs.args(["mkfs", "-q", "-F", "-b", "4096", "-N", &(names + 1000).to_string()]);
+    mkfs.args([
+        "mkfs",
+        "-q",
+        "-F",
+        "-b",
+        "4096",
+        "-N",
+        &(names + 1000).to_string(),
+    ]);
     must(mkfs.arg(image).arg(format!("{mib}M")))
 }
 
@@ -82,10 +109,17 @@ fn make_volume(bench: &Bench, image: &Path, names: u64) -> Result<()> {
 fn run(side: &str, place: &Path, names: u64, phase: &str) -> Result<(f64, f64)> {
     let this = std::env::current_exe().map_err(|e| e.to_string())?;
     let mut command = Command::new(this);
-    command.args(["names", side]).arg(place).args([&names.to_string(), phase]);
+    command
+        .args(["names", side])
+        .arg(place)
+        .args([&names.to_string(), phase]);
     let text = output(&mut command)?;
     let said: Value = serde_json::from_str(&text).map_err(|e| format!("{e} in {text}"))?;
-    let number = |key: &str| said[key].as_f64().ok_or_else(|| format!("no {key} in {text}"));
+    let number = |key: &str| {
+        said[key]
+            .as_f64()
+            .ok_or_else(|| format!("no {key} in {text}"))
+    };
     Ok((number("nanos")?, number("peak_mib")?))
 }
 
@@ -121,7 +155,11 @@ pub(in crate::bench) fn names(args: &[String]) -> Result<()> {
 /// Returns the number of names for which it was done, when the volume is closed.
 fn by_us(image: &Path, names: u64, phase: Phase) -> Result<u64> {
     let changes = matches!(phase, Phase::Create | Phase::Remove);
-    let volume = if changes { open(image)? } else { Volume::open(image).map_err(|e| e.to_string())? };
+    let volume = if changes {
+        open(image)?
+    } else {
+        Volume::open(image).map_err(|e| e.to_string())?
+    };
     let root = volume.superuser();
     if matches!(phase, Phase::Create) {
         root.create_dir_all(DIRECTORY).map_err(|e| e.to_string())?;
@@ -137,7 +175,9 @@ fn phase_by_us(directory: &Session, names: u64, phase: Phase) -> extern4::Result
     let path = |name: &CStr| OsStr::from_bytes(name.to_bytes()).to_owned();
     match phase {
         Phase::Create => each(names, |name| make(directory, path(name)).map(drop)),
-        Phase::LookUp => each(names, |name| directory.symlink_metadata(path(name)).map(drop)),
+        Phase::LookUp => each(names, |name| {
+            directory.symlink_metadata(path(name)).map(drop)
+        }),
         Phase::List => {
             let mut listed = 0;
             for entry in directory.read_dir(".")? {
@@ -159,9 +199,17 @@ fn by_kernel(root: &Path, names: u64, phase: Phase) -> Result<u64> {
     std::env::set_current_dir(&directory).map_err(|e| e.to_string())?;
     let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY;
     let done = match phase {
-        Phase::Create => each(names, |name| rustix::fs::open(name, flags, Mode::from(0o644)).map(drop)),
+        Phase::Create => each(names, |name| {
+            rustix::fs::open(name, flags, Mode::from(0o644)).map(drop)
+        }),
         Phase::LookUp => each(names, |name| {
-            rustix::fs::statx(CWD, name, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::BASIC_STATS).map(drop)
+            rustix::fs::statx(
+                CWD,
+                name,
+                AtFlags::SYMLINK_NOFOLLOW,
+                StatxFlags::BASIC_STATS,
+            )
+            .map(drop)
         }),
         Phase::List => {
             return Ok(std::fs::read_dir(".").map_err(|e| e.to_string())?.count() as u64);
@@ -173,13 +221,18 @@ fn by_kernel(root: &Path, names: u64, phase: Phase) -> Result<u64> {
 
 /// Calls `work` with each name, in an order that is neither that of the numbers nor that of the
 /// directory. Returns their number.
-fn each<E>(names: u64, work: impl Fn(&CStr) -> std::result::Result<(), E>) -> std::result::Result<u64, E> {
+fn each<E>(
+    names: u64,
+    work: impl Fn(&CStr) -> std::result::Result<(), E>,
+) -> std::result::Result<u64, E> {
     let mut order: Vec<u32> = (0..u32::try_from(names).unwrap_or(u32::MAX)).collect();
     let mut state = 0x9e37_79b9_7f4a_7c15;
     for at in (1..order.len()).rev() {
         // OK: a place in a vector.
         order.swap(at, (random(&mut state) % (at as u64 + 1)) as usize);
     }
-    order.iter().try_for_each(|number| work(&name(u64::from(*number))))?;
+    order
+        .iter()
+        .try_for_each(|number| work(&name(u64::from(*number))))?;
     Ok(order.len() as u64)
 }

@@ -21,13 +21,20 @@ impl Generated {
     /// Builds a volume from the tree, and writes the list of its paths.
     pub(in crate::bench) fn build(files: u64, image: &Path, list: &Path) -> Result<()> {
         let tree = Self { files };
-        let paths: Vec<u8> =
-            tree.entries().flat_map(|entry| [b"/", &entry.path[..], b"\0"].concat()).collect();
+        let paths: Vec<u8> = tree
+            .entries()
+            .flat_map(|entry| [b"/", &entry.path[..], b"\0"].concat())
+            .collect();
         std::fs::write(list, paths).map_err(|e| format!("{}: {e}", list.display()))?;
         let mut builder = Builder::new(BuildOptions::default());
-        builder.add(Box::new(tree), b"").map_err(|e| e.to_string())?;
+        builder
+            .add(Box::new(tree), b"")
+            .map_err(|e| e.to_string())?;
         let planned = builder.plan().map_err(|e| e.to_string())?;
-        planned.write_file(image, true, 2).map(drop).map_err(|e| e.to_string())
+        planned
+            .write_file(image, true, 2)
+            .map(drop)
+            .map_err(|e| e.to_string())
     }
 
     /// A directory comes before its entries.
@@ -37,10 +44,20 @@ impl Generated {
             let outer_path = format!("directory-{outer}");
             let inner_path = format!("{outer_path}/part-{inner}");
             let path = format!("{inner_path}/file-{file}");
-            let outer = file.is_multiple_of(WIDTH * WIDTH).then(|| entry(outer_path, Kind::Directory));
-            let inner = file.is_multiple_of(WIDTH).then(|| entry(inner_path, Kind::Directory));
-            let empty = Contents { size: 0, data: Data::Stored { position: 0 } };
-            outer.into_iter().chain(inner).chain([entry(path, Kind::File(empty))])
+            let outer = file
+                .is_multiple_of(WIDTH * WIDTH)
+                .then(|| entry(outer_path, Kind::Directory));
+            let inner = file
+                .is_multiple_of(WIDTH)
+                .then(|| entry(inner_path, Kind::Directory));
+            let empty = Contents {
+                size: 0,
+                data: Data::Stored { position: 0 },
+            };
+            outer
+                .into_iter()
+                .chain(inner)
+                .chain([entry(path, Kind::File(empty))])
         })
     }
 }
@@ -56,10 +73,27 @@ impl Source for Generated {
 }
 
 fn entry(path: String, kind: Kind) -> Entry {
-    let mode = if kind == Kind::Directory { 0o755 } else { 0o644 };
-    let mtime = Time { secs: 1_700_000_000, nanos: 0 };
+    let mode = if kind == Kind::Directory {
+        0o755
+    } else {
+        0o644
+    };
+    let mtime = Time {
+        secs: 1_700_000_000,
+        nanos: 0,
+    };
     let path = path.into_bytes();
-    Entry { path, kind, mode, uid: 0, gid: 0, mtime, xattrs: Vec::new(), flags: None, project: None }
+    Entry {
+        path,
+        kind,
+        mode,
+        uid: 0,
+        gid: 0,
+        mtime,
+        xattrs: Vec::new(),
+        flags: None,
+        project: None,
+    }
 }
 
 /// The names of a large directory.
@@ -85,7 +119,10 @@ mod tests {
         for path in paths {
             let path = path.into_string().expect("UTF-8");
             assert_eq!(
-                session.symlink_metadata(&path).map(|found| found.is_file()).ok(),
+                session
+                    .symlink_metadata(&path)
+                    .map(|found| found.is_file())
+                    .ok(),
                 Some(path.contains("file"))
             );
         }

@@ -30,7 +30,12 @@ const WORKS: [(&str, &str); 7] = [
 
 /// Measures volumes of these sizes, in TiB. A size for which no file system has room is left out.
 pub(super) fn measure(bench: &Bench, sizes: &[u64]) -> Result<Vec<Series>> {
-    let series = |(work, unit)| Series { work, side: "library", unit, points: Vec::new() };
+    let series = |(work, unit)| Series {
+        work,
+        side: "library",
+        unit,
+        points: Vec::new(),
+    };
     let mut all: Vec<Series> = WORKS.into_iter().map(series).collect();
     for &tib in sizes {
         let Some(image) = place(bench, tib) else {
@@ -40,7 +45,11 @@ pub(super) fn measure(bench: &Bench, sizes: &[u64]) -> Result<Vec<Series>> {
         let figures = figures(bench, &image, tib);
         remove([image])?;
         for (series, figure) in all.iter_mut().zip(figures?) {
-            series.points.push(Point { size: tib, figure, exceeds_memory: false });
+            series.points.push(Point {
+                size: tib,
+                figure,
+                exceeds_memory: false,
+            });
         }
     }
     Ok(all)
@@ -67,7 +76,11 @@ fn figures(bench: &Bench, image: &Path, tib: u64) -> Result<[f64; WORKS.len()]> 
     let opened = cpu_time()?.saturating_sub(before);
     let (session, names) = (directory(&volume)?, names());
     let before = cpu_time()?;
-    names.iter().cycle().take(PAIRS).try_for_each(|name| create_and_unlink(&session, name))?;
+    names
+        .iter()
+        .cycle()
+        .take(PAIRS)
+        .try_for_each(|name| create_and_unlink(&session, name))?;
     let pairs = cpu_time()?.saturating_sub(before);
     drop(session);
     volume.close().map_err(|e| e.to_string())?;

@@ -37,7 +37,10 @@ pub(super) struct Step {
 
 impl Series {
     pub(super) fn at(&self, size: u64) -> Option<f64> {
-        self.points.iter().find(|point| point.size == size).map(|point| point.figure)
+        self.points
+            .iter()
+            .find(|point| point.size == size)
+            .map(|point| point.figure)
     }
 
     /// The steps between the sizes. A step of the kernel is not judged, and neither is the first
@@ -49,7 +52,11 @@ impl Series {
             let judged = self.side != "kernel"
                 && small.size >= JUDGED_FROM
                 && (small.exceeds_memory || !large.exceeds_memory);
-            Step { size: large.size, times, met: judged.then_some(times <= STEP) }
+            Step {
+                size: large.size,
+                times,
+                met: judged.then_some(times <= STEP),
+            }
         };
         self.points.windows(2).map(step).collect()
     }
@@ -60,7 +67,10 @@ impl Series {
         item.text("unit", self.unit);
         item.numbers("sizes", self.points.iter().map(|point| point.size));
         item.numbers("figures", self.points.iter().map(|point| point.figure));
-        item.numbers("exceeds_memory", self.points.iter().map(|point| point.exceeds_memory));
+        item.numbers(
+            "exceeds_memory",
+            self.points.iter().map(|point| point.exceeds_memory),
+        );
         item.numbers("met", self.steps().iter().map(|step| step.met));
     }
 }
@@ -70,25 +80,46 @@ mod tests {
     use super::*;
 
     fn series(side: &'static str, points: &[(u64, f64, bool)]) -> Series {
-        let point = |&(size, figure, exceeds_memory)| Point { size, figure, exceeds_memory };
-        Series { work: "stat", side, unit: "ns", points: points.iter().map(point).collect() }
+        let point = |&(size, figure, exceeds_memory)| Point {
+            size,
+            figure,
+            exceeds_memory,
+        };
+        Series {
+            work: "stat",
+            side,
+            unit: "ns",
+            points: points.iter().map(point).collect(),
+        }
     }
 
     fn met(side: &'static str, points: &[(u64, f64, bool)]) -> Vec<Option<bool>> {
-        series(side, points).steps().iter().map(|step| step.met).collect()
+        series(side, points)
+            .steps()
+            .iter()
+            .map(|step| step.met)
+            .collect()
     }
 
     #[test]
     fn steps_of_large_sizes_are_judged() {
-        let points =
-            [(10_000, 1.0, false), (100_000, 2.0, false), (1_000_000, 2.5, false), (4_000_000, 5.0, false)];
+        let points = [
+            (10_000, 1.0, false),
+            (100_000, 2.0, false),
+            (1_000_000, 2.5, false),
+            (4_000_000, 5.0, false),
+        ];
         assert_eq!(met("library", &points), [None, Some(true), Some(false)]);
         assert_eq!(met("kernel", &points), [None; 3]);
     }
 
     #[test]
     fn the_first_size_beyond_memory_may_be_worse() {
-        let points = [(100_000, 1.0, false), (1_000_000, 9.0, true), (4_000_000, 10.0, true)];
+        let points = [
+            (100_000, 1.0, false),
+            (1_000_000, 9.0, true),
+            (4_000_000, 10.0, true),
+        ];
         assert_eq!(met("library", &points), [None, Some(true)]);
         assert_eq!(series("library", &points).at(1_000_000), Some(9.0));
     }

@@ -18,14 +18,18 @@ const CHUNK_BYTES: usize = 1 << 20;
 /// system may let both share their blocks. There is no room next to a device, so its copies go to
 /// the directory of temporary files.
 pub(super) fn directory(image: &Path, opened: &File) -> io::Result<PathBuf> {
-    Ok(match std::env::var_os("TMPDIR").filter(|directory| !directory.is_empty()) {
-        Some(directory) => PathBuf::from(directory),
-        None if opened.metadata()?.is_file() => {
-            let parent = image.parent().filter(|parent| !parent.as_os_str().is_empty());
-            parent.unwrap_or(Path::new(".")).to_owned()
-        }
-        None => std::env::temp_dir(),
-    })
+    Ok(
+        match std::env::var_os("TMPDIR").filter(|directory| !directory.is_empty()) {
+            Some(directory) => PathBuf::from(directory),
+            None if opened.metadata()?.is_file() => {
+                let parent = image
+                    .parent()
+                    .filter(|parent| !parent.as_os_str().is_empty());
+                parent.unwrap_or(Path::new(".")).to_owned()
+            }
+            None => std::env::temp_dir(),
+        },
+    )
 }
 
 /// Copies these bytes of `from` to the beginning of `to`, which is empty, and leaves holes. It
@@ -45,7 +49,8 @@ pub(super) fn copy(
     for data in data_of(from, bytes) {
         let mut at = data.start;
         while at < data.end {
-            let wanted = usize::try_from(data.end - at).map_or(CHUNK_BYTES, |left| left.min(CHUNK_BYTES));
+            let wanted =
+                usize::try_from(data.end - at).map_or(CHUNK_BYTES, |left| left.min(CHUNK_BYTES));
             from.read_exact_at(&mut buffer[..wanted], at)?;
             to.write_all_at(&buffer[..wanted], at - bytes.start)?;
             at += wanted as u64;
@@ -94,7 +99,8 @@ mod tests {
         let (from, to) = (file("from"), file("to"));
         from.set_len(8 << 20).expect("a size");
         from.write_all_at(&[1; 10], 1 << 20).expect("it is written");
-        from.write_all_at(&[2; 5000], 6 << 20).expect("it is written");
+        from.write_all_at(&[2; 5000], 6 << 20)
+            .expect("it is written");
         let part = 1 << 20..7 << 20;
         let mut told = 0;
         copy(&from, &part, &to, |bytes| {
@@ -109,7 +115,15 @@ mod tests {
         to.read_exact_at(&mut read, 0).expect("it is read");
         assert!(read == expected && to.metadata().expect("its size").len() == 6 << 20);
         assert_eq!(told, data_bytes(&from, &part));
-        let nothing_more = copy(&from, &part, &to, |_| Err(io::ErrorKind::Interrupted.into()));
-        assert_eq!(nothing_more.expect_err("it ends").kind(), io::ErrorKind::Interrupted);
+        let nothing_more = copy(
+            &from,
+            &part,
+            &to,
+            |_| Err(io::ErrorKind::Interrupted.into()),
+        );
+        assert_eq!(
+            nothing_more.expect_err("it ends").kind(),
+            io::ErrorKind::Interrupted
+        );
     }
 }

@@ -87,21 +87,31 @@ pub(super) fn run(args: &Args, app: &mut App) -> io::Result<()> {
         }
     };
     let path = PathBuf::from(format!("/proc/self/fd/{}", copy.as_raw_fd()));
-    let volume = match open(&Image::of(path, image_path.image.part), true, &Opening::default()) {
+    let volume = match open(
+        &Image::of(path, image_path.image.part),
+        true,
+        &Opening::default(),
+    ) {
         Ok(volume) => volume,
         Err(error) => {
             app.refused(&image_path.image, &error);
             return Ok(());
         }
     };
-    let Some(cred) = app.cred(&image_path.image, &volume) else { return Ok(()) };
+    let Some(cred) = app.cred(&image_path.image, &volume) else {
+        return Ok(());
+    };
     let session = volume.session(cred);
     let measured = measure(args, &session);
     drop(session);
     let closed = volume.close();
     match measured.and_then(|done| closed.map(|()| done)) {
         Ok(done) => {
-            let text = if args.json { json(&done, args) } else { people(&done, args) };
+            let text = if args.json {
+                json(&done, args)
+            } else {
+                people(&done, args)
+            };
             io::Write::write_all(&mut io::stdout(), text.as_bytes())?;
         }
         Err(error) => app.error(image_path, &error),
@@ -113,8 +123,13 @@ pub(super) fn run(args: &Args, app: &mut App) -> io::Result<()> {
 fn copy(image: &Path) -> io::Result<File> {
     let from = File::open(image)?;
     let size = io::Seek::seek(&mut &from, io::SeekFrom::End(0))?;
-    let name = copy::directory(image, &from)?.join(format!(".extern4-bench.{}", std::process::id()));
-    let to = File::options().read(true).write(true).create_new(true).open(&name)?;
+    let name =
+        copy::directory(image, &from)?.join(format!(".extern4-bench.{}", std::process::id()));
+    let to = File::options()
+        .read(true)
+        .write(true)
+        .create_new(true)
+        .open(&name)?;
     std::fs::remove_file(&name)?;
     copy::copy(&from, &(0..size), &to, |_| Ok(()))?;
     Ok(to)
@@ -126,8 +141,11 @@ fn measure(args: &Args, session: &Session) -> extern4::Result<Done> {
     base.create_dir(top)?;
     let mut workers = Vec::new();
     for thread in 0..args.threads {
-        let directory =
-            if args.shared { PathBuf::from(top) } else { Path::new(top).join(thread.to_string()) };
+        let directory = if args.shared {
+            PathBuf::from(top)
+        } else {
+            Path::new(top).join(thread.to_string())
+        };
         if !args.shared {
             base.create_dir(&directory)?;
         }
@@ -135,7 +153,11 @@ fn measure(args: &Args, session: &Session) -> extern4::Result<Done> {
     }
     let duration = Duration::from_secs_f64(args.seconds);
     let load = Load::counting(workers.len(), allocations::of_this_thread);
-    load.run(|thread| &workers[thread], |worker| worker.run(duration), || {})
+    load.run(
+        |thread| &workers[thread],
+        |worker| worker.run(duration),
+        || {},
+    )
 }
 
 /// The work of one thread.
@@ -150,18 +172,30 @@ struct Worker {
 
 impl Worker {
     fn new(op: Op, directory: Session, thread: u32) -> extern4::Result<Self> {
-        let (file, other) =
-            (OsString::from(format!("file{thread}")), OsString::from(format!("other{thread}")));
+        let (file, other) = (
+            OsString::from(format!("file{thread}")),
+            OsString::from(format!("other{thread}")),
+        );
         // Files that the operation needs are made before the time runs.
         let open = directory.create(&file)?;
         open.write_all_at(&[0x5a; 4096], 0)?;
-        Ok(Self { op, directory, file, other, open })
+        Ok(Self {
+            op,
+            directory,
+            file,
+            other,
+            open,
+        })
     }
 
     /// Runs the operation until the time is up; returns how often.
     fn run(&self, duration: Duration) -> extern4::Result<u64> {
         // An operation that makes data durable takes long enough to check the time after each one.
-        let batch = if matches!(self.op, Op::Fsync | Op::CreateWriteFsync) { 1 } else { BATCH };
+        let batch = if matches!(self.op, Op::Fsync | Op::CreateWriteFsync) {
+            1
+        } else {
+            BATCH
+        };
         for_span(duration, batch, |turn| self.step(turn % 2 == 1).map(|()| 1))
     }
 
@@ -169,14 +203,21 @@ impl Worker {
         let (directory, file, other) = (&self.directory, &self.file, &self.other);
         match self.op {
             Op::CreateUnlink => {
-                drop(directory.open_with(other, extern4::File::options().write(true).create_new(true))?);
+                drop(
+                    directory
+                        .open_with(other, extern4::File::options().write(true).create_new(true))?,
+                );
                 directory.remove_file(other)
             }
             Op::Rename if odd => directory.rename(other, file),
             Op::Rename => directory.rename(file, other),
             Op::Chmod => directory.set_permissions(file, if odd { 0o644 } else { 0o600 }),
             Op::Setxattr => {
-                let value: &[u8] = if odd { b"one value of it" } else { b"and another one" };
+                let value: &[u8] = if odd {
+                    b"one value of it"
+                } else {
+                    b"and another one"
+                };
                 directory.setxattr(file, "user.bench", value, XattrFlags::empty())
             }
             Op::LinkUnlink => {
@@ -185,12 +226,13 @@ impl Worker {
             }
             Op::OpenClose => directory.open(file).map(drop),
             Op::Fsync => {
-                self.open.write_all_at(&[if odd { 1 } else { 2 }; 4096], 0)?;
+                self.open
+                    .write_all_at(&[if odd { 1 } else { 2 }; 4096], 0)?;
                 self.open.sync_all()
             }
             Op::CreateWriteFsync => {
-                let new =
-                    directory.open_with(other, extern4::File::options().write(true).create_new(true))?;
+                let new = directory
+                    .open_with(other, extern4::File::options().write(true).create_new(true))?;
                 new.write_all_at(&[0x5a; 4096], 0)?;
                 new.sync_all()?;
                 directory.remove_file(other)
@@ -213,10 +255,15 @@ fn json(done: &Done, args: &Args) -> String {
 fn people(done: &Done, args: &Args) -> String {
     let place = if args.shared { " in one directory" } else { "" };
     let threads = counted(args.threads, "thread", "threads");
-    format!("{}, {threads}{place}: {}\n", name(args.op), super::sentence(done, args.threads))
+    format!(
+        "{}, {threads}{place}: {}\n",
+        name(args.op),
+        super::sentence(done, args.threads)
+    )
 }
 
 /// Returns the operation as the command line spells it.
 fn name(op: Op) -> String {
-    op.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
+    op.to_possible_value()
+        .map_or_else(String::new, |value| value.get_name().to_owned())
 }

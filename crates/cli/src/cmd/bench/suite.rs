@@ -108,7 +108,11 @@ impl Args {
     /// Returns the sides, in the order of the columns.
     fn sides(&self) -> Vec<Side> {
         let wanted = |side: &&Side| self.on.is_empty() || self.on.contains(side);
-        Side::value_variants().iter().filter(wanted).copied().collect()
+        Side::value_variants()
+            .iter()
+            .filter(wanted)
+            .copied()
+            .collect()
     }
 }
 
@@ -165,6 +169,10 @@ pub(super) fn run(args: &Args, app: &mut App) -> io::Result<()> {
 }
 
 fn write(report: &Report, args: &Args) -> io::Result<()> {
-    let text = if args.json { report.json() } else { report.text(args.color.is_wanted()) };
+    let text = if args.json {
+        report.json()
+    } else {
+        report.text(args.color.is_wanted())
+    };
     io::stdout().write_all(text.as_bytes())
 }

@@ -52,8 +52,16 @@ struct Measured {
 }
 
 pub(super) fn run(args: &Args, app: &mut App) -> io::Result<()> {
-    let Args { image_path, threads, seconds, missing, json } = args;
-    let Some(target) = app.target(image_path) else { return Ok(()) };
+    let Args {
+        image_path,
+        threads,
+        seconds,
+        missing,
+        json,
+    } = args;
+    let Some(target) = app.target(image_path) else {
+        return Ok(());
+    };
     // This look-up reads everything from the image before the time runs.
     match look_up(target.session(), target.path(), *missing) {
         Ok(true) => {}
@@ -70,14 +78,23 @@ pub(super) fn run(args: &Args, app: &mut App) -> io::Result<()> {
             return Ok(());
         }
     }
-    let measured = match walk(&target, *threads, *missing, Duration::from_secs_f64(*seconds)) {
+    let measured = match walk(
+        &target,
+        *threads,
+        *missing,
+        Duration::from_secs_f64(*seconds),
+    ) {
         Ok(measured) => measured,
         Err(error) => {
             app.error(image_path, &error);
             return Ok(());
         }
     };
-    let text = if *json { measured.json() } else { measured.people() };
+    let text = if *json {
+        measured.json()
+    } else {
+        measured.people()
+    };
     io::stdout().write_all(text.as_bytes())
 }
 
@@ -92,7 +109,12 @@ fn look_up(session: &Session, path: &std::path::Path, missing: bool) -> extern4:
     answer.map(|_| true)
 }
 
-fn walk(target: &Target, threads: u32, missing: bool, duration: Duration) -> extern4::Result<Measured> {
+fn walk(
+    target: &Target,
+    threads: u32,
+    missing: bool,
+    duration: Duration,
+) -> extern4::Result<Measured> {
     let (session, path) = (target.session(), target.path());
     let before = target.volume.volume.cache_stats();
     let stat = |session: &mut Session| {
@@ -131,12 +153,19 @@ impl Measured {
     fn people(&self) -> String {
         format!(
             "walk{}, {}: {}, {}{}\n",
-            if self.missing { " to a missing file" } else { "" },
+            if self.missing {
+                " to a missing file"
+            } else {
+                ""
+            },
             counted(self.threads, "thread", "threads"),
             super::sentence(&self.done, self.threads),
             counted(self.restarts, "restart", "restarts"),
             self.fast_exec_hit_rate
-                .map_or_else(String::new, |rate| format!(", {:.1} % of search checks fast", rate * 100.0)),
+                .map_or_else(String::new, |rate| format!(
+                    ", {:.1} % of search checks fast",
+                    rate * 100.0
+                )),
         )
     }
 }

@@ -32,7 +32,11 @@ pub(super) enum Owner {
     /// The records of these inodes.
     InodeTable(RangeInclusive<u32>),
     /// A part of an inode, and a name of that inode if there is one.
-    Inode { ino: u32, used: Use, path: Option<PathBuf> },
+    Inode {
+        ino: u32,
+        used: Use,
+        path: Option<PathBuf>,
+    },
 }
 
 impl Owner {
@@ -43,12 +47,22 @@ impl Owner {
             Self::Descriptors => "superblock or group descriptors".to_owned(),
             Self::BlockBitmap(group) => format!("block bitmap of group {group}"),
             Self::InodeBitmap(group) => format!("inode bitmap of group {group}"),
-            Self::InodeTable(inodes) => format!("inode table, inodes {} to {}", inodes.start(), inodes.end()),
+            Self::InodeTable(inodes) => {
+                format!("inode table, inodes {} to {}", inodes.start(), inodes.end())
+            }
             Self::Inode { ino, used, path } => {
                 let what = match used {
-                    Use::Data { logical, unwritten: false } => format!("block {logical}"),
-                    Use::Data { logical, unwritten: true } => format!("block {logical}, unwritten,"),
-                    Use::Map { level, logical } => format!("map from block {logical} on, level {level},"),
+                    Use::Data {
+                        logical,
+                        unwritten: false,
+                    } => format!("block {logical}"),
+                    Use::Data {
+                        logical,
+                        unwritten: true,
+                    } => format!("block {logical}, unwritten,"),
+                    Use::Map { level, logical } => {
+                        format!("map from block {logical} on, level {level},")
+                    }
                     Use::Xattr => "extended attributes".to_owned(),
                 };
                 match path {
@@ -67,9 +81,17 @@ impl Owner {
             Self::BlockBitmap(_) => "block_bitmap",
             Self::InodeBitmap(_) => "inode_bitmap",
             Self::InodeTable(_) => "inode_table",
-            Self::Inode { used: Use::Data { .. }, .. } => "data",
-            Self::Inode { used: Use::Map { .. }, .. } => "map",
-            Self::Inode { used: Use::Xattr, .. } => "xattr",
+            Self::Inode {
+                used: Use::Data { .. },
+                ..
+            } => "data",
+            Self::Inode {
+                used: Use::Map { .. },
+                ..
+            } => "map",
+            Self::Inode {
+                used: Use::Xattr, ..
+            } => "xattr",
         }
     }
 
@@ -82,7 +104,9 @@ impl Owner {
 
     pub(super) fn path(&self) -> Option<&[u8]> {
         match self {
-            Self::Inode { path: Some(path), .. } => Some(path.as_os_str().as_bytes()),
+            Self::Inode {
+                path: Some(path), ..
+            } => Some(path.as_os_str().as_bytes()),
             _ => None,
         }
     }
@@ -100,7 +124,10 @@ impl Owners {
         let ext4 = volume.volume.ext4();
         let mut sorted = blocks.to_vec();
         sorted.sort_unstable();
-        let mut owners = Self { found: HashMap::new(), errors: Vec::new() };
+        let mut owners = Self {
+            found: HashMap::new(),
+            errors: Vec::new(),
+        };
         let geometry = ext4.superblock().geometry();
         for group in 0..geometry.group_count() {
             owners.fixed(ext4, group, &sorted);
@@ -126,7 +153,9 @@ impl Owners {
     /// Finds the blocks of a group that hold metadata of the volume.
     fn fixed(&mut self, ext4: &Ext4, group: u32, blocks: &[u64]) {
         let geometry = ext4.superblock().geometry();
-        if let (Some(start), Some(fixed)) = (geometry.group_start(group), geometry.fixed_blocks(group)) {
+        if let (Some(start), Some(fixed)) =
+            (geometry.group_start(group), geometry.fixed_blocks(group))
+        {
             for block in within(blocks, start, fixed.into()) {
                 self.found.insert(block, Owner::Descriptors);
             }
@@ -142,11 +171,16 @@ impl Owners {
             self.found.insert(block, Owner::InodeBitmap(group));
         }
         let per_block = geometry.block_size() / u32::from(geometry.inode_size());
-        for block in within(blocks, descriptor.inode_table(), geometry.inode_table_blocks().into()) {
+        for block in within(
+            blocks,
+            descriptor.inode_table(),
+            geometry.inode_table_blocks().into(),
+        ) {
             // OK: fewer than the blocks of the table, which has 32-bit inode numbers.
             let before = u32::try_from(block - descriptor.inode_table()).unwrap_or(0) * per_block;
             let first = group * geometry.inodes_per_group() + before + 1;
-            self.found.insert(block, Owner::InodeTable(first..=first + per_block - 1));
+            self.found
+                .insert(block, Owner::InodeTable(first..=first + per_block - 1));
         }
     }
 
@@ -154,11 +188,15 @@ impl Owners {
     fn inodes(&mut self, ext4: &Ext4, group: u32, blocks: &[u64]) {
         let geometry = ext4.superblock().geometry();
         // A corrupt descriptor is among the errors already.
-        let Ok(descriptor) = ext4.group(group) else { return };
+        let Ok(descriptor) = ext4.group(group) else {
+            return;
+        };
         if descriptor.flags().contains(GroupFlags::INODE_UNINIT) {
             return;
         }
-        let used = geometry.inodes_per_group().saturating_sub(descriptor.unused_inodes());
+        let used = geometry
+            .inodes_per_group()
+            .saturating_sub(descriptor.unused_inodes());
         for index in 0..used {
             let ino = group * geometry.inodes_per_group() + index + 1;
             match inode(ext4, ino) {
@@ -173,12 +211,17 @@ impl Owners {
         let mapped = pieces(ext4, inode, &mut |piece| {
             for block in within(blocks, piece.physical, piece.len_blocks) {
                 let used = match piece.used {
-                    Use::Data { logical, unwritten } => {
-                        Use::Data { logical: logical + (block - piece.physical), unwritten }
-                    }
+                    Use::Data { logical, unwritten } => Use::Data {
+                        logical: logical + (block - piece.physical),
+                        unwritten,
+                    },
                     used => used,
                 };
-                let owner = Owner::Inode { ino: inode.ino(), used, path: None };
+                let owner = Owner::Inode {
+                    ino: inode.ino(),
+                    used,
+                    path: None,
+                };
                 self.found.entry(block).or_insert(owner);
             }
         });
@@ -187,8 +230,12 @@ impl Owners {
 
     /// Finds a path for each inode among the owners.
     fn name(&mut self, volume: &Opened) {
-        let mut wanted: HashMap<u64, Option<PathBuf>> =
-            self.found.values().filter_map(Owner::ino).map(|ino| (ino.into(), None)).collect();
+        let mut wanted: HashMap<u64, Option<PathBuf>> = self
+            .found
+            .values()
+            .filter_map(Owner::ino)
+            .map(|ino| (ino.into(), None))
+            .collect();
         let mut missing = wanted.len();
         for entry in volume.volume.superuser().walk("/") {
             if missing == 0 {
@@ -225,7 +272,10 @@ fn inode(ext4: &Ext4, ino: u32) -> Result<Option<Inode>, Error> {
 /// Returns those of the sorted `blocks` that are among the `len` from `start` on.
 fn within(blocks: &[u64], start: u64, len: u64) -> impl Iterator<Item = u64> + '_ {
     let first = blocks.partition_point(|block| *block < start);
-    blocks[first..].iter().copied().take_while(move |block| *block - start < len)
+    blocks[first..]
+        .iter()
+        .copied()
+        .take_while(move |block| *block - start < len)
 }
 
 /// Returns whether the block bitmap marks a block as in use; `None` if that cannot be read.

@@ -36,7 +36,10 @@ pub(super) struct Edits {
 impl Edits {
     /// Returns the change of each entry, if there is one. The error is about the ranges.
     pub(super) fn edit(&self) -> Result<Option<Edit>, String> {
-        let (users, groups) = (map(&self.uid_map, "--uid-map")?, map(&self.gid_map, "--gid-map")?);
+        let (users, groups) = (
+            map(&self.uid_map, "--uid-map")?,
+            map(&self.gid_map, "--gid-map")?,
+        );
         let chmod = self.chmod.clone();
         if users.is_none() && groups.is_none() && chmod.is_empty() {
             return Ok(None);
@@ -53,7 +56,9 @@ impl Edits {
             return Ok(None);
         }
         let contexts = Contexts::read(&self.selinux, stop)?;
-        Ok(Some(Box::new(move |entry: &mut Entry| contexts.label(entry))))
+        Ok(Some(Box::new(move |entry: &mut Entry| {
+            contexts.label(entry)
+        })))
     }
 }
 
@@ -79,7 +84,9 @@ impl Chmod {
             Some((types, ModeChange::parse(mode)?))
         };
         let clauses: Option<_> = text.split(',').map(clause).collect();
-        clauses.map(Self).ok_or_else(|| "write it as 644, u+rwX,go=rX or D755,F644".to_owned())
+        clauses
+            .map(Self)
+            .ok_or_else(|| "write it as 644, u+rwX,go=rX or D755,F644".to_owned())
     }
 
     /// Links have no modes of their own. The umask plays no part: it differs between machines.
@@ -88,10 +95,15 @@ impl Chmod {
             return;
         }
         let is_directory = entry.kind == Kind::Directory;
-        let skipped = if is_directory { Types::Others } else { Types::Directories };
+        let skipped = if is_directory {
+            Types::Others
+        } else {
+            Types::Directories
+        };
         let changes = self.0.iter().filter(|(types, _)| *types != skipped);
-        let mode =
-            changes.fold(u32::from(entry.mode), |mode, (_, change)| change.apply(mode, is_directory, 0));
+        let mode = changes.fold(u32::from(entry.mode), |mode, (_, change)| {
+            change.apply(mode, is_directory, 0)
+        });
         entry.set_mode((mode & 0o7777) as u16);
     }
 }
@@ -111,24 +123,46 @@ fn groups(text: &str) -> Result<Ranges, String> {
 fn ranges(text: &str, own_id: impl Fn(&User) -> u32) -> Result<Ranges, String> {
     let wrong = || "write it as FROM:TO:COUNT, or as NAME:START:COUNT as in /etc/subuid".to_owned();
     let parts: Vec<&str> = text.split(':').collect();
-    let [first, second, count] = parts[..] else { return Err(wrong()) };
+    let [first, second, count] = parts[..] else {
+        return Err(wrong());
+    };
     let number = |text: &str| text.parse::<u32>().map_err(|_| wrong());
     let (second, count) = (number(second)?, number(count)?);
     if let Ok(from) = first.parse() {
-        return Ok(Ranges(vec![IdRange { from, to: second, count }]));
+        return Ok(Ranges(vec![IdRange {
+            from,
+            to: second,
+            count,
+        }]));
     }
     let user = User::from_name(first).ok().flatten();
     let user = user.ok_or_else(|| format!("there is no user '{first}'"))?;
-    let own = IdRange { from: own_id(&user), to: 0, count: 1 };
-    Ok(Ranges(vec![own, IdRange { from: second, to: 1, count }]))
+    let own = IdRange {
+        from: own_id(&user),
+        to: 0,
+        count: 1,
+    };
+    Ok(Ranges(vec![
+        own,
+        IdRange {
+            from: second,
+            to: 1,
+            count,
+        },
+    ]))
 }
 
 fn map(given: &[Ranges], option: &str) -> Result<Option<IdMap>, String> {
     if given.is_empty() {
         return Ok(None);
     }
-    let ranges: Vec<IdRange> = given.iter().flat_map(|ranges| ranges.0.iter().copied()).collect();
-    IdMap::new(ranges).map(Some).map_err(|reason| format!("{option}: {reason}"))
+    let ranges: Vec<IdRange> = given
+        .iter()
+        .flat_map(|ranges| ranges.0.iter().copied())
+        .collect();
+    IdMap::new(ranges)
+        .map(Some)
+        .map_err(|reason| format!("{option}: {reason}"))
 }
 
 #[cfg(test)]
@@ -169,10 +203,24 @@ mod tests {
     #[test]
     fn ranges_are_read() {
         let range = |from, to, count| IdRange { from, to, count };
-        assert_eq!(users("100000:0:65536"), Ok(Ranges(vec![range(100_000, 0, 65_536)])));
+        assert_eq!(
+            users("100000:0:65536"),
+            Ok(Ranges(vec![range(100_000, 0, 65_536)]))
+        );
         // The superuser has a name everywhere.
-        assert_eq!(users("root:100000:5"), Ok(Ranges(vec![range(0, 0, 1), range(100_000, 1, 5)])));
-        for wrong in ["", "1:2", "1:2:3:4", "1:x:3", "1:2:-1", "4294967296:0:1", "no such user:1:2"] {
+        assert_eq!(
+            users("root:100000:5"),
+            Ok(Ranges(vec![range(0, 0, 1), range(100_000, 1, 5)]))
+        );
+        for wrong in [
+            "",
+            "1:2",
+            "1:2:3:4",
+            "1:x:3",
+            "1:2:-1",
+            "4294967296:0:1",
+            "no such user:1:2",
+        ] {
             assert!(groups(wrong).is_err(), "{wrong}");
         }
     }

@@ -55,10 +55,13 @@ impl clap::FromArgMatches for Rules {
         let given = |name, rule: fn(&[u8]) -> Rule| {
             let places = matches.indices_of(name).into_iter().flatten();
             let globs = matches.get_many::<OsString>(name).into_iter().flatten();
-            places.zip(globs).map(move |(at, glob)| (at, rule(glob.as_bytes())))
+            places
+                .zip(globs)
+                .map(move |(at, glob)| (at, rule(glob.as_bytes())))
         };
-        let mut rules: Vec<(usize, Rule)> =
-            given(EXCLUDE, Rule::exclude).chain(given(INCLUDE, Rule::include)).collect();
+        let mut rules: Vec<(usize, Rule)> = given(EXCLUDE, Rule::exclude)
+            .chain(given(INCLUDE, Rule::include))
+            .collect();
         rules.sort_by_key(|(at, _)| *at);
         Ok(Self(rules.into_iter().map(|(_, rule)| rule).collect()))
     }

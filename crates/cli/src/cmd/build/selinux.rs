@@ -40,10 +40,12 @@ impl Contexts {
     pub(super) fn read(files: &[PathBuf], stop: &Stop) -> Result<Self, String> {
         let mut rules = Vec::new();
         for file in files {
-            let text =
-                interruptible::read_text(file, stop.clone()).map_err(|error| named(file, None, &error))?;
+            let text = interruptible::read_text(file, stop.clone())
+                .map_err(|error| named(file, None, &error))?;
             for (number, line) in (1..).zip(text.lines()) {
-                rules.extend(Rule::parse(line).map_err(|reason| named(file, Some(number), &reason))?);
+                rules.extend(
+                    Rule::parse(line).map_err(|reason| named(file, Some(number), &reason))?,
+                );
             }
         }
         rules.reverse();
@@ -54,10 +56,18 @@ impl Contexts {
     /// Sets the label of an entry, if a line matches its path in the volume.
     pub(super) fn label(&self, entry: &mut Entry) {
         let path = [b"/", &*entry.path].concat();
-        let Some(rule) = self.rules.iter().find(|rule| rule.matches(&path, &entry.kind)) else { return };
+        let Some(rule) = self
+            .rules
+            .iter()
+            .find(|rule| rule.matches(&path, &entry.kind))
+        else {
+            return;
+        };
         if rule.context != NONE {
             entry.xattrs.retain(|(name, _)| name != NAME);
-            entry.xattrs.push((NAME.to_vec(), [rule.context.as_bytes(), b"\0"].concat()));
+            entry
+                .xattrs
+                .push((NAME.to_vec(), [rule.context.as_bytes(), b"\0"].concat()));
         }
     }
 }
@@ -65,7 +75,10 @@ impl Contexts {
 impl Rule {
     /// Reads a line; `None` for one without a rule.
     fn parse(line: &str) -> Result<Option<Self>, String> {
-        let words: Vec<&str> = line.split_whitespace().take_while(|word| !word.starts_with('#')).collect();
+        let words: Vec<&str> = line
+            .split_whitespace()
+            .take_while(|word| !word.starts_with('#'))
+            .collect();
         let (expression, only, context) = match words[..] {
             [] => return Ok(None),
             [expression, context] => (expression, None, context),
@@ -73,15 +86,24 @@ impl Rule {
             _ => return Err("write a line as REGEX [TYPE] CONTEXT".into()),
         };
         let (stem, is_whole) = stem(expression);
-        let regex = || Regex::new(&format!("^(?s-u:{expression})$")).map_err(|error| error.to_string());
+        let regex =
+            || Regex::new(&format!("^(?s-u:{expression})$")).map_err(|error| error.to_string());
         let regex = (!is_whole).then(regex).transpose()?;
-        Ok(Some(Self { stem, regex, only, context: context.into() }))
+        Ok(Some(Self {
+            stem,
+            regex,
+            only,
+            context: context.into(),
+        }))
     }
 
     fn matches(&self, path: &[u8], kind: &Kind) -> bool {
         self.only.is_none_or(|only| only == letter_of(kind))
             && path.starts_with(self.stem.as_bytes())
-            && self.regex.as_ref().map_or(path.len() == self.stem.len(), |regex| regex.is_match(path))
+            && self
+                .regex
+                .as_ref()
+                .map_or(path.len() == self.stem.len(), |regex| regex.is_match(path))
     }
 }
 
@@ -128,7 +150,9 @@ fn has_alternatives(expression: &str) -> bool {
 fn letter(word: &str) -> Result<u8, String> {
     match word.as_bytes() {
         [b'-', letter] if b"-dlcbps".contains(letter) => Ok(*letter),
-        _ => Err(format!("'{word}' is no type of file: --, -d, -l, -c, -b, -p or -s")),
+        _ => Err(format!(
+            "'{word}' is no type of file: --, -d, -l, -c, -b, -p or -s"
+        )),
     }
 }
 
@@ -167,8 +191,17 @@ mod tests {
     fn label(contexts: &Contexts, path: &str, kind: Kind) -> Option<String> {
         let xattrs = vec![(NAME.to_vec(), b"old\0".to_vec())];
         let (path, mtime) = (path.into(), extern4_tree::Time::default());
-        let mut entry =
-            Entry { path, kind, mode: 0o644, uid: 0, gid: 0, mtime, xattrs, flags: None, project: None };
+        let mut entry = Entry {
+            path,
+            kind,
+            mode: 0o644,
+            uid: 0,
+            gid: 0,
+            mtime,
+            xattrs,
+            flags: None,
+            project: None,
+        };
         contexts.label(&mut entry);
         assert_eq!(entry.xattrs.len(), 1);
         let label = String::from_utf8(entry.xattrs.remove(0).1).expect("text");
@@ -183,7 +216,11 @@ mod tests {
         );
         let file = || Kind::Fifo;
         let check = |path, kind, expected: &str| {
-            assert_eq!(label(&rules, path, kind).as_deref(), Some(expected), "{path}");
+            assert_eq!(
+                label(&rules, path, kind).as_deref(),
+                Some(expected),
+                "{path}"
+            );
         };
         check("usr/bin/ssh", Kind::HardLink(Vec::new()), "ssh");
         check("usr/bin/ssh", Kind::Directory, "usr");
@@ -213,6 +250,11 @@ mod tests {
             let error = read(file).err().expect(text);
             assert!(error.contains(says), "{error}");
         }
-        assert!(read(dir.path().join("gone")).err().expect("it is missing").contains("gone"));
+        assert!(
+            read(dir.path().join("gone"))
+                .err()
+                .expect("it is missing")
+                .contains("gone")
+        );
     }
 }

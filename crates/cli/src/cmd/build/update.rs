@@ -65,7 +65,11 @@ fn run(
     }
     if reporting.dry_run {
         for (change, path) in update.changes() {
-            app.print(format_args!("would {} {}", infinitive(change), at(image, path).quoted()));
+            app.print(format_args!(
+                "would {} {}",
+                infinitive(change),
+                at(image, path).quoted()
+            ));
         }
     }
     let written = match reporting.dry_run || update.summary().is_empty() {
@@ -93,7 +97,11 @@ fn write(
         UpdateStep::Done(change, path) => {
             done += 1;
             if reporting.verbose {
-                app.print(format_args!("{} {}", participle(change), at(image, path).quoted()));
+                app.print(format_args!(
+                    "{} {}",
+                    participle(change),
+                    at(image, path).quoted()
+                ));
             }
             ControlFlow::Continue(())
         }
@@ -109,7 +117,10 @@ fn write(
     match ended {
         Ok(written) => Ok(written),
         Err(UpdateError::Interrupted) => {
-            app.report_stop(format_args!("{done} of {} done", counted(all, "change", "changes")));
+            app.report_stop(format_args!(
+                "{done} of {} done",
+                counted(all, "change", "changes")
+            ));
             Err(NewVolumeError::Reported)
         }
         Err(error) => Err(failed(error, image, app)),
@@ -128,7 +139,10 @@ fn failed(error: UpdateError, image: &Image, app: &mut App) -> NewVolumeError {
 }
 
 fn at(image: &Image, path: &[u8]) -> ImagePath {
-    ImagePath { image: image.clone(), path: path_below(Path::new("/"), path) }
+    ImagePath {
+        image: image.clone(),
+        path: path_below(Path::new("/"), path),
+    }
 }
 
 fn infinitive(change: Change) -> &'static str {

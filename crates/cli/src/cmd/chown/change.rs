@@ -40,7 +40,9 @@ impl OwnerChange<'_> {
         app.set_silent(self.options.verbosity.silent);
         let image_paths: Vec<_> = paths.iter().map(|text| app.image_path(text)).collect();
         // Names first: if one is unknown, nothing is changed anywhere.
-        let given = owner.as_ref().map(|owner| owner.ids_by_image(&image_paths, app));
+        let given = owner
+            .as_ref()
+            .map(|owner| owner.ids_by_image(&image_paths, app));
         let from = self.from.map(|from| from.ids_by_image(&image_paths, app));
         if !matches!(given, Some(None)) && !matches!(from, Some(None)) {
             let image_paths = written_paths(paths, app);
@@ -49,11 +51,20 @@ impl OwnerChange<'_> {
                 let Some(owner) = &owner else { continue };
                 let ids = |known: &Option<Option<Vec<_>>>| {
                     let known: &Vec<(_, OwnerIds)> = known.as_ref()?.as_ref()?;
-                    known.iter().find(|(image, _)| *image == image_path.image).map(|(_, ids)| *ids)
+                    known
+                        .iter()
+                        .find(|(image, _)| *image == image_path.image)
+                        .map(|(_, ids)| *ids)
                 };
                 let new = ids(&given).or_else(|| owner.ids(&IdNames::default()).ok());
                 if let Some(target) = app.target(image_path) {
-                    self.change(&target, owner, &new.unwrap_or_default(), ids(&from).as_ref(), app);
+                    self.change(
+                        &target,
+                        owner,
+                        &new.unwrap_or_default(),
+                        ids(&from).as_ref(),
+                        app,
+                    );
                 }
             }
         }
@@ -86,7 +97,10 @@ impl OwnerChange<'_> {
     ) {
         let options = self.options;
         let traversal = options.traversal();
-        if traversal != Traversal::Single && options.preserve_root && target.path() == Path::new("/") {
+        if traversal != Traversal::Single
+            && options.preserve_root
+            && target.path() == Path::new("/")
+        {
             let reason = "the root of a volume, which --preserve-root keeps";
             return app.fail_at(ExitStatus::Failed, &target.image_path, reason);
         }
@@ -95,9 +109,18 @@ impl OwnerChange<'_> {
         }
         let names = target.volume.names();
         change_files(target, traversal, app, |file| {
-            if options.is_of_links() && traversal != Traversal::Single || !file.metadata.is_symlink() {
+            if options.is_of_links() && traversal != Traversal::Single
+                || !file.metadata.is_symlink()
+            {
                 let line = self.line(&file.quoted(), file.metadata, owner, ids, from, names);
-                self.set(file.session, file.path, file.metadata, ids, from, options.is_of_links())?;
+                self.set(
+                    file.session,
+                    file.path,
+                    file.metadata,
+                    ids,
+                    from,
+                    options.is_of_links(),
+                )?;
                 return Ok(line);
             }
             self.referent(file, owner, ids, from, names)
@@ -170,12 +193,16 @@ impl OwnerChange<'_> {
         names: &IdNames,
     ) -> Option<String> {
         let differs = |new: Option<u32>, old| new.is_some_and(|new| new != old);
-        let changes =
-            is_from(found, from) && (differs(ids.uid, found.uid()) || differs(ids.gid, found.gid()));
+        let changes = is_from(found, from)
+            && (differs(ids.uid, found.uid()) || differs(ids.gid, found.gid()));
         if !self.options.verbosity.tells(changes) {
             return None;
         }
-        let what = if ids.uid.is_none() && ids.gid.is_some() { "group" } else { "ownership" };
+        let what = if ids.uid.is_none() && ids.gid.is_some() {
+            "group"
+        } else {
+            "ownership"
+        };
         let (user, group) = (names.user(found.uid()), names.group(found.gid()));
         let old = match (ids.uid, ids.gid) {
             (Some(_), Some(_)) => format!("{user}:{group}"),
@@ -184,7 +211,10 @@ impl OwnerChange<'_> {
             (None, None) => return Some(format!("{what} of {shown} retained")),
         };
         Some(match changes {
-            true => format!("changed {what} of {shown} from {old} to {}", owner.text(ids, names)),
+            true => format!(
+                "changed {what} of {shown} from {old} to {}",
+                owner.text(ids, names)
+            ),
             false => format!("{what} of {shown} retained as {old}"),
         })
     }
@@ -193,6 +223,7 @@ impl OwnerChange<'_> {
 /// Returns whether a file has the owner that it needs to have.
 fn is_from(found: &Metadata, from: Option<&OwnerIds>) -> bool {
     from.is_none_or(|from| {
-        from.uid.is_none_or(|uid| uid == found.uid()) && from.gid.is_none_or(|gid| gid == found.gid())
+        from.uid.is_none_or(|uid| uid == found.uid())
+            && from.gid.is_none_or(|gid| gid == found.gid())
     })
 }

@@ -62,7 +62,9 @@ impl Options {
             return Ok(None);
         }
         let text = text.to_str().ok_or("a name of a user or a group is text")?;
-        read(text).map(Some).map_err(|message| format!("invalid value {text:?}: {message}"))
+        read(text)
+            .map(Some)
+            .map_err(|message| format!("invalid value {text:?}: {message}"))
     }
 
     /// Returns which files are changed.

@@ -46,7 +46,10 @@ impl Kind {
     /// Returns the kind of the value of a command's argument, which follows from its name in the
     /// help.
     fn of(command: &Command, arg: &Arg) -> Self {
-        let name = arg.get_value_names().and_then(|names| names.first()).map_or("", |name| name.as_str());
+        let name = arg
+            .get_value_names()
+            .and_then(|names| names.first())
+            .map_or("", |name| name.as_str());
         match name {
             "OPTIONS" => Self::MountOptions,
             "[^]FEATURE[,...]" if command.get_name() == "tune" => Self::Features,
@@ -63,16 +66,24 @@ impl Kind {
 
 /// Returns what the word at `index` of a command line may become.
 pub(super) fn candidates(words: &[OsString], index: usize) -> Vec<OsString> {
-    let Some(word) = words.get(index) else { return Vec::new() };
+    let Some(word) = words.get(index) else {
+        return Vec::new();
+    };
     match kind(words, index) {
         Kind::Image => images(word, ""),
         Kind::Path => paths(word),
-        Kind::User => names(words, word, |names| names.user_names().map(str::to_owned).collect()),
-        Kind::Group => names(words, word, |names| names.group_names().map(str::to_owned).collect()),
+        Kind::User => names(words, word, |names| {
+            names.user_names().map(str::to_owned).collect()
+        }),
+        Kind::Group => names(words, word, |names| {
+            names.group_names().map(str::to_owned).collect()
+        }),
         Kind::Expression => listed(word, 0, find::expression_words().map(|(word, _)| word)),
-        Kind::FileType => {
-            listed(word, after_comma(word), "bcdpfls".split("").filter(|kind| !kind.is_empty()))
-        }
+        Kind::FileType => listed(
+            word,
+            after_comma(word),
+            "bcdpfls".split("").filter(|kind| !kind.is_empty()),
+        ),
         Kind::MountOptions => listed(word, after_comma(word), mount::option_starts()),
         Kind::NewFeatures => {
             let features = extern4_mkfs::known_features();
@@ -80,7 +91,11 @@ pub(super) fn candidates(words: &[OsString], index: usize) -> Vec<OsString> {
         }
         Kind::Features => {
             let start = after_caret(word);
-            listed(word, start, feature_names(word.as_bytes()[..start].ends_with(b"^")))
+            listed(
+                word,
+                start,
+                feature_names(word.as_bytes()[..start].ends_with(b"^")),
+            )
         }
         Kind::Other => Vec::new(),
     }
@@ -90,8 +105,9 @@ pub(super) fn candidates(words: &[OsString], index: usize) -> Vec<OsString> {
 fn listed(word: &OsStr, start: usize, names: impl Iterator<Item = &'static str>) -> Vec<OsString> {
     let (before, start) = word.as_bytes().split_at(start);
     let found = names.filter(|name| name.as_bytes().starts_with(start));
-    let mut found: Vec<_> =
-        found.map(|name| OsString::from_vec([before, name.as_bytes()].concat())).collect();
+    let mut found: Vec<_> = found
+        .map(|name| OsString::from_vec([before, name.as_bytes()].concat()))
+        .collect();
     found.sort_unstable();
     found.dedup();
     found
@@ -99,7 +115,10 @@ fn listed(word: &OsStr, start: usize, names: impl Iterator<Item = &'static str>)
 
 /// Returns where the last item of a list begins.
 fn after_comma(word: &OsStr) -> usize {
-    word.as_bytes().iter().rposition(|byte| *byte == b',').map_or(0, |comma| comma + 1)
+    word.as_bytes()
+        .iter()
+        .rposition(|byte| *byte == b',')
+        .map_or(0, |comma| comma + 1)
 }
 
 /// Returns where the name of the last item of a list begins, behind a `^`.
@@ -150,7 +169,12 @@ fn in_find(words: &[OsString], index: usize) -> Kind {
             _ => Kind::Other,
         },
         _ if words[index].as_bytes().starts_with(b"-") => Kind::Expression,
-        _ if words[..index].iter().any(|word| find::starts_expression(word)) => Kind::Other,
+        _ if words[..index]
+            .iter()
+            .any(|word| find::starts_expression(word)) =>
+        {
+            Kind::Other
+        }
         _ => Kind::Path,
     }
 }
@@ -162,17 +186,28 @@ fn option_with_value<'c>(command: &'c Command, root: &'c Command, word: &OsStr) 
         Some(long) => arg.get_long() == Some(long),
         None => arg.get_short().is_some_and(|short| word.ends_with(short)),
     };
-    let all = command.get_arguments().chain(root.get_arguments().filter(|arg| arg.is_global_set()));
-    all.filter(|arg| !arg.is_positional() && arg.get_action().takes_values()).find(names)
+    let all = command
+        .get_arguments()
+        .chain(root.get_arguments().filter(|arg| arg.is_global_set()));
+    all.filter(|arg| !arg.is_positional() && arg.get_action().takes_values())
+        .find(names)
 }
 
 /// Returns the names of users or groups that begin with a word, of the first volume on the command
 /// line.
-fn names(words: &[OsString], word: &OsStr, list: impl Fn(&IdNames) -> Vec<String>) -> Vec<OsString> {
-    let Some(volume) = words.iter().skip(1).find_map(|text| opened(text)) else { return Vec::new() };
+fn names(
+    words: &[OsString],
+    word: &OsStr,
+    list: impl Fn(&IdNames) -> Vec<String>,
+) -> Vec<OsString> {
+    let Some(volume) = words.iter().skip(1).find_map(|text| opened(text)) else {
+        return Vec::new();
+    };
     let names = list(&IdNames::read(&volume.superuser()));
-    let found =
-        names.into_iter().map(OsString::from).filter(|name| name.as_bytes().starts_with(word.as_bytes()));
+    let found = names
+        .into_iter()
+        .map(OsString::from)
+        .filter(|name| name.as_bytes().starts_with(word.as_bytes()));
     let mut found: Vec<OsString> = found.collect();
     found.sort_unstable();
     found
@@ -181,7 +216,9 @@ fn names(words: &[OsString], word: &OsStr, list: impl Fn(&IdNames) -> Vec<String
 /// Returns the volume of an image path.
 fn opened(text: &OsStr) -> Option<Volume> {
     let image = ImagePath::parse(text).image;
-    may_hold_volumes(&image.file).then(|| open(&image, false, &Opening::default()).ok()).flatten()
+    may_hold_volumes(&image.file)
+        .then(|| open(&image, false, &Opening::default()).ok())
+        .flatten()
 }
 
 /// Returns the files of the host and the files in volumes that begin with a word.
@@ -189,7 +226,11 @@ fn paths(word: &OsStr) -> Vec<OsString> {
     let (bytes, path) = (word.as_bytes(), ImagePath::parse(word).path);
     // The parser puts a slash before a path that has none.
     let path = path.as_os_str().as_bytes();
-    let path = if bytes.ends_with(path) { path } else { &path[1..] };
+    let path = if bytes.ends_with(path) {
+        path
+    } else {
+        &path[1..]
+    };
     let start = bytes.len() - path.len();
     if !(bytes[..start].ends_with(b":") && ImagePath::is_one(word)) {
         return images(word, ":/");
@@ -200,13 +241,23 @@ fn paths(word: &OsStr) -> Vec<OsString> {
 /// Returns the files in a volume that begin with a word whose path starts at byte `start`.
 fn inside(session: &Session, word: &OsStr, start: usize) -> Vec<OsString> {
     let path = &word.as_bytes()[start..];
-    let end = path.iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);
+    let end = path
+        .iter()
+        .rposition(|byte| *byte == b'/')
+        .map_or(0, |slash| slash + 1);
     let directory = Path::new("/").join(OsString::from_vec(unescaped(&path[..end])));
-    let Ok(entries) = session.read_dir(&directory) else { return Vec::new() };
+    let Ok(entries) = session.read_dir(&directory) else {
+        return Vec::new();
+    };
     let names = entries.flatten().map(|entry| {
-        let is_directory = entry.file_type().is_ok_and(|kind| kind == FileType::Directory);
+        let is_directory = entry
+            .file_type()
+            .is_ok_and(|kind| kind == FileType::Directory);
         // The command reads the word as this name, and not as a pattern.
-        (OsString::from_vec(operand(entry.file_name().as_bytes()).into_owned()), is_directory)
+        (
+            OsString::from_vec(operand(entry.file_name().as_bytes()).into_owned()),
+            is_directory,
+        )
     });
     completed(names, word, start + end)
 }
@@ -221,10 +272,21 @@ fn images(word: &OsStr, end: &str) -> Vec<OsString> {
         found.retain(|candidate| candidate.as_bytes().starts_with(bytes));
         return found;
     }
-    let start = bytes.iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);
-    let directory = if start == 0 { Path::new(".") } else { Path::new(OsStr::from_bytes(&bytes[..start])) };
-    let Ok(entries) = fs::read_dir(directory) else { return Vec::new() };
-    let names = entries.flatten().map(|entry| (entry.file_name(), entry.path().is_dir()));
+    let start = bytes
+        .iter()
+        .rposition(|byte| *byte == b'/')
+        .map_or(0, |slash| slash + 1);
+    let directory = if start == 0 {
+        Path::new(".")
+    } else {
+        Path::new(OsStr::from_bytes(&bytes[..start]))
+    };
+    let Ok(entries) = fs::read_dir(directory) else {
+        return Vec::new();
+    };
+    let names = entries
+        .flatten()
+        .map(|entry| (entry.file_name(), entry.path().is_dir()));
     let found = completed(names, word, start);
     match &found[..] {
         [only] if !only.as_bytes().ends_with(b"/") => {
@@ -242,14 +304,23 @@ fn images(word: &OsStr, end: &str) -> Vec<OsString> {
 
 /// Returns the names of a disk's partitions on a command line.
 fn partitions(disk: &Path, end: &str) -> Vec<OsString> {
-    let table = may_hold_volumes(disk).then(|| Volume::partitions(disk).ok()).flatten().flatten();
-    let Some(table) = table else { return Vec::new() };
+    let table = may_hold_volumes(disk)
+        .then(|| Volume::partitions(disk).ok())
+        .flatten()
+        .flatten();
+    let Some(table) = table else {
+        return Vec::new();
+    };
     let name = |number| {
         let image = Image::of(disk.to_owned(), Part::Partition(number));
         open(&image, false, &Opening::default()).ok()?;
         Some(joined(disk.as_os_str(), &format!("#{number}{end}")))
     };
-    table.partitions.iter().filter_map(|partition| name(partition.number)).collect()
+    table
+        .partitions
+        .iter()
+        .filter_map(|partition| name(partition.number))
+        .collect()
 }
 
 fn joined(start: &OsStr, end: &str) -> OsString {
@@ -260,13 +331,20 @@ fn joined(start: &OsStr, end: &str) -> OsString {
 
 /// Returns the names that begin as a word does from byte `start` on, with the bytes before.
 /// Directories end in a slash.
-fn completed(names: impl Iterator<Item = (OsString, bool)>, word: &OsStr, start: usize) -> Vec<OsString> {
+fn completed(
+    names: impl Iterator<Item = (OsString, bool)>,
+    word: &OsStr,
+    start: usize,
+) -> Vec<OsString> {
     let (before, name_start) = word.as_bytes().split_at(start);
     let mut found: Vec<OsString> = names
         .filter(|(name, _)| name.as_bytes().starts_with(name_start))
         .filter(|(name, _)| !name_start.is_empty() || !name.as_bytes().starts_with(b"."))
         // A line that a script reads ends at a control character.
-        .filter(|(name, _)| name.to_str().is_some_and(|name| !name.chars().any(char::is_control)))
+        .filter(|(name, _)| {
+            name.to_str()
+                .is_some_and(|name| !name.chars().any(char::is_control))
+        })
         .map(|(name, is_directory)| {
             let end: &[u8] = if is_directory { b"/" } else { b"" };
             OsString::from_vec([before, name.as_bytes(), end].concat())

@@ -89,7 +89,9 @@ impl CopyObserver for Follower<'_> {
     }
 
     fn may_replace(&mut self, to: &Path, modified: Timespec, there: Timespec) -> bool {
-        self.args.overwrite.allows(modified, there, &self.to.quoted(to), self.app)
+        self.args
+            .overwrite
+            .allows(modified, there, &self.to.quoted(to), self.app)
     }
 
     fn set_aside(&mut self, name: &OsStr, names: Vec<OsString>) -> Option<OsString> {
@@ -100,14 +102,21 @@ impl CopyObserver for Follower<'_> {
         if !self.args.verbose {
             return;
         }
-        let kept = names.set_aside.map(|kept| format!(" (backup: {})", self.to.quoted(kept)));
+        let kept = names
+            .set_aside
+            .map(|kept| format!(" (backup: {})", self.to.quoted(kept)));
         let (from, to) = (self.from.quoted(names.from), self.to.quoted(names.to));
-        self.app.print(format_args!("{from} -> {to}{}", kept.unwrap_or_default()));
+        self.app
+            .print(format_args!("{from} -> {to}{}", kept.unwrap_or_default()));
     }
 
     fn made_parent(&mut self, from: &Path, to: &Path) {
         if self.args.verbose {
-            self.app.print(format_args!("{} -> {}", self.from.text(from), self.to.text(to)));
+            self.app.print(format_args!(
+                "{} -> {}",
+                self.from.text(from),
+                self.to.text(to)
+            ));
         }
     }
 
@@ -123,7 +132,10 @@ impl CopyObserver for Follower<'_> {
         };
         match &failure.error {
             CopyError::Volume(error) => self.app.error(name, error),
-            CopyError::Host(error) => self.app.fail_at(ExitStatus::Failed, name, host_reason(error)),
+            CopyError::Host(error) => {
+                self.app
+                    .fail_at(ExitStatus::Failed, name, host_reason(error))
+            }
             CopyError::Refused(refusal) => {
                 let words = words(*refusal, self.args.recursive());
                 self.app.fail_at(ExitStatus::Failed, name, words);
@@ -136,7 +148,10 @@ impl CopyObserver for Follower<'_> {
 fn is_full(failure: &CopyFailure) -> bool {
     use std::io::ErrorKind::{QuotaExceeded, ReadOnlyFilesystem, StorageFull};
     match &failure.error {
-        CopyError::Host(error) => matches!(error.kind(), StorageFull | QuotaExceeded | ReadOnlyFilesystem),
+        CopyError::Host(error) => matches!(
+            error.kind(),
+            StorageFull | QuotaExceeded | ReadOnlyFilesystem
+        ),
         _ => false,
     }
 }

@@ -20,7 +20,11 @@ pub(super) fn report(losses: &CopyLosses, app: &mut App) {
     }
     for path in &losses.devices {
         let path = escape(path.as_os_str().as_bytes());
-        app.fail_at(ExitStatus::Failed, path, "only root can make devices; left out");
+        app.fail_at(
+            ExitStatus::Failed,
+            path,
+            "only root can make devices; left out",
+        );
     }
     if let Some(LostXattr { path, name, error }) = &losses.first_xattr {
         let message = format!(

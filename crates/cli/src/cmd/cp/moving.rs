@@ -13,7 +13,8 @@ use std::path::Path;
 
 use extern4::Timespec;
 use extern4::copy::{
-    CopyFailure, CopyInto, CopyNames, CopyObserver, CopyOptions, CopyOut, CopyPath, CopySummary, own_name,
+    CopyFailure, CopyInto, CopyNames, CopyObserver, CopyOptions, CopyOut, CopyPath, CopySummary,
+    own_name,
 };
 
 use super::follower::{Follower, Side};
@@ -52,7 +53,12 @@ struct Moving<'a> {
 }
 
 /// Moves sources to a file or into a directory. At least one side is in a volume.
-pub(in crate::cmd) fn run(how: &Move<'_>, sources: Vec<Operand>, destination: &Operand, app: &mut App) {
+pub(in crate::cmd) fn run(
+    how: &Move<'_>,
+    sources: Vec<Operand>,
+    destination: &Operand,
+    app: &mut App,
+) {
     let args = Args {
         kept: Kept(Preserve::ALL),
         archive: true,
@@ -60,7 +66,11 @@ pub(in crate::cmd) fn run(how: &Move<'_>, sources: Vec<Operand>, destination: &O
         overwrite: how.overwrite.clone(),
         ..Args::default()
     };
-    let moving = Moving { args, how, sources: sources.len() };
+    let moving = Moving {
+        args,
+        how,
+        sources: sources.len(),
+    };
     // Each volume is opened for writing, as the sources in it are going to be removed.
     for source in &sources {
         if let Operand::Volume(image_path) = source {
@@ -76,7 +86,11 @@ pub(in crate::cmd) fn run(how: &Move<'_>, sources: Vec<Operand>, destination: &O
 impl Moving<'_> {
     /// Returns the options of the copy, which goes to the new name itself.
     fn options(&self, umask: u32) -> CopyOptions {
-        CopyOptions { no_target_directory: true, umask, ..self.args.options(OwnerIds::default()) }
+        CopyOptions {
+            no_target_directory: true,
+            umask,
+            ..self.args.options(OwnerIds::default())
+        }
     }
 
     fn needs_directory(&self) -> bool {
@@ -89,12 +103,19 @@ impl Moving<'_> {
         for source in sources {
             match source {
                 Operand::Host(path) => opened.push(Source::Host(path.clone())),
-                Operand::Volume(image_path) => opened.extend(app.target(image_path).map(Source::Volume)),
+                Operand::Volume(image_path) => {
+                    opened.extend(app.target(image_path).map(Source::Volume))
+                }
             }
         }
-        let Some(target) = app.target(destination) else { return };
+        let Some(target) = app.target(destination) else {
+            return;
+        };
         let is_directory = self.how.kind != DestinationKind::Name
-            && target.session().metadata(target.path()).is_ok_and(|found| found.is_dir());
+            && target
+                .session()
+                .metadata(target.path())
+                .is_ok_and(|found| found.is_dir());
         if self.needs_directory() && !is_directory {
             return app.fail_at(ExitStatus::Failed, destination, "not a directory");
         }
@@ -108,8 +129,14 @@ impl Moving<'_> {
             if app.is_stopped() {
                 break;
             }
-            let Some(name) = source_name(&source, app) else { continue };
-            let new = if is_directory { target.path().join(name) } else { target.path().to_owned() };
+            let Some(name) = source_name(&source, app) else {
+                continue;
+            };
+            let new = if is_directory {
+                target.path().join(name)
+            } else {
+                target.path().to_owned()
+            };
             let there = in_volume(&target, &new);
             let shown = to.image_path(&new);
             if !gives_way(is_directory_of(&source), there, &shown, app) {
@@ -118,7 +145,8 @@ impl Moving<'_> {
             let (path, from) = match &source {
                 Source::Host(path) => (CopyPath::Host(path), Side::Host),
                 Source::Volume(source) => {
-                    let path = CopyPath::Volume(&source.volume.volume, source.session(), source.path());
+                    let path =
+                        CopyPath::Volume(&source.volume.volume, source.session(), source.path());
                     (path, Side::Volume(&source.volume))
                 }
             };
@@ -156,28 +184,55 @@ impl Moving<'_> {
             if app.is_stopped() {
                 break;
             }
-            let Some(target) = app.target(image_path) else { continue };
+            let Some(target) = app.target(image_path) else {
+                continue;
+            };
             let source = Source::Volume(target);
-            let Some(name) = source_name(&source, app) else { continue };
-            let new = if is_directory { destination.join(name) } else { destination.to_owned() };
+            let Some(name) = source_name(&source, app) else {
+                continue;
+            };
+            let new = if is_directory {
+                destination.join(name)
+            } else {
+                destination.to_owned()
+            };
             if same_file(&image_path.image.file, &new) {
-                app.fail_at(ExitStatus::Failed, new.display(), "this is the image itself");
+                app.fail_at(
+                    ExitStatus::Failed,
+                    new.display(),
+                    "this is the image itself",
+                );
                 continue;
             }
             if !gives_way(is_directory_of(&source), on_host(&new), &new.display(), app) {
                 continue;
             }
-            let Source::Volume(target) = &source else { continue };
+            let Source::Volume(target) = &source else {
+                continue;
+            };
             let mut watch = self.watch(app, &task, &stop, Side::Volume(&target.volume), Side::Host);
-            copy.copy(&target.volume.volume, target.session(), target.path(), &new, &mut watch);
+            copy.copy(
+                &target.volume.volume,
+                target.session(),
+                target.path(),
+                &new,
+                &mut watch,
+            );
             if watch.is_whole {
-                moved.push((source, crate::text::always_quoted(new.as_os_str().as_encoded_bytes())));
+                moved.push((
+                    source,
+                    crate::text::always_quoted(new.as_os_str().as_encoded_bytes()),
+                ));
             }
         }
-        let directory = if is_directory { destination } else { parent(destination) };
+        let directory = if is_directory {
+            destination
+        } else {
+            parent(destination)
+        };
         let durable = || {
-            let synced =
-                File::open(directory).and_then(|file| rustix::fs::syncfs(file).map_err(io::Error::from));
+            let synced = File::open(directory)
+                .and_then(|file| rustix::fs::syncfs(file).map_err(io::Error::from));
             synced.map_err(|error| host_reason(&error))
         };
         self.end(&copy.finish(), moved, durable, app);
@@ -192,8 +247,20 @@ impl Moving<'_> {
         to: Side<'a>,
     ) -> Watch<'a> {
         let args = &self.args;
-        let follower = Follower { args, app, task, stop, from, to, ends_when_full: false, is_full: false };
-        Watch { follower, is_whole: true }
+        let follower = Follower {
+            args,
+            app,
+            task,
+            stop,
+            from,
+            to,
+            ends_when_full: false,
+            is_full: false,
+        };
+        Watch {
+            follower,
+            is_whole: true,
+        }
     }
 
     /// Ends a copy: makes it durable and removes the sources of which everything was copied.
@@ -210,14 +277,22 @@ impl Moving<'_> {
             return;
         }
         if summary.losses.xattrs > 0 || !summary.losses.devices.is_empty() {
-            return app.fail(ExitStatus::Failed, "the sources stay, since their copies lack something");
+            return app.fail(
+                ExitStatus::Failed,
+                "the sources stay, since their copies lack something",
+            );
         }
         if let Err(reason) = durable() {
-            return app.fail(ExitStatus::Failed, format_args!("the sources stay: {reason}"));
+            return app.fail(
+                ExitStatus::Failed,
+                format_args!("the sources stay: {reason}"),
+            );
         }
         for (source, to) in moved {
             let from = match &source {
-                Source::Host(path) => crate::text::always_quoted(path.as_os_str().as_encoded_bytes()),
+                Source::Host(path) => {
+                    crate::text::always_quoted(path.as_os_str().as_encoded_bytes())
+                }
                 Source::Volume(target) => target.image_path.quoted(),
             };
             if remove(&source, app) && self.how.verbose {
@@ -236,7 +311,11 @@ fn source_name(source: &Source, app: &mut App) -> Option<OsString> {
     };
     let name = own_name(path).filter(|_| path.file_name().is_some());
     if name.is_none() {
-        app.fail_at(ExitStatus::Failed, shown, "a root or '.' or '..' is not moved");
+        app.fail_at(
+            ExitStatus::Failed,
+            shown,
+            "a root or '.' or '..' is not moved",
+        );
     }
     name
 }
@@ -244,9 +323,10 @@ fn source_name(source: &Source, app: &mut App) -> Option<OsString> {
 fn is_directory_of(source: &Source) -> bool {
     match source {
         Source::Host(path) => std::fs::symlink_metadata(path).is_ok_and(|found| found.is_dir()),
-        Source::Volume(target) => {
-            target.session().symlink_metadata(target.path()).is_ok_and(|found| found.is_dir())
-        }
+        Source::Volume(target) => target
+            .session()
+            .symlink_metadata(target.path())
+            .is_ok_and(|found| found.is_dir()),
     }
 }
 
@@ -254,7 +334,11 @@ fn in_volume(target: &Target, path: &Path) -> Found {
     match target.session().symlink_metadata(path) {
         Err(_) => Found::Nothing,
         Ok(found) if !found.is_dir() => Found::File,
-        Ok(_) => match target.session().read_dir(path).map(|mut entries| entries.next().is_none()) {
+        Ok(_) => match target
+            .session()
+            .read_dir(path)
+            .map(|mut entries| entries.next().is_none())
+        {
             Ok(true) => Found::EmptyDirectory,
             _ => Found::Directory,
         },
@@ -290,9 +374,13 @@ fn remove(source: &Source, app: &mut App) -> bool {
     match source {
         Source::Host(path) => {
             let is_directory = std::fs::symlink_metadata(path).is_ok_and(|found| found.is_dir());
-            let removed =
-                if is_directory { std::fs::remove_dir_all(path) } else { std::fs::remove_file(path) };
-            let report = |error| app.fail_at(ExitStatus::Failed, path.display(), host_reason(&error));
+            let removed = if is_directory {
+                std::fs::remove_dir_all(path)
+            } else {
+                std::fs::remove_file(path)
+            };
+            let report =
+                |error| app.fail_at(ExitStatus::Failed, path.display(), host_reason(&error));
             removed.map_err(report).is_ok()
         }
         Source::Volume(target) => {
@@ -301,13 +389,17 @@ fn remove(source: &Source, app: &mut App) -> bool {
                 true => session.remove_dir_all(path),
                 false => session.remove_file(path),
             };
-            removed.map_err(|error| app.error(&target.image_path, &error)).is_ok()
+            removed
+                .map_err(|error| app.error(&target.image_path, &error))
+                .is_ok()
         }
     }
 }
 
 fn parent(path: &Path) -> &Path {
-    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
+    path.parent()
+        .filter(|parent| !parent.as_os_str().is_empty())
+        .unwrap_or(Path::new("."))
 }
 
 /// Follows the copy of one source, and notes whether all of it was copied.

@@ -43,7 +43,11 @@ impl AttributeList {
                 // A context is one of the attributes.
                 "xattr" | "context" => Attribute::Xattr,
                 "all" => Attribute::All,
-                _ => return Err("write it as mode,ownership,timestamps,links,xattr or all".to_owned()),
+                _ => {
+                    return Err(
+                        "write it as mode,ownership,timestamps,links,xattr or all".to_owned()
+                    );
+                }
             })
         };
         text.split(',').map(one).collect::<Result<_, _>>().map(Self)
@@ -67,21 +71,50 @@ impl Kept {
     /// Returns what the options keep; the last one counts.
     fn of(matches: &ArgMatches) -> Self {
         let mut changes: Vec<(usize, Preserve, bool)> = Vec::new();
-        let plain = Preserve { mode: true, ownership: true, timestamps: true, ..Preserve::default() };
-        let links = Preserve { links: true, ..Preserve::default() };
-        for (flag, kept) in [("archive", Preserve::ALL), ("preserve_usual", plain), ("links", links)] {
+        let plain = Preserve {
+            mode: true,
+            ownership: true,
+            timestamps: true,
+            ..Preserve::default()
+        };
+        let links = Preserve {
+            links: true,
+            ..Preserve::default()
+        };
+        for (flag, kept) in [
+            ("archive", Preserve::ALL),
+            ("preserve_usual", plain),
+            ("links", links),
+        ] {
             if matches.get_flag(flag) {
-                changes.extend(matches.indices_of(flag).into_iter().flatten().map(|at| (at, kept, true)));
+                changes.extend(
+                    matches
+                        .indices_of(flag)
+                        .into_iter()
+                        .flatten()
+                        .map(|at| (at, kept, true)),
+                );
             }
         }
         for (list, keeps) in [("preserve", true), ("no_preserve", false)] {
             let places = matches.indices_of(list).into_iter().flatten();
-            let lists = matches.get_many::<AttributeList>(list).into_iter().flatten();
-            changes.extend(places.zip(lists).map(|(at, list)| (at, list.preserve(), keeps)));
+            let lists = matches
+                .get_many::<AttributeList>(list)
+                .into_iter()
+                .flatten();
+            changes.extend(
+                places
+                    .zip(lists)
+                    .map(|(at, list)| (at, list.preserve(), keeps)),
+            );
         }
         changes.sort_by_key(|(at, ..)| *at);
         let none = Preserve::default();
-        Self(changes.into_iter().fold(none, |kept, (_, named, keeps)| changed(kept, named, keeps)))
+        Self(
+            changes
+                .into_iter()
+                .fold(none, |kept, (_, named, keeps)| changed(kept, named, keeps)),
+        )
     }
 }
 
@@ -195,5 +228,9 @@ impl Args {
 
 /// Returns a source of the command line without the slashes at its end, if that is wanted.
 pub(super) fn source(args: &Args, text: &OsString) -> OsString {
-    if args.strip_trailing_slashes { crate::operands::without_slashes(text) } else { text.clone() }
+    if args.strip_trailing_slashes {
+        crate::operands::without_slashes(text)
+    } else {
+        text.clone()
+    }
 }

@@ -77,7 +77,10 @@ impl Field {
 
     /// Returns whether the column has texts, and not numbers.
     pub(super) fn is_text(self) -> bool {
-        matches!(self, Self::Source | Self::Fstype | Self::File | Self::Target)
+        matches!(
+            self,
+            Self::Source | Self::Fstype | Self::File | Self::Target
+        )
     }
 }
 
@@ -87,8 +90,14 @@ mod tests {
 
     #[test]
     fn columns_are_read() {
-        assert_eq!(Fields::argument("size,source"), Ok(Fields(vec![Field::Size, Field::Source])));
-        assert_eq!(Fields::argument("").map(|Fields(fields)| fields.len()), Ok(12));
+        assert_eq!(
+            Fields::argument("size,source"),
+            Ok(Fields(vec![Field::Size, Field::Source]))
+        );
+        assert_eq!(
+            Fields::argument("").map(|Fields(fields)| fields.len()),
+            Ok(12)
+        );
         assert!(Fields::argument("size,size").is_err() && Fields::argument("x").is_err());
     }
 

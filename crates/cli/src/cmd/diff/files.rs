@@ -29,19 +29,37 @@ pub(super) fn compare(
     mut writer: Writer<'_>,
     app: &mut App,
 ) -> io::Result<()> {
-    let (Some(old), Some(new)) = (open(&pair.old, app), open(&pair.new, app)) else { return Ok(()) };
+    let (Some(old), Some(new)) = (open(&pair.old, app), open(&pair.new, app)) else {
+        return Ok(());
+    };
     let compared = if args.json {
-        json(pair, Both { old: &old, new: &new }, &mut writer)
+        json(
+            pair,
+            Both {
+                old: &old,
+                new: &new,
+            },
+            &mut writer,
+        )
     } else {
         let label = &args.gnu.label;
         let side = |opened, file: &TextFile, label: Option<&std::ffi::OsString>| {
-            let Opened { file: contents, modified }: &Opened = opened;
+            let Opened {
+                file: contents,
+                modified,
+            }: &Opened = opened;
             let name = label.map(|label| label.as_encoded_bytes().to_vec());
             let modified = name.is_none().then_some(*modified);
-            Side { name: name.unwrap_or_else(|| file.name()), modified, file: contents }
+            Side {
+                name: name.unwrap_or_else(|| file.name()),
+                modified,
+                file: contents,
+            }
         };
-        let sides =
-            Both { old: side(&old, &pair.old, label.first()), new: side(&new, &pair.new, label.get(1)) };
+        let sides = Both {
+            old: side(&old, &pair.old, label.first()),
+            new: side(&new, &pair.new, label.get(1)),
+        };
         writer.compare(sides.as_ref(), "")
     };
     match compared {
@@ -60,7 +78,11 @@ pub(super) fn compare(
 }
 
 /// Writes an object if two files differ.
-fn json(pair: &Both<TextFile>, opened: Both<&Opened>, writer: &mut Writer<'_>) -> Result<bool, Trouble> {
+fn json(
+    pair: &Both<TextFile>,
+    opened: Both<&Opened>,
+    writer: &mut Writer<'_>,
+) -> Result<bool, Trouble> {
     let is_same = same_contents(opened.map(|opened| &opened.file))?;
     if !is_same {
         let names = pair.as_ref().map(|file| escape(&file.name()).into_owned());
@@ -78,11 +100,16 @@ fn json(pair: &Both<TextFile>, opened: Both<&Opened>, writer: &mut Writer<'_>) -
 fn open(file: &TextFile, app: &mut App) -> Option<Opened> {
     let opened = match file {
         TextFile::Volume(target) => {
-            let opened = target.volume.reach(target.path(), |session, path| session.open(path));
+            let opened = target
+                .volume
+                .reach(target.path(), |session, path| session.open(path));
             return match opened {
                 Ok(file) => {
                     let modified = file.metadata().mtime();
-                    Some(Opened { file: OpenFile::of_volume(file), modified })
+                    Some(Opened {
+                        file: OpenFile::of_volume(file),
+                        modified,
+                    })
                 }
                 Err(error) => {
                     app.error(&target.image_path, &error);
@@ -93,20 +120,31 @@ fn open(file: &TextFile, app: &mut App) -> Option<Opened> {
         TextFile::Host(path) => open_host(path, app),
         TextFile::Input => Interruptible::standard_input(app.stop()).and_then(|input| {
             let now = clock_gettime(ClockId::Realtime);
-            let modified = Timespec { sec: now.tv_sec, nsec: now.tv_nsec as u32 };
-            Ok(Opened { file: spool(input)?, modified })
+            let modified = Timespec {
+                sec: now.tv_sec,
+                nsec: now.tv_nsec as u32,
+            };
+            Ok(Opened {
+                file: spool(input)?,
+                modified,
+            })
         }),
-        TextFile::Absent(_) => {
-            Ok(Opened { file: OpenFile::of_bytes(Vec::new()), modified: Timespec::default() })
-        }
+        TextFile::Absent(_) => Ok(Opened {
+            file: OpenFile::of_bytes(Vec::new()),
+            modified: Timespec::default(),
+        }),
     };
     opened.map_err(|error| fail(file, &error, app)).ok()
 }
 
 fn open_host(path: &Path, app: &App) -> io::Result<Opened> {
     let found = rustix::fs::stat(path)?;
-    let modified = Timespec { sec: found.st_mtime, nsec: found.st_mtime_nsec as u32 };
-    let is_stored = rustix::fs::FileType::from_raw_mode(found.st_mode).is_file() && found.st_size > 0;
+    let modified = Timespec {
+        sec: found.st_mtime,
+        nsec: found.st_mtime_nsec as u32,
+    };
+    let is_stored =
+        rustix::fs::FileType::from_raw_mode(found.st_mode).is_file() && found.st_size > 0;
     let file = match is_stored {
         true => OpenFile::of_host(std::fs::File::open(path)?)?,
         // A pipe, or a file of the kernel that does not tell its size.
@@ -118,7 +156,9 @@ fn open_host(path: &Path, app: &App) -> io::Result<Opened> {
 /// Reads a file whose size is not known.
 fn spool(input: Interruptible) -> io::Result<OpenFile<'static>> {
     let mut bytes = Vec::new();
-    input.take(max_text_bytes() as u64 + 1).read_to_end(&mut bytes)?;
+    input
+        .take(max_text_bytes() as u64 + 1)
+        .read_to_end(&mut bytes)?;
     if bytes.len() > max_text_bytes() {
         return Err(io::Error::other(Trouble::too_large()));
     }

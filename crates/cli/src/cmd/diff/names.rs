@@ -26,10 +26,23 @@ pub(super) fn compare(
     writer: Writer<'_>,
     app: &mut App,
 ) -> io::Result<()> {
-    let Some(views) = views(trees, app) else { return Ok(()) };
-    let ancestors = Both { old: Vec::new(), new: Vec::new() };
+    let Some(views) = views(trees, app) else {
+        return Ok(());
+    };
+    let ancestors = Both {
+        old: Vec::new(),
+        new: Vec::new(),
+    };
     let words = command_line(trees);
-    let mut walk = Walk { trees, views: views.as_ref(), excludes, words, ancestors, writer, app };
+    let mut walk = Walk {
+        trees,
+        views: views.as_ref(),
+        excludes,
+        words,
+        ancestors,
+        writer,
+        app,
+    };
     walk.top()?;
     walk.writer.flush()
 }
@@ -37,11 +50,20 @@ pub(super) fn compare(
 /// Returns the trees by their names. Reports one that cannot be listed.
 fn views<'t>(trees: &'t Both<NamedTree>, app: &mut App) -> Option<Both<View<'t>>> {
     let mut view = |tree: &'t NamedTree| {
-        let view = tree.tree.view().map_err(|error| tree.report(b"", &error, app)).ok()?;
-        view.warnings().iter().for_each(|warning| app.note(format_args!("warning: {warning}")));
+        let view = tree
+            .tree
+            .view()
+            .map_err(|error| tree.report(b"", &error, app))
+            .ok()?;
+        view.warnings()
+            .iter()
+            .for_each(|warning| app.note(format_args!("warning: {warning}")));
         Some(view)
     };
-    Some(Both { old: view(&trees.old)?, new: view(&trees.new)? })
+    Some(Both {
+        old: view(&trees.old)?,
+        new: view(&trees.new)?,
+    })
 }
 
 /// A walk over both trees.
@@ -59,9 +81,23 @@ struct Walk<'w> {
 
 impl Walk<'_> {
     fn top(&mut self) -> io::Result<()> {
-        let Some(nodes) = self.nodes(b"", Both { old: true, new: true }) else { return Ok(()) };
+        let Some(nodes) = self.nodes(
+            b"",
+            Both {
+                old: true,
+                new: true,
+            },
+        ) else {
+            return Ok(());
+        };
         self.enter(nodes);
-        self.directory(b"", Both { old: true, new: true })
+        self.directory(
+            b"",
+            Both {
+                old: true,
+                new: true,
+            },
+        )
     }
 
     fn enter(&mut self, nodes: Both<Option<Node>>) {
@@ -71,15 +107,30 @@ impl Walk<'_> {
 
     /// Compares the directories at a path, of which one may be missing.
     fn directory(&mut self, path: &[u8], present: Both<bool>) -> io::Result<()> {
-        let Some(names) = self.names(path, present) else { return Ok(()) };
+        let Some(names) = self.names(path, present) else {
+            return Ok(());
+        };
         let mut all: Vec<&Vec<u8>> = names.old.union(&names.new).collect();
-        if let Some(first) = self.writer.gnu.starting_file.as_ref().filter(|_| path.is_empty()) {
+        if let Some(first) = self
+            .writer
+            .gnu
+            .starting_file
+            .as_ref()
+            .filter(|_| path.is_empty())
+        {
             all.retain(|name| name.as_slice() >= first.as_bytes());
         }
         all.retain(|name| !self.excludes.iter().any(|pattern| pattern.matches(name)));
         for name in all {
-            let present = Both { old: names.old.contains(name), new: names.new.contains(name) };
-            let below = if path.is_empty() { name.clone() } else { [path, b"/", name].concat() };
+            let present = Both {
+                old: names.old.contains(name),
+                new: names.new.contains(name),
+            };
+            let below = if path.is_empty() {
+                name.clone()
+            } else {
+                [path, b"/", name].concat()
+            };
             self.entry(&below, present)?;
         }
         Ok(())
@@ -88,27 +139,47 @@ impl Walk<'_> {
     /// Returns the names in both directories. Reports one that cannot be read.
     fn names(&mut self, path: &[u8], present: Both<bool>) -> Option<Both<BTreeSet<Vec<u8>>>> {
         let read = |view: &View<'_>, is_present: bool| {
-            if is_present { view.names(path) } else { Ok(Default::default()) }
+            if is_present {
+                view.names(path)
+            } else {
+                Ok(Default::default())
+            }
         };
         let old = read(self.views.old, present.old).map_err(|error| self.report_old(path, &error));
         let new = read(self.views.new, present.new).map_err(|error| self.report_new(path, &error));
-        Some(Both { old: old.ok()?, new: new.ok()? })
+        Some(Both {
+            old: old.ok()?,
+            new: new.ok()?,
+        })
     }
 
     /// Returns what is at a path. Reports what cannot be looked at.
     fn nodes(&mut self, path: &[u8], present: Both<bool>) -> Option<Both<Option<Node>>> {
         let follow = !self.writer.gnu.no_dereference || path.is_empty();
-        let old = present.old.then(|| self.views.old.node(path, follow)).transpose();
+        let old = present
+            .old
+            .then(|| self.views.old.node(path, follow))
+            .transpose();
         let old = old.map_err(|error| self.report_old(path, &error));
-        let new = present.new.then(|| self.views.new.node(path, follow)).transpose();
+        let new = present
+            .new
+            .then(|| self.views.new.node(path, follow))
+            .transpose();
         let new = new.map_err(|error| self.report_new(path, &error));
-        let nodes = Both { old: old.ok()?.flatten(), new: new.ok()?.flatten() };
+        let nodes = Both {
+            old: old.ok()?.flatten(),
+            new: new.ok()?.flatten(),
+        };
         // A name that leads nowhere is a symbolic link.
-        let gone = Both { old: present.old && nodes.old.is_none(), new: present.new && nodes.new.is_none() };
+        let gone = Both {
+            old: present.old && nodes.old.is_none(),
+            new: present.new && nodes.new.is_none(),
+        };
         for (tree, is_gone) in [(&self.trees.old, gone.old), (&self.trees.new, gone.new)] {
             if is_gone {
                 let shown = String::from_utf8_lossy(&tree.shown(path)).into_owned();
-                self.app.fail_at(ExitStatus::Failed, shown, "No such file or directory");
+                self.app
+                    .fail_at(ExitStatus::Failed, shown, "No such file or directory");
             }
         }
         (!gone.old && !gone.new).then_some(nodes)
@@ -133,8 +204,14 @@ impl Walk<'_> {
         if !is_in_both && !is_empty_else {
             return self.only(path, present);
         }
-        let Some(nodes) = self.nodes(path, present) else { return Ok(()) };
-        let types = Both { old: nodes.old, new: nodes.new }.map(|node| node.map(|node| node.file_type));
+        let Some(nodes) = self.nodes(path, present) else {
+            return Ok(());
+        };
+        let types = Both {
+            old: nodes.old,
+            new: nodes.new,
+        }
+        .map(|node| node.map(|node| node.file_type));
         match (types.old.or(types.new), types.new.or(types.old)) {
             (Some(FileType::Directory), Some(FileType::Directory)) => self.directories(path, nodes),
             (Some(FileType::Regular), Some(FileType::Regular)) => self.files(path, nodes),
@@ -160,7 +237,11 @@ impl Walk<'_> {
 
     fn only(&mut self, path: &[u8], present: Both<bool>) -> io::Result<()> {
         self.app.differs();
-        let tree = if present.old { &self.trees.old } else { &self.trees.new };
+        let tree = if present.old {
+            &self.trees.old
+        } else {
+            &self.trees.new
+        };
         self.writer.line(&[&tree.only(path)])
     }
 
@@ -169,19 +250,39 @@ impl Walk<'_> {
         let word = |node: Option<Node>| node.map_or(&b""[..], type_words);
         let Both { old, new } = self.labelled(path);
         let (old_type, new_type) = (word(nodes.old), word(nodes.new));
-        self.writer.line(&[b"File ", &old, b" is a ", old_type, b" while file ", &new, b" is a ", new_type])
+        self.writer.line(&[
+            b"File ",
+            &old,
+            b" is a ",
+            old_type,
+            b" while file ",
+            &new,
+            b" is a ",
+            new_type,
+        ])
     }
 
     fn links(&mut self, path: &[u8]) -> io::Result<()> {
-        let old = self.views.old.link_target(path).map_err(|error| self.report_old(path, &error));
-        let new = self.views.new.link_target(path).map_err(|error| self.report_new(path, &error));
-        let (Ok(old), Ok(new)) = (old, new) else { return Ok(()) };
+        let old = self
+            .views
+            .old
+            .link_target(path)
+            .map_err(|error| self.report_old(path, &error));
+        let new = self
+            .views
+            .new
+            .link_target(path)
+            .map_err(|error| self.report_new(path, &error));
+        let (Ok(old), Ok(new)) = (old, new) else {
+            return Ok(());
+        };
         if old == new {
             return self.identical(path);
         }
         self.app.differs();
         let (old, new) = (self.trees.old.shown(path), self.trees.new.shown(path));
-        self.writer.line(&[b"Symbolic links ", &old, b" and ", &new, b" differ"])
+        self.writer
+            .line(&[b"Symbolic links ", &old, b" and ", &new, b" differ"])
     }
 
     /// Returns the names that `--label` gives to both files, or else their paths.
@@ -190,7 +291,10 @@ impl Walk<'_> {
         let name = |tree: &NamedTree, label: Option<&OsString>| {
             label.map_or_else(|| tree.shown(path), |label| label.as_bytes().to_vec())
         };
-        Both { old: name(&self.trees.old, labels.first()), new: name(&self.trees.new, labels.get(1)) }
+        Both {
+            old: name(&self.trees.old, labels.first()),
+            new: name(&self.trees.new, labels.get(1)),
+        }
     }
 
     /// With `-s`, says that two files are the same.
@@ -202,10 +306,13 @@ impl Walk<'_> {
     fn directories(&mut self, path: &[u8], nodes: Both<Option<Node>>) -> io::Result<()> {
         if !self.writer.gnu.recursive {
             let (old, new) = (self.trees.old.shown(path), self.trees.new.shown(path));
-            return self.writer.line(&[b"Common subdirectories: ", &old, b" and ", &new]);
+            return self
+                .writer
+                .line(&[b"Common subdirectories: ", &old, b" and ", &new]);
         }
-        let is_above =
-            |ids: &[(u64, u64)], node: Option<Node>| node.is_some_and(|node| ids.contains(&node.id));
+        let is_above = |ids: &[(u64, u64)], node: Option<Node>| {
+            node.is_some_and(|node| ids.contains(&node.id))
+        };
         let loops = if is_above(&self.ancestors.old, nodes.old) {
             Some(&self.trees.old)
         } else {
@@ -213,12 +320,19 @@ impl Walk<'_> {
         };
         if let Some(tree) = loops {
             let shown = String::from_utf8_lossy(&tree.shown(path)).into_owned();
-            self.app.fail_at(ExitStatus::Failed, shown, "recursive directory loop");
+            self.app
+                .fail_at(ExitStatus::Failed, shown, "recursive directory loop");
             return Ok(());
         }
         let depths = self.ancestors.as_ref().map(Vec::len);
         self.enter(nodes);
-        self.directory(path, Both { old: nodes.old.is_some(), new: nodes.new.is_some() })?;
+        self.directory(
+            path,
+            Both {
+                old: nodes.old.is_some(),
+                new: nodes.new.is_some(),
+            },
+        )?;
         self.ancestors.old.truncate(depths.old);
         self.ancestors.new.truncate(depths.new);
         Ok(())
@@ -227,36 +341,68 @@ impl Walk<'_> {
     /// Compares two regular files, of which one may be missing.
     fn files(&mut self, path: &[u8], nodes: Both<Option<Node>>) -> io::Result<()> {
         let views = self.views;
-        let old = open_or_empty(views.old, path, nodes.old).map_err(|error| self.report_old(path, &error));
-        let new = open_or_empty(views.new, path, nodes.new).map_err(|error| self.report_new(path, &error));
-        let (Ok(old), Ok(new)) = (old, new) else { return Ok(()) };
+        let old = open_or_empty(views.old, path, nodes.old)
+            .map_err(|error| self.report_old(path, &error));
+        let new = open_or_empty(views.new, path, nodes.new)
+            .map_err(|error| self.report_new(path, &error));
+        let (Ok(old), Ok(new)) = (old, new) else {
+            return Ok(());
+        };
         let labels = self.writer.gnu.label.len();
-        let modified = |node: Option<Node>| node.map_or(Timespec::default(), |node| timespec(node.modified));
+        let modified =
+            |node: Option<Node>| node.map_or(Timespec::default(), |node| timespec(node.modified));
         let names = self.labelled(path);
         let sides = Both {
-            old: Side { name: names.old, modified: (labels < 1).then(|| modified(nodes.old)), file: &old },
-            new: Side { name: names.new, modified: (labels < 2).then(|| modified(nodes.new)), file: &new },
+            old: Side {
+                name: names.old,
+                modified: (labels < 1).then(|| modified(nodes.old)),
+                file: &old,
+            },
+            new: Side {
+                name: names.new,
+                modified: (labels < 2).then(|| modified(nodes.new)),
+                file: &new,
+            },
         };
-        let title =
-            format!("{} {} {}", self.words, quoted_name(&sides.old.name), quoted_name(&sides.new.name));
+        let title = format!(
+            "{} {} {}",
+            self.words,
+            quoted_name(&sides.old.name),
+            quoted_name(&sides.new.name)
+        );
         match self.writer.compare(sides.as_ref(), &title) {
             Ok(true) => {}
             Ok(false) => self.app.differs(),
             Err(Trouble::Output(error)) => return Err(error),
             Err(Trouble::TooLarge(is_new)) => {
-                let tree = if is_new { &self.trees.new } else { &self.trees.old };
+                let tree = if is_new {
+                    &self.trees.new
+                } else {
+                    &self.trees.old
+                };
                 let shown = String::from_utf8_lossy(&tree.shown(path)).into_owned();
-                self.app.fail_at(ExitStatus::Failed, shown, Trouble::too_large());
+                self.app
+                    .fail_at(ExitStatus::Failed, shown, Trouble::too_large());
             }
-            Err(Trouble::Unreadable(OneError { is_new: false, error })) => self.report_old(path, &error),
-            Err(Trouble::Unreadable(OneError { is_new: true, error })) => self.report_new(path, &error),
+            Err(Trouble::Unreadable(OneError {
+                is_new: false,
+                error,
+            })) => self.report_old(path, &error),
+            Err(Trouble::Unreadable(OneError {
+                is_new: true,
+                error,
+            })) => self.report_new(path, &error),
         }
         Ok(())
     }
 }
 
 /// Opens a regular file; one that is missing is empty.
-fn open_or_empty<'v>(view: &'v View<'_>, path: &[u8], node: Option<Node>) -> Result<OpenFile<'v>, Error> {
+fn open_or_empty<'v>(
+    view: &'v View<'_>,
+    path: &[u8],
+    node: Option<Node>,
+) -> Result<OpenFile<'v>, Error> {
     match node {
         Some(_) => view.open(path),
         None => Ok(OpenFile::of_bytes(Vec::new())),
@@ -279,14 +425,19 @@ fn type_words(node: Node) -> &'static [u8] {
 
 /// Returns the command with the options of this process, as GNU diff repeats them.
 fn command_line(trees: &Both<NamedTree>) -> String {
-    let mut words: Vec<_> = std::env::args_os().skip_while(|word| word != "diff").collect();
+    let mut words: Vec<_> = std::env::args_os()
+        .skip_while(|word| word != "diff")
+        .collect();
     for operand in [&trees.new, &trees.old] {
         if let Some(at) = words.iter().rposition(|word| *word == operand.operand) {
             words.remove(at);
         }
     }
-    let words: Vec<_> =
-        words.iter().filter(|word| *word != "--").map(|word| shell_quoted(word.as_bytes())).collect();
+    let words: Vec<_> = words
+        .iter()
+        .filter(|word| *word != "--")
+        .map(|word| shell_quoted(word.as_bytes()))
+        .collect();
     words.join(" ")
 }
 

@@ -67,9 +67,15 @@ enum Operand {
 impl Operands {
     /// Finds out what two operands are. Reports a failure.
     pub(super) fn find(old: &OsStr, new: &OsStr, args: &Args, app: &mut App) -> Option<Self> {
-        let operands = Both { old: operand(old, args, app)?, new: operand(new, args, app)? };
+        let operands = Both {
+            old: operand(old, args, app)?,
+            new: operand(new, args, app)?,
+        };
         let is_certain = |operand: &Operand| matches!(operand, Operand::File(_));
-        let Both { old: one, new: other } = operands.as_ref();
+        let Both {
+            old: one,
+            new: other,
+        } = operands.as_ref();
         let below = match (one, other) {
             (Operand::Tree(tree), file) if tree.has_paths() && is_file(file, app) => {
                 Some((tree.named_as(file, app)?, new.to_owned()))
@@ -105,7 +111,11 @@ fn is_file(operand: &Operand, app: &App) -> bool {
 }
 
 fn report_absent(name: &OsStr, app: &mut App) {
-    app.fail_at(ExitStatus::Failed, name.display(), "No such file or directory");
+    app.fail_at(
+        ExitStatus::Failed,
+        name.display(),
+        "No such file or directory",
+    );
 }
 
 /// Returns what an operand is as far as it says alone. Reports a failure.
@@ -122,24 +132,37 @@ fn operand(text: &OsStr, args: &Args, app: &mut App) -> Option<Operand> {
             Some(image) => {
                 let (image, spool) = (OsStr::from_bytes(image), std::env::temp_dir());
                 let image = oci_image::open(image, args.platform.as_ref(), &spool, app.stop());
-                let tree = image.map(|image| (Tree::source(image).whole_seconds(true), Place::Archive));
+                let tree =
+                    image.map(|image| (Tree::source(image).whole_seconds(true), Place::Archive));
                 tree.map_err(Error::from)
             }
             None if ImagePath::is_one(text) => return in_volume(text, args, app),
-            None if args.gnu.new_file && error.kind() == io::ErrorKind::NotFound => return absent(),
+            None if args.gnu.new_file && error.kind() == io::ErrorKind::NotFound => {
+                return absent();
+            }
             None => {
                 app.fail_at(ExitStatus::Failed, path.display(), host_reason(&error));
                 return None;
             }
         },
     };
-    let (tree, place) = tree.map_err(|error| app.fail(ExitStatus::Failed, error)).ok()?;
-    Some(Operand::Tree(NamedTree { tree, operand: text.to_owned(), place, form: app.shown() }))
+    let (tree, place) = tree
+        .map_err(|error| app.fail(ExitStatus::Failed, error))
+        .ok()?;
+    Some(Operand::Tree(NamedTree {
+        tree,
+        operand: text.to_owned(),
+        place,
+        form: app.shown(),
+    }))
 }
 
 fn in_volume(text: &OsStr, args: &Args, app: &mut App) -> Option<Operand> {
     let target = app.target(&ImagePath::parse(text))?;
-    match target.volume.reach(target.path(), |session, path| session.metadata(path)) {
+    match target
+        .volume
+        .reach(target.path(), |session, path| session.metadata(path))
+    {
         Ok(found) if found.is_dir() => NamedTree::in_volume(text, target, app).map(Operand::Tree),
         Ok(_) => Some(Operand::File(TextFile::Volume(target))),
         Err(error) if args.gnu.new_file && error.errno() == extern4::Errno::ENOENT => {
@@ -171,9 +194,16 @@ fn tree(operand: Operand, name: &OsStr, app: &mut App) -> Option<NamedTree> {
         Operand::Tree(tree) => Some(tree),
         Operand::HostFile(path) if !is_image(&path, app) && is_archive(&path) => {
             let source = TarSource::open(&path, std::env::temp_dir());
-            let source = source.map_err(|error| app.fail(ExitStatus::Failed, error)).ok()?;
+            let source = source
+                .map_err(|error| app.fail(ExitStatus::Failed, error))
+                .ok()?;
             let tree = Tree::source(source).whole_seconds(true);
-            Some(NamedTree { tree, operand: name.to_owned(), place: Place::Archive, form: app.shown() })
+            Some(NamedTree {
+                tree,
+                operand: name.to_owned(),
+                place: Place::Archive,
+                form: app.shown(),
+            })
         }
         // If it is no volume, its opening says why.
         Operand::File(_) | Operand::HostFile(_) => {
@@ -192,17 +222,25 @@ fn is_image(path: &Path, app: &App) -> bool {
 
 fn is_archive(path: &Path) -> bool {
     let file = File::open(path);
-    file.and_then(|file| TarSource::is_archive(&file)).unwrap_or(false)
+    file.and_then(|file| TarSource::is_archive(&file))
+        .unwrap_or(false)
 }
 
 impl NamedTree {
     /// Takes a directory in a volume. Reports a failure.
     fn in_volume(operand: &OsStr, target: Target, app: &mut App) -> Option<Self> {
         let top = at(target.session(), target.path().as_os_str().as_bytes());
-        let top = top.map_err(|error| app.error(&target.image_path, &error)).ok()?;
+        let top = top
+            .map_err(|error| app.error(&target.image_path, &error))
+            .ok()?;
         let tree = Tree::volume(&target.volume.volume, top);
         let place = Place::Volume(target);
-        Some(Self { tree, operand: operand.to_owned(), place, form: app.shown() })
+        Some(Self {
+            tree,
+            operand: operand.to_owned(),
+            place,
+            form: app.shown(),
+        })
     }
 
     /// Returns whether an operand can name a file in the tree.
@@ -234,9 +272,9 @@ impl NamedTree {
     pub(super) fn shown(&self, path: &[u8]) -> Vec<u8> {
         match &self.place {
             _ if !self.form.is_complete() => self.path(path),
-            Place::Volume(target) => {
-                self.form.path(&target.image_path.image, &path_below(target.path(), path))
-            }
+            Place::Volume(target) => self
+                .form
+                .path(&target.image_path.image, &path_below(target.path(), path)),
             Place::Directory | Place::Archive => self.form.text(&self.path(path)).into_owned(),
         }
     }
@@ -247,7 +285,12 @@ impl NamedTree {
         match &self.place {
             Place::Volume(target) => {
                 let path = path_below(target.path(), path);
-                [target.image_path.image.to_string().as_bytes(), b":", path.as_os_str().as_bytes()].concat()
+                [
+                    target.image_path.image.to_string().as_bytes(),
+                    b":",
+                    path.as_os_str().as_bytes(),
+                ]
+                .concat()
             }
             _ if path.is_empty() => operand.to_vec(),
             Place::Directory if operand.ends_with(b"/") => [operand, path].concat(),
@@ -258,9 +301,16 @@ impl NamedTree {
 
     /// Returns the line about a file that only this tree has.
     pub(super) fn only(&self, path: &[u8]) -> Vec<u8> {
-        let name = path.iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);
+        let name = path
+            .iter()
+            .rposition(|byte| *byte == b'/')
+            .map_or(0, |slash| slash + 1);
         let directory = self.shown(&path[..name.saturating_sub(1)]);
-        let name = if self.form.is_complete() { self.shown(path) } else { path[name..].to_vec() };
+        let name = if self.form.is_complete() {
+            self.shown(path)
+        } else {
+            path[name..].to_vec()
+        };
         [b"Only in ", &directory[..], b": ", &name].concat()
     }
 
@@ -268,7 +318,10 @@ impl NamedTree {
     pub(super) fn report(&self, path: &[u8], error: &Error, app: &mut App) {
         match (error, &self.place) {
             (Error::Volume(error), Place::Volume(target)) => {
-                app.error(target.volume.image_path(&path_below(target.path(), path)), error);
+                app.error(
+                    target.volume.image_path(&path_below(target.path(), path)),
+                    error,
+                );
             }
             (error, _) => app.fail(ExitStatus::Failed, error),
         }

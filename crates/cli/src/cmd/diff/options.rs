@@ -34,7 +34,12 @@ pub(super) struct Gnu {
     #[arg(short = 'u', id = "unified_3")]
     unified_3: bool,
     /// Write the changes with NUM lines around them
-    #[arg(short = 'U', id = "unified_num", value_name = "NUM", conflicts_with = "normal")]
+    #[arg(
+        short = 'U',
+        id = "unified_num",
+        value_name = "NUM",
+        conflicts_with = "normal"
+    )]
     unified_num: Vec<usize>,
     /// Write the changes with NUM lines around them, or three
     #[arg(long, value_name = "NUM", num_args = 0..=1, require_equals = true,
@@ -125,7 +130,11 @@ impl Gnu {
         let numbers = self.unified_num.iter().chain(&self.unified).copied();
         let context = numbers.chain(self.unified_3.then_some(CONTEXT)).max();
         let default = Some(CONTEXT).filter(|_| !are_trees && !self.normal);
-        let headings = if self.show_c_function { vec![FUNCTION.to_owned()] } else { Vec::new() };
+        let headings = if self.show_c_function {
+            vec![FUNCTION.to_owned()]
+        } else {
+            Vec::new()
+        };
         Some(TextForm {
             options: TextOptions {
                 minimal: self.minimal,
@@ -145,11 +154,17 @@ impl Gnu {
 
     /// Returns the patterns of names that are left out. Reports a file that cannot be read.
     pub(super) fn excludes(&self, app: &mut App) -> Option<Vec<Glob>> {
-        let mut patterns: Vec<_> = self.exclude.iter().map(|pattern| pattern.as_bytes().to_vec()).collect();
+        let mut patterns: Vec<_> = self
+            .exclude
+            .iter()
+            .map(|pattern| pattern.as_bytes().to_vec())
+            .collect();
         for path in &self.exclude_from {
             match interruptible::read(path, app.stop()) {
                 Ok(text) => {
-                    let lines = text.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii_end);
+                    let lines = text
+                        .split(|byte| *byte == b'\n')
+                        .map(<[u8]>::trim_ascii_end);
                     patterns.extend(lines.filter(|line| !line.is_empty()).map(<[u8]>::to_vec));
                 }
                 Err(error) => {
@@ -158,7 +173,12 @@ impl Gnu {
                 }
             }
         }
-        Some(patterns.iter().map(|pattern| Glob::new(pattern, false)).collect())
+        Some(
+            patterns
+                .iter()
+                .map(|pattern| Glob::new(pattern, false))
+                .collect(),
+        )
     }
 }
 
@@ -186,7 +206,11 @@ fn any_of(mut all: Vec<String>, texts: &[OsString], app: &mut App) -> Option<Opt
         Ok(any) => Some(Some(any)),
         Err(_) => {
             let texts: Vec<_> = texts.iter().map(|text| text.to_string_lossy()).collect();
-            app.fail_at(ExitStatus::Usage, texts.join(" "), "not a regular expression, or too large a one");
+            app.fail_at(
+                ExitStatus::Usage,
+                texts.join(" "),
+                "not a regular expression, or too large a one",
+            );
             None
         }
     }
@@ -195,8 +219,14 @@ fn any_of(mut all: Vec<String>, texts: &[OsString], app: &mut App) -> Option<Opt
 impl TextForm {
     /// Returns whether any byte that differs is a difference.
     pub(super) fn is_exact(&self) -> bool {
-        let options = TextOptions { minimal: false, ..self.options };
-        options == TextOptions::default() && self.ignored.is_none() && !self.ignores_blank && !self.strips_cr
+        let options = TextOptions {
+            minimal: false,
+            ..self.options
+        };
+        options == TextOptions::default()
+            && self.ignored.is_none()
+            && !self.ignores_blank
+            && !self.strips_cr
     }
 
     /// Returns a text as it is compared.
@@ -205,7 +235,10 @@ impl TextForm {
             return text;
         }
         let next = text.iter().skip(1).chain([&0]);
-        let kept = text.iter().zip(next).filter(|pair| *pair != (&b'\r', &b'\n'));
+        let kept = text
+            .iter()
+            .zip(next)
+            .filter(|pair| *pair != (&b'\r', &b'\n'));
         kept.map(|(byte, _)| *byte).collect()
     }
 
@@ -216,9 +249,16 @@ impl TextForm {
             || self.options.ignore_trailing_space;
         diff.ignore(|line| {
             let text = line.strip_suffix(b"\n").unwrap_or(line);
-            let is_blank = if any_space { text.trim_ascii().is_empty() } else { text.is_empty() };
+            let is_blank = if any_space {
+                text.trim_ascii().is_empty()
+            } else {
+                text.is_empty()
+            };
             self.ignores_blank && is_blank
-                || self.ignored.as_ref().is_some_and(|ignored| ignored.is_match(text))
+                || self
+                    .ignored
+                    .as_ref()
+                    .is_some_and(|ignored| ignored.is_match(text))
         });
     }
 }

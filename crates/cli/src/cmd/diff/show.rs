@@ -50,7 +50,15 @@ pub(super) fn differences(
 fn changed(trees: &Both<NamedTree>, path: &[u8], changes: &[Change]) -> Vec<u8> {
     let changes: Vec<_> = changes.iter().map(text).collect();
     let (old, new) = (trees.old.shown(path), trees.new.shown(path));
-    [b"Files ", &old[..], b" and ", &new, b" differ: ", changes.join(", ").as_bytes()].concat()
+    [
+        b"Files ",
+        &old[..],
+        b" and ",
+        &new,
+        b" differ: ",
+        changes.join(", ").as_bytes(),
+    ]
+    .concat()
 }
 
 fn text(change: &Change) -> String {
@@ -62,7 +70,10 @@ fn text(change: &Change) -> String {
         Change::Size(sizes) => arrow("size", *sizes),
         Change::Time(times) => arrow("modified", times.map(|time| full_time(timespec(time)))),
         Change::Target(targets) => arrow("target", targets.as_ref().map(|target| escape(target))),
-        Change::Device(numbers) => arrow("device", numbers.map(|(major, minor)| format!("{major},{minor}"))),
+        Change::Device(numbers) => arrow(
+            "device",
+            numbers.map(|(major, minor)| format!("{major},{minor}")),
+        ),
         Change::Xattr(name, Both { old, new }) => {
             let what = match (old, new) {
                 (None, _) => "added",
@@ -73,7 +84,10 @@ fn text(change: &Change) -> String {
         }
         Change::Flags(flags) => arrow("flags", flags.map(letters)),
         Change::Project(projects) => arrow("project", *projects),
-        Change::Links(first) => arrow("first of its names", first.as_ref().map(|path| escape(path))),
+        Change::Links(first) => arrow(
+            "first of its names",
+            first.as_ref().map(|path| escape(path)),
+        ),
         Change::Contents => "contents".to_owned(),
     }
 }
@@ -86,7 +100,11 @@ fn arrow(what: &str, values: Both<impl std::fmt::Display>) -> String {
 fn letters(flags: InodeFlags) -> String {
     let mut letters = file_flags::letters(FileFlags::from_bits_retain(flags.bits()));
     letters.retain(|letter| letter != '-');
-    if letters.is_empty() { "-".to_owned() } else { letters }
+    if letters.is_empty() {
+        "-".to_owned()
+    } else {
+        letters
+    }
 }
 
 fn json_line(path: &[u8], finding: &Finding) -> String {

@@ -81,7 +81,13 @@ impl<'a> Writer<'a> {
     pub(super) fn new(args: &'a Args, are_trees: bool, app: &mut App) -> Option<Self> {
         let form = args.gnu.text_form(are_trees, app)?;
         let (is_colored, is_terminal) = (args.color.is_wanted(), io::stdout().is_terminal());
-        Some(Self { gnu: &args.gnu, form, is_colored, is_terminal, out: out() })
+        Some(Self {
+            gnu: &args.gnu,
+            form,
+            is_colored,
+            is_terminal,
+            out: out(),
+        })
     }
 
     /// Writes what is buffered.
@@ -91,7 +97,8 @@ impl<'a> Writer<'a> {
 
     /// Writes a line, with the control bytes of names escaped on a terminal.
     pub(super) fn line(&mut self, parts: &[&[u8]]) -> io::Result<()> {
-        self.out.write_all(&escape_bytes(&parts.concat(), self.is_terminal))?;
+        self.out
+            .write_all(&escape_bytes(&parts.concat(), self.is_terminal))?;
         self.out.write_all(b"\n")
     }
 
@@ -105,7 +112,11 @@ impl<'a> Writer<'a> {
         let is_same = if is_binary || self.gnu.brief && self.form.is_exact() {
             let is_same = same_contents(files)?;
             if !is_same {
-                let what: &[u8] = if is_binary && !self.gnu.brief { b"Binary files " } else { b"Files " };
+                let what: &[u8] = if is_binary && !self.gnu.brief {
+                    b"Binary files "
+                } else {
+                    b"Files "
+                };
                 self.line(&[what, &sides.old.name, b" and ", &sides.new.name, b" differ"])?;
             }
             is_same
@@ -131,7 +142,11 @@ impl<'a> Writer<'a> {
         let most = max_text_bytes();
         if files.old.size().max(files.new.size()) > most as u64 {
             let is_new = files.old.size() <= most as u64;
-            return if same_contents(files)? { Ok(true) } else { Err(Trouble::TooLarge(is_new)) };
+            return if same_contents(files)? {
+                Ok(true)
+            } else {
+                Err(Trouble::TooLarge(is_new))
+            };
         }
         let old = files.old.read(most).map_err(OneError::of_old)?;
         let new = files.new.read(most).map_err(OneError::of_new)?;
@@ -145,7 +160,13 @@ impl<'a> Writer<'a> {
             return Ok(true);
         }
         if self.gnu.brief {
-            self.line(&[b"Files ", &sides.old.name, b" and ", &sides.new.name, b" differ"])?;
+            self.line(&[
+                b"Files ",
+                &sides.old.name,
+                b" and ",
+                &sides.new.name,
+                b" differ",
+            ])?;
             return Ok(false);
         }
         if !title.is_empty() {
@@ -160,13 +181,23 @@ impl<'a> Writer<'a> {
     }
 
     /// Writes the changes in the form of `diff -u`.
-    fn unified(&mut self, sides: Both<&Side<'_>>, diff: &TextDiff<'_>, context: usize) -> io::Result<()> {
+    fn unified(
+        &mut self,
+        sides: Both<&Side<'_>>,
+        diff: &TextDiff<'_>,
+        context: usize,
+    ) -> io::Result<()> {
         for (sign, side) in [("---", sides.old), ("+++", sides.new)] {
             let head = match side.modified {
                 Some(modified) => {
                     format!("{sign} {}\t{}", name(&side.name), full_time(modified)).into_bytes()
                 }
-                None => [sign.as_bytes(), b" ", &escape_bytes(&side.name, self.is_terminal)].concat(),
+                None => [
+                    sign.as_bytes(),
+                    b" ",
+                    &escape_bytes(&side.name, self.is_terminal),
+                ]
+                .concat(),
             };
             self.paint("1", &head)?;
             self.out.write_all(b"\n")?;
@@ -183,8 +214,12 @@ impl<'a> Writer<'a> {
     }
 
     fn heading(&mut self, diff: &TextDiff<'_>, hunk: &Hunk) -> io::Result<()> {
-        let Some(headings) = &self.form.headings else { return Ok(()) };
-        let Some(heading) = diff.heading(hunk, |line| headings.is_match(line)) else { return Ok(()) };
+        let Some(headings) = &self.form.headings else {
+            return Ok(());
+        };
+        let Some(heading) = diff.heading(hunk, |line| headings.is_match(line)) else {
+            return Ok(());
+        };
         let heading = heading.trim_ascii_start();
         let heading = heading[..heading.len().min(MAX_HEADING_BYTES)].trim_ascii_end();
         self.out.write_all(b" ")?;
@@ -205,7 +240,10 @@ impl<'a> Writer<'a> {
                 (_, true) => 'd',
                 _ => 'c',
             };
-            self.paint("36", format!("{}{letter}{}", range(old), range(new)).as_bytes())?;
+            self.paint(
+                "36",
+                format!("{}{letter}{}", range(old), range(new)).as_bytes(),
+            )?;
             self.out.write_all(b"\n")?;
             let mut above = Sign::New;
             for (sign, line) in diff.lines(&hunk) {
@@ -227,13 +265,19 @@ impl<'a> Writer<'a> {
         };
         let text = line.strip_suffix(b"\n");
         self.paint(code, &[mark, text.unwrap_or(line)].concat())?;
-        self.out.write_all(if text.is_some() { b"\n" } else { b"\n\\ No newline at end of file\n" })
+        self.out.write_all(if text.is_some() {
+            b"\n"
+        } else {
+            b"\n\\ No newline at end of file\n"
+        })
     }
 
     /// Writes text in the colour of a code, if it is to have one.
     fn paint(&mut self, code: &str, text: &[u8]) -> io::Result<()> {
         match self.is_colored && !code.is_empty() {
-            true => self.out.write_all(&[b"\x1b[", code.as_bytes(), b"m", text, b"\x1b[0m"].concat()),
+            true => self
+                .out
+                .write_all(&[b"\x1b[", code.as_bytes(), b"m", text, b"\x1b[0m"].concat()),
             false => self.out.write_all(text),
         }
     }

@@ -19,8 +19,13 @@ pub(super) fn compare(args: &Args, trees: &Both<NamedTree>, app: &mut App) -> Ve
     for warning in &found.warnings {
         app.note(format_args!("warning: {warning}"));
     }
-    for (tree, faults) in [(&trees.old, &found.faults.old), (&trees.new, &found.faults.new)] {
-        faults.iter().for_each(|fault| tree.report(&fault.path, &fault.error, app));
+    for (tree, faults) in [
+        (&trees.old, &found.faults.old),
+        (&trees.new, &found.faults.new),
+    ] {
+        faults
+            .iter()
+            .for_each(|fault| tree.report(&fault.path, &fault.error, app));
     }
     found.differences
 }

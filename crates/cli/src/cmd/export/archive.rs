@@ -27,8 +27,11 @@ pub(crate) fn buffered<W: Write>(out: W) -> BufWriter<W> {
 /// An archive that is being written.
 pub(crate) trait Archive {
     /// Writes an entry. Returns why it is left out, if the archive cannot have it.
-    fn append(&mut self, entry: &Entry, read: ReadContents<'_>)
-    -> extern4_tree::Result<Option<&'static str>>;
+    fn append(
+        &mut self,
+        entry: &Entry,
+        read: ReadContents<'_>,
+    ) -> extern4_tree::Result<Option<&'static str>>;
 }
 
 impl<W: Write> Archive for TarWriter<W> {
@@ -60,7 +63,10 @@ pub(crate) struct Pace {
 
 impl Pace {
     pub(crate) fn begin(verb: &'static str, app: &mut App) -> Self {
-        Self { task: app.begin_task(Unit::bytes(verb), false), stop: app.stop_on_signals() }
+        Self {
+            task: app.begin_task(Unit::bytes(verb), false),
+            stop: app.stop_on_signals(),
+        }
     }
 
     /// Counts bytes, and returns whether the command goes on.
@@ -74,7 +80,12 @@ impl Pace {
         if self.task.is_shown()
             && let Ok(files) = walk(target.session(), target.path())
         {
-            self.task.expect(files.filter_map(Result::ok).map(|file| file.metadata.len()).sum());
+            self.task.expect(
+                files
+                    .filter_map(Result::ok)
+                    .map(|file| file.metadata.len())
+                    .sum(),
+            );
         }
     }
 }
@@ -114,13 +125,21 @@ pub(crate) fn member(
         return Err(ExportError::Stopped);
     }
     pace.task.file();
-    let unreadable = |error| ExportError::Volume(Unreadable { path: file.entry.path.clone(), error });
+    let unreadable = |error| {
+        ExportError::Volume(Unreadable {
+            path: file.entry.path.clone(),
+            error,
+        })
+    };
     let Kind::File(_) = &file.entry.kind else {
         return appended(archive.append(&file.entry, &mut |_, _| Ok(())));
     };
     let opened = file.open().map_err(unreadable)?;
     let kind = Kind::File(file.contents(&opened).map_err(unreadable)?);
-    let entry = Entry { kind, ..file.entry.clone() };
+    let entry = Entry {
+        kind,
+        ..file.entry.clone()
+    };
     let mut failed = None;
     let mut read = |offset: u64, buf: &mut [u8]| {
         if pace.advance(buf.len()).is_break() {

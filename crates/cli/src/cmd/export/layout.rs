@@ -37,7 +37,10 @@ pub(super) fn write(
     drop(out);
     file.file().sync_all()?;
     made.finish(file, &layout.join(layer.path()))?;
-    let platform = args.platform.clone().unwrap_or_else(Platform::of_this_machine);
+    let platform = args
+        .platform
+        .clone()
+        .unwrap_or_else(Platform::of_this_machine);
     for (path, contents) in layer.documents(tag, &platform) {
         let path = layout.join(path);
         let document = NewFile::new(&path)?;
@@ -60,7 +63,11 @@ impl Made {
     /// Makes a directory, and those above it that are not there.
     fn directories(&mut self, path: &Path) -> io::Result<()> {
         let missing: Vec<&Path> = path.ancestors().take_while(|path| is_new(path)).collect();
-        for directory in missing.into_iter().rev().filter(|path| !path.as_os_str().is_empty()) {
+        for directory in missing
+            .into_iter()
+            .rev()
+            .filter(|path| !path.as_os_str().is_empty())
+        {
             match std::fs::create_dir(directory) {
                 Ok(()) => self.0.push(directory.to_owned()),
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
@@ -85,7 +92,11 @@ impl Drop for Made {
     fn drop(&mut self) {
         for path in self.0.drain(..).rev() {
             // A directory into which another process has written stays.
-            let _ = if path.is_dir() { std::fs::remove_dir(&path) } else { std::fs::remove_file(&path) };
+            let _ = if path.is_dir() {
+                std::fs::remove_dir(&path)
+            } else {
+                std::fs::remove_file(&path)
+            };
         }
     }
 }

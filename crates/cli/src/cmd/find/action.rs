@@ -67,7 +67,10 @@ impl Outputs {
             }
             Err(error) => Err((path.as_path(), error)),
         };
-        Ok(Self { standard, files: files.iter().map(make).collect::<Result<_, _>>()? })
+        Ok(Self {
+            standard,
+            files: files.iter().map(make).collect::<Result<_, _>>()?,
+        })
     }
 
     /// Returns whether output waits for the end of the search.
@@ -112,7 +115,10 @@ impl Action {
         app: &mut App,
     ) -> io::Result<bool> {
         match self {
-            Self::Print { end: b'\n', to: Output::Standard } if search.json => {
+            Self::Print {
+                end: b'\n',
+                to: Output::Standard,
+            } if search.json => {
                 print_json(search, candidate, &mut outputs.standard)?;
             }
             Self::Print { end, to } => {
@@ -128,7 +134,11 @@ impl Action {
             }
             Self::Ls(to) => print_long(search, candidate, outputs.get(*to))?,
             Self::Printf(format, to) => {
-                let shown = if *to == Output::Standard { search.shown } else { search.shown.off_terminal() };
+                let shown = if *to == Output::Standard {
+                    search.shown
+                } else {
+                    search.shown.off_terminal()
+                };
                 if let Some(text) = format.text(search, candidate, shown) {
                     outputs.get(*to).write_all(&text)?;
                 }
@@ -150,33 +160,58 @@ fn delete(candidate: &Candidate<'_>) -> bool {
     if is_root {
         return true;
     }
-    let is_directory = candidate.entry.file_type().is_ok_and(|kind| kind == FileType::Directory);
-    let removed = if is_directory { parent.remove_dir(name) } else { parent.remove_file(name) };
+    let is_directory = candidate
+        .entry
+        .file_type()
+        .is_ok_and(|kind| kind == FileType::Directory);
+    let removed = if is_directory {
+        parent.remove_dir(name)
+    } else {
+        parent.remove_file(name)
+    };
     candidate.kept(removed).is_some()
 }
 
-fn print_json(search: &Search<'_>, candidate: &Candidate<'_>, out: &mut dyn Write) -> io::Result<()> {
-    let Some(metadata) = candidate.metadata() else { return Ok(()) };
+fn print_json(
+    search: &Search<'_>,
+    candidate: &Candidate<'_>,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let Some(metadata) = candidate.metadata() else {
+        return Ok(());
+    };
     let line = json::line(|object| {
         super::super::stat::members(object, &search.volume, candidate.path(), metadata);
     });
     out.write_all(line.as_bytes())
 }
 
-fn print_long(search: &Search<'_>, candidate: &Candidate<'_>, out: &mut dyn Write) -> io::Result<()> {
-    let Some(metadata) = candidate.metadata() else { return Ok(()) };
+fn print_long(
+    search: &Search<'_>,
+    candidate: &Candidate<'_>,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let Some(metadata) = candidate.metadata() else {
+        return Ok(());
+    };
     let names = search.volume.names();
     write!(
         out,
         "{:>9} {:>6} {} {:>3} {:<8} {:<8} {:>8} {} ",
         metadata.ino(),
         metadata.blocks().div_ceil(2),
-        ModeText { kind: metadata.file_type(), mode: metadata.mode() },
+        ModeText {
+            kind: metadata.file_type(),
+            mode: metadata.mode()
+        },
         metadata.nlink(),
         names.user(metadata.uid()),
         names.group(metadata.gid()),
         size(metadata),
-        search.time.get_or_init(ListTime::new).format(metadata.mtime()),
+        search
+            .time
+            .get_or_init(ListTime::new)
+            .format(metadata.mtime()),
     )?;
     let is_complete = search.shown.is_complete();
     match is_complete {
@@ -184,7 +219,10 @@ fn print_long(search: &Search<'_>, candidate: &Candidate<'_>, out: &mut dyn Writ
         false => out.write_all(escape_ls(&search.printed(candidate.path())).as_bytes())?,
     }
     if metadata.is_symlink()
-        && let Ok(link) = candidate.entry.parent().read_link(candidate.entry.file_name())
+        && let Ok(link) = candidate
+            .entry
+            .parent()
+            .read_link(candidate.entry.file_name())
     {
         let link = link.as_os_str().as_bytes();
         out.write_all(b" -> ")?;

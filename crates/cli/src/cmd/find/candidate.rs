@@ -42,7 +42,11 @@ impl PathForm {
     /// Returns the form that a pattern is about. The name of the image ends in a colon, and
     /// wildcards alone do not mean a part of it.
     pub(super) fn of(pattern: &[u8]) -> Self {
-        if pattern.contains(&b':') { Self::Either } else { Self::InVolume }
+        if pattern.contains(&b':') {
+            Self::Either
+        } else {
+            Self::InVolume
+        }
     }
 }
 
@@ -56,7 +60,16 @@ impl<'a> Candidate<'a> {
     ) -> Self {
         let (volume, prefix) = (&*search.volume, &search.prefix[..]);
         let (metadata, error) = (OnceCell::new(), Cell::new(None));
-        Self { entry, path, depth, follow, volume, prefix, metadata, error }
+        Self {
+            entry,
+            path,
+            depth,
+            follow,
+            volume,
+            prefix,
+            metadata,
+            error,
+        }
     }
 
     /// Returns whether the path matches in one of its forms.
@@ -128,14 +141,20 @@ impl<'a> Candidate<'a> {
         match self.entry.parent().metadata(self.entry.file_name()) {
             Ok(target) => Some(letter_of(target.file_type())),
             Err(error) if error.errno() == Errno::ELOOP => Some("L".to_owned()),
-            Err(error) if matches!(error.errno(), Errno::ENOENT | Errno::ENOTDIR) => Some("N".to_owned()),
+            Err(error) if matches!(error.errno(), Errno::ENOENT | Errno::ENOTDIR) => {
+                Some("N".to_owned())
+            }
             Err(_) => Some("?".to_owned()),
         }
     }
 
     /// Returns the inode number of the entry, or of what it leads to.
     pub(super) fn ino(&self) -> Option<u64> {
-        if self.follow { self.metadata().map(Metadata::ino) } else { Some(self.entry.ino()) }
+        if self.follow {
+            self.metadata().map(Metadata::ino)
+        } else {
+            Some(self.entry.ino())
+        }
     }
 
     /// Returns the target of a symbolic link as it is written.
@@ -152,14 +171,20 @@ impl<'a> Candidate<'a> {
 
     /// Returns whether the caller may use the file so.
     pub(super) fn may(&self, access: Access) -> bool {
-        self.entry.parent().access(self.entry.file_name(), access).is_ok()
+        self.entry
+            .parent()
+            .access(self.entry.file_name(), access)
+            .is_ok()
     }
 
     pub(super) fn is_empty(&self) -> Option<bool> {
         Some(match self.kind()? {
             FileType::Regular => self.metadata()?.len() == 0,
             FileType::Directory => {
-                match self.kept(self.entry.parent().read_dir(self.entry.file_name()))?.next() {
+                match self
+                    .kept(self.entry.parent().read_dir(self.entry.file_name()))?
+                    .next()
+                {
                     None => true,
                     Some(entry) => {
                         self.kept(entry)?;
@@ -172,7 +197,10 @@ impl<'a> Candidate<'a> {
     }
 
     pub(super) fn has_xattr(&self, name: &std::ffi::OsStr) -> Option<bool> {
-        Some(self.kept(self.entry.parent().lgetxattr(self.entry.file_name(), name))?.is_some())
+        Some(
+            self.kept(self.entry.parent().lgetxattr(self.entry.file_name(), name))?
+                .is_some(),
+        )
     }
 }
 

@@ -100,7 +100,11 @@ fn holds(test: &Test, candidate: &Candidate<'_>) -> Option<bool> {
         Test::NoUser => !candidate.volume.names().has_user(metadata()?.uid()),
         Test::NoGroup => !candidate.volume.names().has_group(metadata()?.gid()),
         Test::Perm(perm) => perm.matches(metadata()?.mode()),
-        Test::Newer { time, than: Reference::Time(than), .. } => time_of(candidate, *time)? > *than,
+        Test::Newer {
+            time,
+            than: Reference::Time(than),
+            ..
+        } => time_of(candidate, *time)? > *than,
         Test::Age { time, count, unit } => is_aged(age(time_of(candidate, *time)?), *count, *unit),
         Test::Xattr(name) => candidate.has_xattr(name)?,
         Test::SameFile(Reference::Inode(ino)) => *ino == candidate.ino(),
@@ -130,13 +134,20 @@ fn name<'a>(candidate: &'a Candidate<'_>) -> &'a [u8] {
         return candidate.entry.file_name().as_bytes();
     }
     let name = candidate.path.as_os_str().as_bytes();
-    let Some(last) = name.iter().rposition(|byte| *byte != b'/') else { return b"/" };
-    name[..=last].rsplit(|byte| *byte == b'/').next().unwrap_or(name)
+    let Some(last) = name.iter().rposition(|byte| *byte != b'/') else {
+        return b"/";
+    };
+    name[..=last]
+        .rsplit(|byte| *byte == b'/')
+        .next()
+        .unwrap_or(name)
 }
 
 /// Returns the nanoseconds since `time`; negative for a time in the future.
 fn age(time: Timespec) -> i128 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
     let now = i128::from(now.as_secs()) * SECOND + i128::from(now.subsec_nanos());
     now - (i128::from(time.sec) * SECOND + i128::from(time.nsec))
 }
@@ -163,12 +174,17 @@ mod tests {
     fn minutes_are_rounded_up_and_days_down() {
         let of = |count, unit| -> Vec<i128> {
             let ages = [-30, 0, 30, 59, 61, 90, 119, 121, 86_399, 86_401];
-            ages.into_iter().filter(|age| is_aged(age * SECOND, count, unit)).collect()
+            ages.into_iter()
+                .filter(|age| is_aged(age * SECOND, count, unit))
+                .collect()
         };
         assert_eq!(of(Count::Exactly(1), Unit::Minutes), [30, 59]);
         assert_eq!(of(Count::Exactly(2), Unit::Minutes), [61, 90, 119]);
         assert_eq!(of(Count::Exactly(0), Unit::Minutes), [-30, 0]);
-        assert_eq!(of(Count::More(1), Unit::Minutes), [61, 90, 119, 121, 86_399, 86_401]);
+        assert_eq!(
+            of(Count::More(1), Unit::Minutes),
+            [61, 90, 119, 121, 86_399, 86_401]
+        );
         assert_eq!(of(Count::Less(1), Unit::Minutes), [-30, 0, 30, 59]);
         assert_eq!(of(Count::Exactly(1), Unit::Days), [86_401]);
         assert_eq!(of(Count::More(0), Unit::Days), [86_401]);

@@ -62,8 +62,13 @@ impl Exec {
     pub(super) fn new(words: &[OsString], how: How) -> Result<Self, String> {
         let takes_paths = matches!(how, How::Each | How::Batch);
         let mut words = words.to_vec();
-        let gets_path = how == How::Batch || how == How::Each && words.iter().any(|word| has(word, b"{}"));
-        if gets_path && words.first().is_some_and(|name| Args::subcommand(name).is_some()) {
+        let gets_path =
+            how == How::Batch || how == How::Each && words.iter().any(|word| has(word, b"{}"));
+        if gets_path
+            && words
+                .first()
+                .is_some_and(|name| Args::subcommand(name).is_some())
+        {
             words.insert(0, "extern4".into());
         }
         let name = words.first().map_or(OsStr::new(""), OsString::as_os_str);
@@ -88,7 +93,10 @@ impl Exec {
 
     /// Returns the name of the subcommand, if the command is one of extern4's own.
     pub(super) fn subcommand(&self) -> Option<&OsStr> {
-        self.words.get(1).filter(|_| self.is_own).map(OsString::as_os_str)
+        self.words
+            .get(1)
+            .filter(|_| self.is_own)
+            .map(OsString::as_os_str)
     }
 
     /// Returns whether the command may change volumes.
@@ -115,7 +123,9 @@ impl Exec {
             "inode",
             "diff",
         ];
-        let [_, name, .., last] = &self.words[..] else { return false };
+        let [_, name, .., last] = &self.words[..] else {
+            return false;
+        };
         match name.to_str() {
             Some("cp") => ImagePath::is_one(last),
             Some(name) => self.is_own && !READERS.contains(&name),
@@ -134,13 +144,18 @@ impl Exec {
         // No pattern in the words of an own command is expanded.
         let path = match self.is_own {
             true => search.printed(candidate.path()),
-            false => search.shown.off_terminal().as_operands().path(&search.volume.image, candidate.path()),
+            false => search
+                .shown
+                .off_terminal()
+                .as_operands()
+                .path(&search.volume.image, candidate.path()),
         };
         let path = OsString::from_vec(path);
         match self.how {
             How::Each => self.command(&self.with(&path), Stdio::inherit(), app),
             How::Batch => {
-                self.batch_bytes.set(self.batch_bytes.get() + path.len() + 1);
+                self.batch_bytes
+                    .set(self.batch_bytes.get() + path.len() + 1);
                 self.batch.borrow_mut().push(path);
                 if self.batch_bytes.get() > MAX_BATCH_BYTES {
                     self.finish(app)?;
@@ -175,7 +190,11 @@ impl Exec {
         if self.is_own {
             return app.run_line(words);
         }
-        match Command::new(&words[0]).args(&words[1..]).stdin(input).status() {
+        match Command::new(&words[0])
+            .args(&words[1..])
+            .stdin(input)
+            .status()
+        {
             Ok(status) => {
                 if !status.success() {
                     self.point_to_copies(app);
@@ -205,11 +224,22 @@ impl Exec {
     }
 
     /// Runs the command with the contents of the file on its standard input.
-    fn with_contents(&self, path: &OsStr, candidate: &Candidate<'_>, app: &mut App) -> io::Result<bool> {
+    fn with_contents(
+        &self,
+        path: &OsStr,
+        candidate: &Candidate<'_>,
+        app: &mut App,
+    ) -> io::Result<bool> {
         let opened = candidate.entry.parent().open(candidate.entry.file_name());
-        let Some(mut file) = candidate.kept(opened) else { return Ok(false) };
+        let Some(mut file) = candidate.kept(opened) else {
+            return Ok(false);
+        };
         let words = self.with(path);
-        let mut child = match Command::new(&words[0]).args(&words[1..]).stdin(Stdio::piped()).spawn() {
+        let mut child = match Command::new(&words[0])
+            .args(&words[1..])
+            .stdin(Stdio::piped())
+            .spawn()
+        {
             Ok(child) => child,
             Err(error) => {
                 app.fail_at(ExitStatus::Failed, words[0].display(), host_reason(&error));
@@ -227,7 +257,9 @@ impl Exec {
     /// Runs the command with a copy of the file in a temporary directory, under the file's name.
     fn with_copy(&self, candidate: &Candidate<'_>, app: &mut App) -> io::Result<bool> {
         let opened = candidate.entry.parent().open(candidate.entry.file_name());
-        let Some(mut file) = candidate.kept(opened) else { return Ok(false) };
+        let Some(mut file) = candidate.kept(opened) else {
+            return Ok(false);
+        };
         let directory = tempfile::tempdir()?;
         let name = candidate.path().file_name().unwrap_or(OsStr::new("file"));
         let path = directory.path().join(name);
@@ -246,7 +278,8 @@ fn has(word: &OsStr, text: &[u8]) -> bool {
 
 /// Returns whether a path leads to the program of this process.
 fn is_this_program(path: &Path) -> bool {
-    path.file_name().is_some_and(|name| name == "extern4") && same_file(path, Path::new("/proc/self/exe"))
+    path.file_name().is_some_and(|name| name == "extern4")
+        && same_file(path, Path::new("/proc/self/exe"))
 }
 
 /// Copies contents until their end, or until the other side takes no more.

@@ -50,7 +50,10 @@ pub(super) enum Test {
     OtherType(Vec<FileType>),
     May(Access),
     FsType(String),
-    Size { count: Count, unit: u64 },
+    Size {
+        count: Count,
+        unit: u64,
+    },
     Empty,
     Links(Count),
     Inode(Count),
@@ -61,8 +64,16 @@ pub(super) enum Test {
     NoUser,
     NoGroup,
     Perm(Perm),
-    Newer { time: Time, than: Reference, of: Time },
-    Age { time: Time, count: Count, unit: Unit },
+    Newer {
+        time: Time,
+        than: Reference,
+        of: Time,
+    },
+    Age {
+        time: Time,
+        count: Count,
+        unit: Unit,
+    },
     Xattr(OsString),
     SameFile(Reference),
 }
@@ -155,7 +166,9 @@ impl Expr {
     /// Returns whether the expression has an action, so that matches need not be printed.
     pub(super) fn has_action(&self) -> bool {
         match self {
-            Self::And(parts) | Self::Or(parts) | Self::List(parts) => parts.iter().any(Self::has_action),
+            Self::And(parts) | Self::Or(parts) | Self::List(parts) => {
+                parts.iter().any(Self::has_action)
+            }
             Self::Not(part) => part.has_action(),
             Self::Action(_) | Self::Quit => matches!(self, Self::Action(_)),
             Self::Test(_) | Self::Prune => false,
@@ -231,9 +244,16 @@ impl Expr {
     }
 
     /// Returns the expression with every test replaced by the result of `change`.
-    pub(super) fn try_map<E>(&self, change: &mut impl FnMut(&Test) -> Result<Test, E>) -> Result<Self, E> {
-        let mut all =
-            |parts: &[Self]| parts.iter().map(|part| part.try_map(change)).collect::<Result<_, E>>();
+    pub(super) fn try_map<E>(
+        &self,
+        change: &mut impl FnMut(&Test) -> Result<Test, E>,
+    ) -> Result<Self, E> {
+        let mut all = |parts: &[Self]| {
+            parts
+                .iter()
+                .map(|part| part.try_map(change))
+                .collect::<Result<_, E>>()
+        };
         Ok(match self {
             Self::And(parts) => Self::And(all(parts)?),
             Self::Or(parts) => Self::Or(all(parts)?),

@@ -31,7 +31,9 @@ pub(super) enum Link {
 
 /// Returns whether a path is a symbolic link that leads to a directory.
 pub(super) fn leads_to_directory(session: &Session, path: &Path) -> bool {
-    session.symlink_metadata(path).is_ok_and(|found| found.is_symlink())
+    session
+        .symlink_metadata(path)
+        .is_ok_and(|found| found.is_symlink())
         && session.metadata(path).is_ok_and(|found| found.is_dir())
 }
 
@@ -39,5 +41,7 @@ pub(super) fn leads_to_directory(session: &Session, path: &Path) -> bool {
 pub(super) fn is_loop(session: &Session, link: &Path) -> bool {
     let ino = |path: &Path| session.metadata(path).map(|found| found.ino()).ok();
     let leads_to = ino(link);
-    link.ancestors().skip(1).any(|directory| ino(directory) == leads_to)
+    link.ancestors()
+        .skip(1)
+        .any(|directory| ino(directory) == leads_to)
 }

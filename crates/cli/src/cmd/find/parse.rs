@@ -64,9 +64,15 @@ pub(crate) fn starts_expression(word: &OsStr) -> bool {
 }
 
 /// Reads the words after the options; an error describes their fault.
-pub(super) fn parse(words: &[OsString], image_path: &dyn Fn(&OsStr) -> ImagePath) -> Result<Query, String> {
+pub(super) fn parse(
+    words: &[OsString],
+    image_path: &dyn Fn(&OsStr) -> ImagePath,
+) -> Result<Query, String> {
     let (follow, words) = links(words);
-    let places_end = words.iter().position(|word| starts_expression(word)).unwrap_or(words.len());
+    let places_end = words
+        .iter()
+        .position(|word| starts_expression(word))
+        .unwrap_or(words.len());
     let (image_paths, expression) = words.split_at(places_end);
     if image_paths.is_empty() {
         return Err("name a directory to search, such as disk.img:/".to_owned());
@@ -79,15 +85,30 @@ pub(super) fn parse(words: &[OsString], image_path: &dyn Fn(&OsStr) -> ImagePath
         extracts: false,
         nesting: 0,
     };
-    parser.extracts = expression.iter().any(|word| word == "-extract" || word == "--extract");
-    let mut expr = if expression.is_empty() { Expr::Test(Test::True) } else { parser.list()? };
+    parser.extracts = expression
+        .iter()
+        .any(|word| word == "-extract" || word == "--extract");
+    let mut expr = if expression.is_empty() {
+        Expr::Test(Test::True)
+    } else {
+        parser.list()?
+    };
     if let Some(word) = parser.words.first() {
         return Err(format!("{} is not expected here", word.display()));
     }
     if !expr.has_action() {
-        expr = Expr::And(vec![expr, Expr::Action(Action::Print { end: b'\n', to: Output::Standard })]);
+        expr = Expr::And(vec![
+            expr,
+            Expr::Action(Action::Print {
+                end: b'\n',
+                to: Output::Standard,
+            }),
+        ]);
     }
-    Ok(Query { expr, ..parser.query })
+    Ok(Query {
+        expr,
+        ..parser.query
+    })
 }
 
 /// Reads the options about symbolic links that stand before the paths.
@@ -130,7 +151,10 @@ impl Query {
     /// already reported.
     pub(super) fn bind(&self, target: &Target, app: &mut App) -> Result<Self, Option<String>> {
         let expr = self.expr.try_map(&mut |test| bind(test, target, app))?;
-        Ok(Self { expr, ..self.clone() })
+        Ok(Self {
+            expr,
+            ..self.clone()
+        })
     }
 }
 
@@ -138,28 +162,39 @@ fn bind(test: &Test, target: &Target, app: &mut App) -> Result<Test, Option<Stri
     let names = || target.volume.names();
     Ok(match test {
         Test::User(Who::Name(name)) => {
-            let uid = names()
-                .uid(name)
-                .ok_or_else(|| format!("-user: {name} is not a user of {}", target.image_path.image))?;
+            let uid = names().uid(name).ok_or_else(|| {
+                format!("-user: {name} is not a user of {}", target.image_path.image)
+            })?;
             Test::User(Who::Id(uid))
         }
         Test::Group(Who::Name(name)) => {
-            let gid = names()
-                .gid(name)
-                .ok_or_else(|| format!("-group: {name} is not a group of {}", target.image_path.image))?;
+            let gid = names().gid(name).ok_or_else(|| {
+                format!(
+                    "-group: {name} is not a group of {}",
+                    target.image_path.image
+                )
+            })?;
             Test::Group(Who::Id(gid))
         }
-        Test::Newer { time, than: Reference::Name(name), of } => {
+        Test::Newer {
+            time,
+            than: Reference::Name(name),
+            of,
+        } => {
             let (_, found) = look(name, target, app)?;
             let than = match of {
                 Time::Access => found.atime(),
                 Time::Modify => found.mtime(),
                 Time::Change => found.ctime(),
-                Time::Birth => {
-                    found.btime().ok_or_else(|| format!("{} has no birth time", name.display()))?
-                }
+                Time::Birth => found
+                    .btime()
+                    .ok_or_else(|| format!("{} has no birth time", name.display()))?,
             };
-            Test::Newer { time: *time, than: Reference::Time(than), of: *of }
+            Test::Newer {
+                time: *time,
+                than: Reference::Time(than),
+                of: *of,
+            }
         }
         Test::FsType(name) if *name == target.volume.type_name() => Test::True,
         Test::FsType(_) => Test::False,
@@ -220,8 +255,10 @@ impl<'a> Parser<'a> {
         let mut parts = vec![self.not()?];
         loop {
             let explicit = self.take(&["-a", "-and"]);
-            let ended =
-                self.words.first().is_none_or(|word| matches!(word.as_bytes(), b")" | b"," | b"-o" | b"-or"));
+            let ended = self
+                .words
+                .first()
+                .is_none_or(|word| matches!(word.as_bytes(), b")" | b"," | b"-o" | b"-or"));
             if ended && !explicit {
                 return Ok(one_or(parts, Expr::And));
             }
@@ -251,7 +288,9 @@ impl<'a> Parser<'a> {
 
     /// Takes the next word if it is one of these.
     fn take(&mut self, wanted: &[&str]) -> bool {
-        let Some((word, rest)) = self.words.split_first() else { return false };
+        let Some((word, rest)) = self.words.split_first() else {
+            return false;
+        };
         let found = wanted.iter().any(|wanted| word == *wanted);
         if found {
             self.words = rest;
@@ -260,14 +299,18 @@ impl<'a> Parser<'a> {
     }
 
     fn operand(&mut self, of: &str) -> Result<&'a OsStr, String> {
-        let (word, rest) = self.words.split_first().ok_or_else(|| format!("{of} needs an argument"))?;
+        let (word, rest) = self
+            .words
+            .split_first()
+            .ok_or_else(|| format!("{of} needs an argument"))?;
         self.words = rest;
         Ok(word)
     }
 
     fn text(&mut self, of: &str) -> Result<&'a str, String> {
         let word = self.operand(of)?;
-        word.to_str().ok_or_else(|| format!("{of}: {} is not text", word.display()))
+        word.to_str()
+            .ok_or_else(|| format!("{of}: {} is not text", word.display()))
     }
 
     fn count(&mut self, of: &str) -> Result<Count, String> {
@@ -277,7 +320,8 @@ impl<'a> Parser<'a> {
 
     fn depth(&mut self, of: &str) -> Result<usize, String> {
         let text = self.text(of)?;
-        text.parse().map_err(|_| format!("{of}: {text} is not a number"))
+        text.parse()
+            .map_err(|_| format!("{of}: {text} is not a number"))
     }
 
     fn glob(&mut self, of: &str, fold: bool) -> Result<Glob, String> {
@@ -293,7 +337,9 @@ impl<'a> Parser<'a> {
         let Some((word, rest)) = self.words.split_first() else {
             return Err("the expression ends too early".to_owned());
         };
-        let Some(name) = word.to_str() else { return Err(format!("{} is not known", word.display())) };
+        let Some(name) = word.to_str() else {
+            return Err(format!("{} is not known", word.display()));
+        };
         self.words = rest;
         match name {
             "-prune" => Ok(Expr::Prune),
@@ -308,12 +354,24 @@ impl<'a> Parser<'a> {
     fn action(&mut self, name: &str) -> Result<Option<Action>, String> {
         let standard = Output::Standard;
         Ok(Some(match name {
-            "-print" => Action::Print { end: b'\n', to: standard },
-            "-print0" => Action::Print { end: 0, to: standard },
+            "-print" => Action::Print {
+                end: b'\n',
+                to: standard,
+            },
+            "-print0" => Action::Print {
+                end: 0,
+                to: standard,
+            },
             "-ls" => Action::Ls(standard),
             "-printf" => Action::Printf(Rc::new(Format::parse(self.text(name)?)?), standard),
-            "-fprint" => Action::Print { end: b'\n', to: self.file(name)? },
-            "-fprint0" => Action::Print { end: 0, to: self.file(name)? },
+            "-fprint" => Action::Print {
+                end: b'\n',
+                to: self.file(name)?,
+            },
+            "-fprint0" => Action::Print {
+                end: 0,
+                to: self.file(name)?,
+            },
             "-fls" => Action::Ls(self.file(name)?),
             "-fprintf" => {
                 let to = self.file(name)?;
@@ -345,10 +403,14 @@ impl<'a> Parser<'a> {
             let is_batch = *at > 0 && self.words[*at] == "+" && self.words[*at - 1] == "{}";
             self.words[*at] == ";" || is_batch
         };
-        let end = (0..self.words.len()).find(is_end).ok_or_else(|| format!("{name} lacks its ';'"))?;
+        let end = (0..self.words.len())
+            .find(is_end)
+            .ok_or_else(|| format!("{name} lacks its ';'"))?;
         let is_batch = self.words[end] == "+";
         let how = match (name, is_batch) {
-            ("-exec-in", true) => return Err("-exec-in takes one file at a time: end it with ';'".to_owned()),
+            ("-exec-in", true) => {
+                return Err("-exec-in takes one file at a time: end it with ';'".to_owned());
+            }
             (_, true) if self.extracts => {
                 return Err("-extract takes one file at a time: end -exec with ';'".to_owned());
             }
@@ -431,10 +493,13 @@ impl<'a> Parser<'a> {
     fn regex(&mut self, of: &str, fold: bool) -> Result<Test, String> {
         let text = self.text(of)?;
         let dot_matches_all = self.syntax != Syntax::Emacs;
-        let inner = without_references(text, self.syntax).map_err(|error| format!("{of}: {error}"))?;
+        let inner =
+            without_references(text, self.syntax).map_err(|error| format!("{of}: {error}"))?;
         let whole = format!("^(?:{inner})$");
-        let regex =
-            RegexBuilder::new(&whole).case_insensitive(fold).dot_matches_new_line(dot_matches_all).build();
+        let regex = RegexBuilder::new(&whole)
+            .case_insensitive(fold)
+            .dot_matches_new_line(dot_matches_all)
+            .build();
         regex
             .map(|regex| Test::Regex(regex, PathForm::of(text.as_bytes())))
             .map_err(|_| format!("{of}: {text} is not a regular expression"))
@@ -457,10 +522,18 @@ impl<'a> Parser<'a> {
             },
         };
         Ok(match unit {
-            Some(unit) => Test::Age { time, count: self.count(name)?, unit },
+            Some(unit) => Test::Age {
+                time,
+                count: self.count(name)?,
+                unit,
+            },
             None => {
                 let than = Reference::Name(self.operand(name)?.to_owned());
-                Test::Newer { time, than, of: Time::Modify }
+                Test::Newer {
+                    time,
+                    than,
+                    of: Time::Modify,
+                }
             }
         })
     }
@@ -476,14 +549,25 @@ impl<'a> Parser<'a> {
         };
         let mut letters = letters.chars();
         let (of, than) = (letters.next().and_then(time), letters.next());
-        let (Some(of), Some(than), None) = (of, than, letters.next()) else { return Err(unknown(name)) };
+        let (Some(of), Some(than), None) = (of, than, letters.next()) else {
+            return Err(unknown(name));
+        };
         if than == 't' {
             let text = self.text(name)?;
-            let than = super::super::touch::date(text).map_err(|error| format!("{name}: {text}: {error}"))?;
-            return Ok(Test::Newer { time: of, than: Reference::Time(than), of: Time::Modify });
+            let than = super::super::touch::date(text)
+                .map_err(|error| format!("{name}: {text}: {error}"))?;
+            return Ok(Test::Newer {
+                time: of,
+                than: Reference::Time(than),
+                of: Time::Modify,
+            });
         }
         let than = time(than).ok_or_else(|| unknown(name))?;
-        Ok(Test::Newer { time: of, than: Reference::Name(self.operand(name)?.to_owned()), of: than })
+        Ok(Test::Newer {
+            time: of,
+            than: Reference::Name(self.operand(name)?.to_owned()),
+            of: than,
+        })
     }
 }
 
@@ -510,7 +594,9 @@ fn syntax(text: &str) -> Result<Syntax, String> {
         "emacs" | "findutils-default" => Ok(Syntax::Emacs),
         "posix-basic" | "grep" | "ed" | "sed" => Ok(Syntax::Basic),
         "posix-extended" | "egrep" | "posix-egrep" => Ok(Syntax::Extended),
-        _ => Err(format!("-regextype: {text} is not there; use emacs, posix-basic or posix-extended")),
+        _ => Err(format!(
+            "-regextype: {text} is not there; use emacs, posix-basic or posix-extended"
+        )),
     }
 }
 
@@ -541,9 +627,16 @@ fn size(text: &str) -> Result<Test, String> {
         Some(b'G') => 1 << 30,
         _ => 0,
     };
-    let digits = if unit == 0 { text } else { &text[..text.len() - 1] };
+    let digits = if unit == 0 {
+        text
+    } else {
+        &text[..text.len() - 1]
+    };
     let count = count(digits).ok_or_else(|| format!("-size: {text} is not a size"))?;
-    Ok(Test::Size { count, unit: if unit == 0 { 512 } else { unit } })
+    Ok(Test::Size {
+        count,
+        unit: if unit == 0 { 512 } else { unit },
+    })
 }
 
 fn types(of: &str, text: &str) -> Result<Vec<FileType>, String> {
@@ -559,11 +652,14 @@ fn types(of: &str, text: &str) -> Result<Vec<FileType>, String> {
             _ => return None,
         })
     };
-    text.split(',').map(|part| letter(part).ok_or_else(|| format!("{of}: {part} is not a type"))).collect()
+    text.split(',')
+        .map(|part| letter(part).ok_or_else(|| format!("{of}: {part} is not a type")))
+        .collect()
 }
 
 fn who(text: &str) -> Who {
-    text.parse().map_or_else(|_| Who::Name(text.to_owned()), Who::Id)
+    text.parse()
+        .map_or_else(|_| Who::Name(text.to_owned()), Who::Id)
 }
 
 #[cfg(test)]
@@ -574,15 +670,19 @@ mod tests {
 
     fn query(line: &str) -> Result<Query, String> {
         parse(
-            &line.split_whitespace().map(OsString::from).collect::<Vec<_>>(),
+            &line
+                .split_whitespace()
+                .map(OsString::from)
+                .collect::<Vec<_>>(),
             &crate::image_path::ImagePath::parse,
         )
     }
 
     /// Returns the shape of an expression, with tests as `t` and actions as `p`.
     fn shape(expr: &Expr) -> String {
-        let join =
-            |parts: &[Expr], by: &str| format!("({})", parts.iter().map(shape).collect::<Vec<_>>().join(by));
+        let join = |parts: &[Expr], by: &str| {
+            format!("({})", parts.iter().map(shape).collect::<Vec<_>>().join(by))
+        };
         match expr {
             Expr::And(parts) => join(parts, "&"),
             Expr::Or(parts) => join(parts, "|"),
@@ -600,7 +700,11 @@ mod tests {
     #[test]
     fn operators_bind_as_in_find() {
         let check = |line: &str, expected: &str| {
-            assert_eq!(query(line).map(|query| shape(&query.expr)).as_deref(), Ok(expected), "{line}");
+            assert_eq!(
+                query(line).map(|query| shape(&query.expr)).as_deref(),
+                Ok(expected),
+                "{line}"
+            );
         };
         check("a.img", "(1&p)");
         check("a.img b.img:/x -empty", "(t&p)");

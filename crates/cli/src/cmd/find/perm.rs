@@ -37,7 +37,10 @@ impl Perm {
 /// Reads an octal mode, or symbolic clauses such as `u+rw,go=r` that start with no bit set. `+600`
 /// once meant any of the bits, so it means nothing now.
 fn mode(text: &str) -> Option<u32> {
-    if text.strip_prefix('+').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit())) {
+    if text
+        .strip_prefix('+')
+        .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
+    {
         return None;
     }
     Some(ModeChange::parse(text)?.apply(0, false, 0))
@@ -72,7 +75,11 @@ mod tests {
     #[test]
     fn bits_are_compared() {
         let check = |text: &str, mode, expected| {
-            assert_eq!(Perm::parse(text).map(|perm| perm.matches(mode)), Some(expected), "{text} {mode:o}");
+            assert_eq!(
+                Perm::parse(text).map(|perm| perm.matches(mode)),
+                Some(expected),
+                "{text} {mode:o}"
+            );
         };
         check("644", 0o100644, true);
         check("644", 0o100645, false);

@@ -26,7 +26,11 @@ pub(super) struct Format {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Piece {
     Text(Vec<u8>),
-    Directive { field: Field, letter: char, argument: Option<char> },
+    Directive {
+        field: Field,
+        letter: char,
+        argument: Option<char>,
+    },
 }
 
 impl Format {
@@ -73,10 +77,16 @@ impl Format {
         for piece in &self.pieces {
             match piece {
                 Piece::Text(text) => out.extend_from_slice(text),
-                Piece::Directive { field, letter, argument } => {
+                Piece::Directive {
+                    field,
+                    letter,
+                    argument,
+                } => {
                     let value = value(*letter, *argument, search, candidate, shown)?;
                     match std::str::from_utf8(&value) {
-                        Ok(number) if NUMBERS.contains(*letter) => field.push_number(number, &mut out),
+                        Ok(number) if NUMBERS.contains(*letter) => {
+                            field.push_number(number, &mut out)
+                        }
                         _ => field.push_text(&value, &mut out),
                     }
                 }
@@ -90,15 +100,20 @@ fn directive(rest: &mut Chars<'_>) -> Result<Piece, String> {
     let field = Field::parse(rest);
     let letter = rest.next().ok_or("-printf: the format ends with a %")?;
     let argument = match letter {
-        'A' | 'B' | 'C' | 'T' => {
-            Some(rest.next().ok_or_else(|| format!("-printf: %{letter} needs a letter of a time"))?)
-        }
+        'A' | 'B' | 'C' | 'T' => Some(
+            rest.next()
+                .ok_or_else(|| format!("-printf: %{letter} needs a letter of a time"))?,
+        ),
         _ => None,
     };
     if !"abBcCdfFgGhHiklmMnpPstTuUyYAs".contains(letter) {
         return Err(format!("-printf: %{letter} is not there"));
     }
-    Ok(Piece::Directive { field, letter, argument })
+    Ok(Piece::Directive {
+        field,
+        letter,
+        argument,
+    })
 }
 
 /// Returns what a directive stands for.
@@ -111,7 +126,8 @@ fn value(
 ) -> Option<Vec<u8>> {
     let path = candidate.path().as_os_str().as_bytes();
     let start = search.start.path.as_os_str().as_bytes();
-    let with_image = |path: &[u8]| Some(shown.path(&search.volume.image, Path::new(OsStr::from_bytes(path))));
+    let with_image =
+        |path: &[u8]| Some(shown.path(&search.volume.image, Path::new(OsStr::from_bytes(path))));
     let plain = |text: &[u8]| Some(shown.text(text).into_owned());
     let text = match letter {
         'p' => return with_image(path),
@@ -131,17 +147,25 @@ fn value(
         'F' => search.volume.type_name().to_owned(),
         'i' => candidate.ino()?.to_string(),
         'Y' => candidate.target_letter()?,
-        'g' | 'u' => return plain(of_metadata(letter, argument, search, candidate.metadata()?).as_bytes()),
+        'g' | 'u' => {
+            return plain(of_metadata(letter, argument, search, candidate.metadata()?).as_bytes());
+        }
         _ => of_metadata(letter, argument, search, candidate.metadata()?),
     };
     Some(text.into_bytes())
 }
 
 fn base_name(path: &Path) -> Vec<u8> {
-    path.file_name().map_or_else(|| b"/".to_vec(), |name| name.as_bytes().to_vec())
+    path.file_name()
+        .map_or_else(|| b"/".to_vec(), |name| name.as_bytes().to_vec())
 }
 
-fn of_metadata(letter: char, argument: Option<char>, search: &Search<'_>, metadata: &Metadata) -> String {
+fn of_metadata(
+    letter: char,
+    argument: Option<char>,
+    search: &Search<'_>,
+    metadata: &Metadata,
+) -> String {
     let names = search.volume.names();
     match letter {
         'a' => long_time(metadata.atime()),
@@ -150,13 +174,19 @@ fn of_metadata(letter: char, argument: Option<char>, search: &Search<'_>, metada
         'A' => part_of_time(metadata.atime(), argument),
         'C' => part_of_time(metadata.ctime(), argument),
         'T' => part_of_time(metadata.mtime(), argument),
-        'B' => metadata.btime().map_or_else(String::new, |time| part_of_time(time, argument)),
+        'B' => metadata
+            .btime()
+            .map_or_else(String::new, |time| part_of_time(time, argument)),
         'b' => metadata.blocks().to_string(),
         'g' => names.group(metadata.gid()).into_owned(),
         'G' => metadata.gid().to_string(),
         'k' => metadata.blocks().div_ceil(2).to_string(),
         'm' => format!("{:o}", metadata.mode() & 0o7777),
-        'M' => ModeText { kind: metadata.file_type(), mode: metadata.mode() }.to_string(),
+        'M' => ModeText {
+            kind: metadata.file_type(),
+            mode: metadata.mode(),
+        }
+        .to_string(),
         'n' => metadata.nlink().to_string(),
         's' => metadata.len().to_string(),
         'u' => names.user(metadata.uid()).into_owned(),
@@ -181,7 +211,9 @@ fn part_of_time(time: Timespec, letter: Option<char>) -> String {
         'r' => format_time(time, &format!("%I:%M:%S.{fraction} %p")),
         'h' => format_time(time, "%b"),
         'D' | 'x' => format_time(time, "%m/%d/%y"),
-        letter if "aAbBdFGgHIjklmMpRsuUVwWyYZze".contains(letter) => format_time(time, &format!("%{letter}")),
+        letter if "aAbBdFGgHIjklmMpRsuUVwWyYZze".contains(letter) => {
+            format_time(time, &format!("%{letter}"))
+        }
         letter => format!("%{letter}"),
     }
 }
@@ -193,7 +225,11 @@ mod tests {
     #[test]
     fn formats_are_read() {
         let check = |text: &str, pieces: usize| {
-            assert_eq!(Format::parse(text).expect(text).pieces.len(), pieces, "{text}");
+            assert_eq!(
+                Format::parse(text).expect(text).pieces.len(),
+                pieces,
+                "{text}"
+            );
         };
         check("", 1);
         check("a%%b\\n\\101", 1);

@@ -18,7 +18,12 @@ pub(super) fn rows(
     tags.sort();
     tags.dedup();
     let names: Vec<String> = tags.iter().map(|tag| name(*tag)).collect();
-    let width = names.iter().map(String::len).max().unwrap_or(0).max(NAME_WIDTH);
+    let width = names
+        .iter()
+        .map(String::len)
+        .max()
+        .unwrap_or(0)
+        .max(NAME_WIDTH);
     let mut text = String::new();
     for (tag, name) in tags.into_iter().zip(names) {
         let word = match tag {
@@ -29,15 +34,24 @@ pub(super) fn rows(
             AclTag::Mask => "mask",
             AclTag::Other => "other",
         };
-        text.push_str(&format!("{word:5}  {name:width$}  {}  {}\n", cell(access, tag), cell(default, tag)));
+        text.push_str(&format!(
+            "{word:5}  {name:width$}  {}  {}\n",
+            cell(access, tag),
+            cell(default, tag)
+        ));
     }
     text.into_bytes()
 }
 
 /// Returns the rights of an entry, those that the mask takes away as capitals.
 fn cell(entries: &[(AclTag, u8)], tag: AclTag) -> String {
-    let Some((_, perm)) = entries.iter().find(|(there, _)| *there == tag) else { return "   ".to_owned() };
-    let mask = entries.iter().find(|(tag, _)| *tag == AclTag::Mask).map_or(7, |(_, perm)| *perm);
+    let Some((_, perm)) = entries.iter().find(|(there, _)| *there == tag) else {
+        return "   ".to_owned();
+    };
+    let mask = entries
+        .iter()
+        .find(|(tag, _)| *tag == AclTag::Mask)
+        .map_or(7, |(_, perm)| *perm);
     let masked = matches!(tag, AclTag::User(_) | AclTag::GroupObj | AclTag::Group(_));
     let letter = |(bit, letter): (u8, char)| match (perm & bit != 0, masked && mask & bit == 0) {
         (false, _) => '-',

@@ -19,8 +19,15 @@ impl Encoding {
     /// Returns `Text` where at most one byte of eight is not printable ASCII, else `Base64`.
     pub(super) fn fitting(value: &[u8]) -> Self {
         let value = without_nul(value);
-        let odd = value.iter().filter(|byte| !matches!(byte, b' '..=b'~')).count();
-        if odd * 8 <= value.len() { Self::Text } else { Self::Base64 }
+        let odd = value
+            .iter()
+            .filter(|byte| !matches!(byte, b' '..=b'~'))
+            .count();
+        if odd * 8 <= value.len() {
+            Self::Text
+        } else {
+            Self::Base64
+        }
     }
 
     /// Appends `value` in this encoding.
@@ -37,7 +44,9 @@ impl Encoding {
             }
             Self::Hex => {
                 out.extend_from_slice(b"0x");
-                value.iter().for_each(|byte| out.extend_from_slice(format!("{byte:02x}").as_bytes()));
+                value
+                    .iter()
+                    .for_each(|byte| out.extend_from_slice(format!("{byte:02x}").as_bytes()));
             }
             Self::Base64 => {
                 out.extend_from_slice(b"0s");
@@ -58,7 +67,11 @@ pub(crate) fn decode(text: &[u8]) -> Option<Vec<u8>> {
 }
 
 fn decode_hex(digits: &[u8]) -> Option<Vec<u8>> {
-    let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+    let digit = |byte: u8| {
+        char::from(byte)
+            .to_digit(16)
+            .and_then(|digit| u8::try_from(digit).ok())
+    };
     let pair = |pair: &[u8]| Some(digit(*pair.first()?)? << 4 | digit(*pair.get(1)?)?);
     digits.chunks(2).map(pair).collect()
 }
@@ -67,13 +80,19 @@ fn decode_base64(digits: &[u8]) -> Option<Vec<u8>> {
     if !digits.len().is_multiple_of(4) {
         return None;
     }
-    let padding = digits.iter().rev().take(2).take_while(|digit| **digit == b'=').count();
+    let padding = digits
+        .iter()
+        .rev()
+        .take(2)
+        .take_while(|digit| **digit == b'=')
+        .count();
     let mut value = Vec::with_capacity(digits.len() / 4 * 3);
     let (last, digits) = (digits.len() - padding, &digits[..digits.len() - padding]);
     for chunk in digits.chunks(4) {
         let mut bits = 0_u32;
         for digit in chunk {
-            bits = bits << 6 | u32::try_from(DIGITS.iter().position(|known| known == digit)?).ok()?;
+            bits =
+                bits << 6 | u32::try_from(DIGITS.iter().position(|known| known == digit)?).ok()?;
         }
         let [_, bytes @ ..] = (bits << (6 * (4 - chunk.len()))).to_be_bytes();
         value.extend_from_slice(&bytes[..chunk.len() * 3 / 4]);
@@ -96,7 +115,11 @@ fn push_base64(out: &mut Vec<u8>, value: &[u8]) {
         let bits = u32::from_be_bytes(bytes);
         for digit in 0..4 {
             let index = (bits >> (18 - 6 * digit) & 63) as usize;
-            out.push(if digit <= chunk.len() { DIGITS[index] } else { b'=' });
+            out.push(if digit <= chunk.len() {
+                DIGITS[index]
+            } else {
+                b'='
+            });
         }
     }
 }
@@ -107,11 +130,24 @@ mod tests {
 
     #[test]
     fn written_text_is_read_back() {
-        for value in [&b""[..], b"a", b"ab", b"abc", b"abcd", b"\x00\xff\n\"\\x", b"0x12"] {
+        for value in [
+            &b""[..],
+            b"a",
+            b"ab",
+            b"abc",
+            b"abcd",
+            b"\x00\xff\n\"\\x",
+            b"0x12",
+        ] {
             for encoding in [Encoding::Text, Encoding::Hex, Encoding::Base64] {
                 let mut out = Vec::new();
                 encoding.push(&mut out, value);
-                assert_eq!(decode(&out).as_deref(), Some(value), "{}", out.escape_ascii());
+                assert_eq!(
+                    decode(&out).as_deref(),
+                    Some(value),
+                    "{}",
+                    out.escape_ascii()
+                );
             }
         }
         assert_eq!(decode(b"plain \\101").as_deref(), Some(&b"plain \\101"[..]));
@@ -140,7 +176,8 @@ mod tests {
 
     #[test]
     fn encoding_fits_the_value() {
-        let check = |value: &[u8], encoding| assert_eq!(Encoding::fitting(value), encoding, "{value:?}");
+        let check =
+            |value: &[u8], encoding| assert_eq!(Encoding::fitting(value), encoding, "{value:?}");
         check(b"", Encoding::Text);
         check(b"plain", Encoding::Text);
         check(b"a\0", Encoding::Text);

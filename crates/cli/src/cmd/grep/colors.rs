@@ -41,7 +41,10 @@ impl Colors {
     pub(super) fn new(when: When) -> Self {
         match when.is_wanted() {
             true => Self::of(&std::env::var("GREP_COLORS").unwrap_or_default()),
-            false => Self { codes: None, clears: false },
+            false => Self {
+                codes: None,
+                clears: false,
+            },
         }
     }
 
@@ -55,13 +58,19 @@ impl Colors {
                 }
             }
         }
-        Self { codes: Some(codes), clears: !rules.split(':').any(|rule| rule == "ne") }
+        Self {
+            codes: Some(codes),
+            clears: !rules.split(':').any(|rule| rule == "ne"),
+        }
     }
 
     /// Returns the code of a part, if it has a colour.
     fn code(&self, part: Colored) -> Option<&str> {
         let at = PARTS.iter().position(|(known, ..)| *known == part)?;
-        self.codes.as_ref().map(|codes| &*codes[at]).filter(|code| !code.is_empty())
+        self.codes
+            .as_ref()
+            .map(|codes| &*codes[at])
+            .filter(|code| !code.is_empty())
     }
 
     /// Returns whether a part has a colour.
@@ -71,9 +80,22 @@ impl Colors {
 
     /// Appends text in the colour of a part.
     pub(super) fn paint(&self, part: Colored, text: &[u8], out: &mut Vec<u8>) {
-        let Some(code) = self.code(part) else { return out.extend_from_slice(text) };
+        let Some(code) = self.code(part) else {
+            return out.extend_from_slice(text);
+        };
         let clear: &[u8] = if self.clears { b"\x1b[K" } else { b"" };
-        out.extend_from_slice(&[b"\x1b[", code.as_bytes(), b"m", clear, text, b"\x1b[m", clear].concat());
+        out.extend_from_slice(
+            &[
+                b"\x1b[",
+                code.as_bytes(),
+                b"m",
+                clear,
+                text,
+                b"\x1b[m",
+                clear,
+            ]
+            .concat(),
+        );
     }
 }
 
@@ -90,8 +112,16 @@ mod tests {
         };
         check("", Colored::Name, "\x1b[35m\x1b[Kx\x1b[m\x1b[K");
         check("mt=32:ne", Colored::Context, "\x1b[32mx\x1b[m");
-        check("ms=4;5:fn=", Colored::Selected, "\x1b[4;5m\x1b[Kx\x1b[m\x1b[K");
+        check(
+            "ms=4;5:fn=",
+            Colored::Selected,
+            "\x1b[4;5m\x1b[Kx\x1b[m\x1b[K",
+        );
         check("ms=4;5:fn=", Colored::Name, "x");
-        check("ms=\x1b[2J", Colored::Selected, "\x1b[01;31m\x1b[Kx\x1b[m\x1b[K");
+        check(
+            "ms=\x1b[2J",
+            Colored::Selected,
+            "\x1b[01;31m\x1b[Kx\x1b[m\x1b[K",
+        );
     }
 }

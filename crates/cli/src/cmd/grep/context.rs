@@ -52,15 +52,22 @@ impl Context {
 #[derive(Clone, Copy, Debug, Default)]
 struct Digits(Option<usize>);
 
-const DIGITS: [&str; 10] =
-    ["digit0", "digit1", "digit2", "digit3", "digit4", "digit5", "digit6", "digit7", "digit8", "digit9"];
+const DIGITS: [&str; 10] = [
+    "digit0", "digit1", "digit2", "digit3", "digit4", "digit5", "digit6", "digit7", "digit8",
+    "digit9",
+];
 
 impl clap::Args for Digits {
     fn augment_args(command: Command) -> Command {
         command.args(DIGITS.iter().zip('0'..='9').map(|(id, digit)| {
             // A value that is never given, so that each place counts.
-            let arg = Arg::new(*id).short(digit).hide(true).action(ArgAction::Append);
-            arg.num_args(0..=1).require_equals(true).default_missing_value("")
+            let arg = Arg::new(*id)
+                .short(digit)
+                .hide(true)
+                .action(ArgAction::Append);
+            arg.num_args(0..=1)
+                .require_equals(true)
+                .default_missing_value("")
         }))
     }
 
@@ -73,11 +80,19 @@ impl FromArgMatches for Digits {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
         let mut places: Vec<(usize, usize)> = Vec::new();
         for (digit, id) in DIGITS.iter().enumerate() {
-            places.extend(matches.indices_of(id).into_iter().flatten().map(|at| (at, digit)));
+            places.extend(
+                matches
+                    .indices_of(id)
+                    .into_iter()
+                    .flatten()
+                    .map(|at| (at, digit)),
+            );
         }
         places.sort_unstable();
         let number = |number: usize, digit| number.saturating_mul(10).saturating_add(digit);
-        let read = places.iter().fold(0, |read, (_, digit)| number(read, *digit));
+        let read = places
+            .iter()
+            .fold(0, |read, (_, digit)| number(read, *digit));
         Ok(Self((!places.is_empty()).then_some(read)))
     }
 

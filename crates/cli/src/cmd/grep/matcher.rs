@@ -34,14 +34,23 @@ impl Matcher {
     /// too large.
     pub(super) fn linear(text: &str, ignore_case: bool) -> Option<Self> {
         let build = |kind| {
-            let limits = meta::Config::new().nfa_size_limit(Some(SIZE)).utf8_empty(false);
+            let limits = meta::Config::new()
+                .nfa_size_limit(Some(SIZE))
+                .utf8_empty(false);
             meta::Regex::builder()
                 .configure(limits.match_kind(kind))
-                .syntax(syntax::Config::new().utf8(false).case_insensitive(ignore_case))
+                .syntax(
+                    syntax::Config::new()
+                        .utf8(false)
+                        .case_insensitive(ignore_case),
+                )
                 .build(text)
                 .ok()
         };
-        Some(Self::Linear { first: build(MatchKind::LeftmostFirst)?, longest: build(MatchKind::All)? })
+        Some(Self::Linear {
+            first: build(MatchKind::LeftmostFirst)?,
+            longest: build(MatchKind::All)?,
+        })
     }
 
     /// Compiles an expression that may backtrack. The error describes its fault.
@@ -69,13 +78,21 @@ impl Matcher {
         let (first, longest) = match self {
             Self::Linear { first, longest } => (first, longest),
             Self::Backtracking(regex) => {
-                let found = regex.find_iter(text).map(|found| found.map(|found| found.range()));
+                let found = regex
+                    .find_iter(text)
+                    .map(|found| found.map(|found| found.range()));
                 let found = found.collect::<Result<Vec<_>, _>>().map_err(|_| GaveUp)?;
-                return Ok(found.into_iter().filter(|range| !range.is_empty()).collect());
+                return Ok(found
+                    .into_iter()
+                    .filter(|range| !range.is_empty())
+                    .collect());
             }
         };
         let (mut found, mut at) = (Vec::new(), 0);
-        while let Some(start) = first.search(&Input::new(text).range(at..)).map(|found| found.start()) {
+        while let Some(start) = first
+            .search(&Input::new(text).range(at..))
+            .map(|found| found.start())
+        {
             let here = Input::new(text).range(start..).anchored(Anchored::Yes);
             let end = longest.search(&here).map_or(start, |found| found.end());
             if end > start {

@@ -16,11 +16,17 @@ use super::matcher::Matcher;
 pub(super) fn compile(args: &Args, first: Option<&OsString>, app: &App) -> Result<Matcher, String> {
     let mut texts = Vec::new();
     for pattern in first.into_iter().chain(&args.patterns) {
-        texts.push(pattern.to_str().ok_or("a pattern is not text in UTF-8")?.to_owned());
+        texts.push(
+            pattern
+                .to_str()
+                .ok_or("a pattern is not text in UTF-8")?
+                .to_owned(),
+        );
     }
     for file in &args.file {
         let read = interruptible::read_text(file, app.stop());
-        let text = read.map_err(|error| format!("'{}': {}", file.display(), host_reason(&error)))?;
+        let text =
+            read.map_err(|error| format!("'{}': {}", file.display(), host_reason(&error)))?;
         // An empty file has no pattern, and an empty line is one that matches all.
         if text.is_empty() {
             continue;
@@ -38,9 +44,16 @@ pub(super) fn compile(args: &Args, first: Option<&OsString>, app: &App) -> Resul
         (false, true) => format!("\\b{{start-half}}(?:{all})\\b{{end-half}}"),
         (false, false) => all,
     };
-    let wrong = || format!("{} is not a regular expression, or too large a one", texts.join(" "));
+    let wrong = || {
+        format!(
+            "{} is not a regular expression, or too large a one",
+            texts.join(" ")
+        )
+    };
     match backtracks {
-        true => Matcher::backtracking(&whole, ignores_case).map_err(|why| format!("{}: {why}", wrong())),
+        true => {
+            Matcher::backtracking(&whole, ignores_case).map_err(|why| format!("{}: {why}", wrong()))
+        }
         false => Matcher::linear(&whole, ignores_case).ok_or_else(wrong),
     }
 }
@@ -53,7 +66,11 @@ fn posix(args: &Args, patterns: &[&str]) -> Result<(String, bool), String> {
             all.push(regex::escape(pattern));
             continue;
         }
-        let syntax = if args.extended_regexp { Syntax::Extended } else { Syntax::Basic };
+        let syntax = if args.extended_regexp {
+            Syntax::Extended
+        } else {
+            Syntax::Basic
+        };
         let translated = translate(pattern, syntax, groups)?;
         groups += translated.groups;
         looks_back |= translated.looks_back;
@@ -69,12 +86,17 @@ fn posix(args: &Args, patterns: &[&str]) -> Result<(String, bool), String> {
 /// Returns a pattern of Perl's in the syntax of the library: `\h` is a blank, and what stands from
 /// `\Q` to `\E` stands for itself.
 fn perl(patterns: &[&str]) -> Result<String, String> {
-    let [pattern] = patterns else { return Err("-P takes a single pattern".to_owned()) };
+    let [pattern] = patterns else {
+        return Err("-P takes a single pattern".to_owned());
+    };
     let (mut out, mut rest) = (String::new(), *pattern);
     let mut in_brackets = false;
     while let Some(c) = rest.chars().next() {
-        let len =
-            if c == '\\' { 1 + rest[1..].chars().next().map_or(0, char::len_utf8) } else { c.len_utf8() };
+        let len = if c == '\\' {
+            1 + rest[1..].chars().next().map_or(0, char::len_utf8)
+        } else {
+            c.len_utf8()
+        };
         let (piece, behind) = rest.split_at(len);
         rest = behind;
         match (piece, in_brackets) {
@@ -102,7 +124,8 @@ mod tests {
 
     #[test]
     fn patterns_of_perl_are_read() {
-        let check = |pattern: &str, expected: &str| assert_eq!(perl(&[pattern]).as_deref(), Ok(expected));
+        let check =
+            |pattern: &str, expected: &str| assert_eq!(perl(&[pattern]).as_deref(), Ok(expected));
         check(r"a\hb\Q.*\Ec", r"a[\t ]b\.\*c");
         check(r"[\h\]x]\H", r"[\t \]x][^\t ]");
         check(r"(\w)\1(?=x)", r"(\w)\1(?=x)");

@@ -77,7 +77,18 @@ impl<'a> Search<'a> {
         let (colors, selected_any, printed) = (Colors::new(args.color), false, false);
         let matcher = Rc::new(matcher);
         let number_width = 0;
-        Self { args, matcher, with_name, colors, before, after, number_width, out, selected_any, printed }
+        Self {
+            args,
+            matcher,
+            with_name,
+            colors,
+            before,
+            after,
+            number_width,
+            out,
+            selected_any,
+            printed,
+        }
     }
 
     /// Returns whether lines are printed, and not only names or numbers.
@@ -91,13 +102,16 @@ impl<'a> Search<'a> {
         let args = self.args;
         if args.initial_tab {
             // As in GNU `grep`, the numbers of a file are as wide as any in it could be.
-            let most = source.len().map_or(i64::MAX as u64, |len| len.saturating_add(1));
+            let most = source
+                .len()
+                .map_or(i64::MAX as u64, |len| len.saturating_add(1));
             self.number_width = most.to_string().len();
         }
         let mut lines = source.lines();
         let head = lines.peek()?;
-        let is_text =
-            args.treats_all_as_text() || args.null_data || !head[..head.len().min(HEAD_BYTES)].contains(&0);
+        let is_text = args.treats_all_as_text()
+            || args.null_data
+            || !head[..head.len().min(HEAD_BYTES)].contains(&0);
         if !is_text && args.skips_binary() {
             return self.summary(name, 0);
         }
@@ -151,7 +165,9 @@ impl<'a> Search<'a> {
     fn selects(&self, text: &[u8], is_text: bool) -> Result<bool, TransferError> {
         let selects = |line: &[u8]| {
             let is_match = self.matcher.is_match(line).map_err(|GaveUp| gave_up());
-            is_match.map(|is_match| is_match != self.args.invert_match).map_err(TransferError::Input)
+            is_match
+                .map(|is_match| is_match != self.args.invert_match)
+                .map_err(TransferError::Input)
         };
         if is_text {
             return selects(text);
@@ -253,12 +269,20 @@ impl<'a> Search<'a> {
         }
         self.prefix(name, line, offset, if selected { b':' } else { b'-' })?;
         // With -v, the context matches and the selected lines do not.
-        let part = if selected { Colored::Selected } else { Colored::Context };
+        let part = if selected {
+            Colored::Selected
+        } else {
+            Colored::Context
+        };
         if self.colors.has(part) && selected != self.args.invert_match {
             let mut at = 0;
             // A part that matches is a match as a whole, whatever stands around it.
             let is_part = self.args.only_matching;
-            let found = if is_part { std::iter::once(0..text.len()).collect() } else { self.matches(text)? };
+            let found = if is_part {
+                std::iter::once(0..text.len()).collect()
+            } else {
+                self.matches(text)?
+            };
             for found in found {
                 self.out.write_all(&text[at..found.start])?;
                 at = found.end;
@@ -277,7 +301,9 @@ impl<'a> Search<'a> {
 
     /// Returns the parts of a line that match.
     fn matches(&self, text: &[u8]) -> Result<Vec<std::ops::Range<usize>>, TransferError> {
-        self.matcher.matches(text).map_err(|GaveUp| TransferError::Input(gave_up()))
+        self.matcher
+            .matches(text)
+            .map_err(|GaveUp| TransferError::Input(gave_up()))
     }
 
     fn prefix(&mut self, name: &Name<'_>, line: &Line, offset: u64, mark: u8) -> io::Result<()> {
@@ -287,7 +313,10 @@ impl<'a> Search<'a> {
             (self.args.byte_offset, Colored::Byte, offset),
         ];
         for (_, part, number) in numbers.into_iter().filter(|(is_shown, ..)| *is_shown) {
-            self.paint(part, format!("{number:>width$}", width = self.number_width).as_bytes())?;
+            self.paint(
+                part,
+                format!("{number:>width$}", width = self.number_width).as_bytes(),
+            )?;
             self.paint(Colored::Separator, &[mark])?;
         }
         let has_prefix = self.with_name || self.args.line_number || self.args.byte_offset;
@@ -304,7 +333,12 @@ impl<'a> Search<'a> {
         self.text(name, line, line.offset, &line.text, end, false)
     }
 
-    fn selected_line(&mut self, name: &Name<'_>, line: &Line, end: u8) -> Result<(), TransferError> {
+    fn selected_line(
+        &mut self,
+        name: &Name<'_>,
+        line: &Line,
+        end: u8,
+    ) -> Result<(), TransferError> {
         if !self.args.only_matching {
             return self.text(name, line, line.offset, &line.text, end, true);
         }
@@ -312,7 +346,14 @@ impl<'a> Search<'a> {
             return Ok(());
         }
         for found in self.matches(&line.text)? {
-            self.text(name, line, line.offset + found.start as u64, &line.text[found], end, true)?;
+            self.text(
+                name,
+                line,
+                line.offset + found.start as u64,
+                &line.text[found],
+                end,
+                true,
+            )?;
         }
         Ok(())
     }

@@ -32,12 +32,22 @@ impl Disk {
             return None;
         }
         let volumes = table.partitions.iter().map(|partition| {
-            let volume = Volume::options().partition(partition.number).open(&image.file).ok()?;
+            let volume = Volume::options()
+                .partition(partition.number)
+                .open(&image.file)
+                .ok()?;
             let superblock = volume.ext4().superblock();
-            Some((crate::fs_type::type_name(superblock.features()), escape(superblock.label()).into_owned()))
+            Some((
+                crate::fs_type::type_name(superblock.features()),
+                escape(superblock.label()).into_owned(),
+            ))
         });
         let volumes = volumes.collect();
-        Some(Self { image: image.clone(), table, volumes })
+        Some(Self {
+            image: image.clone(),
+            table,
+            volumes,
+        })
     }
 
     fn kind(&self) -> &'static str {
@@ -50,34 +60,70 @@ impl Disk {
     /// Returns a table of the partitions, each as an image path names it. Partitions of
     /// an MBR have no names.
     pub(super) fn people(&self) -> String {
-        let mut text = format!("{}: disk with a partition table ({})\n\n", self.image, self.kind());
+        let mut text = format!(
+            "{}: disk with a partition table ({})\n\n",
+            self.image,
+            self.kind()
+        );
         let has_names = matches!(self.table.id, DiskId::Gpt(_));
-        let head = ["Partition", "Start", "Size", "Kind", "Name", "Volume", "Label"].map(str::to_owned);
+        let head = [
+            "Partition",
+            "Start",
+            "Size",
+            "Kind",
+            "Name",
+            "Volume",
+            "Label",
+        ]
+        .map(str::to_owned);
         let mut rows = vec![head];
-        rows.extend(self.table.partitions.iter().zip(&self.volumes).map(|(partition, volume)| {
-            let image = Image::of(self.image.name().to_owned(), Part::Partition(partition.number));
-            let (kind, label) = match volume {
-                _ if partition.is_cut_off() => ("cut off", String::new()),
-                Some((kind, label)) => (*kind, label.clone()),
-                None => ("-", String::new()),
-            };
-            let name = partition.name.as_deref().filter(|name| !name.is_empty()).unwrap_or("-");
-            [
-                image.to_string(),
-                partition.start_bytes.to_string(),
-                human(partition.len_bytes),
-                partition.kind.to_string(),
-                escape(name.as_bytes()).into_owned(),
-                kind.to_owned(),
-                label,
-            ]
-        }));
-        let width =
-            |column: usize| rows.iter().map(|row| crate::text::width(&row[column])).max().unwrap_or(0);
+        rows.extend(
+            self.table
+                .partitions
+                .iter()
+                .zip(&self.volumes)
+                .map(|(partition, volume)| {
+                    let image = Image::of(
+                        self.image.name().to_owned(),
+                        Part::Partition(partition.number),
+                    );
+                    let (kind, label) = match volume {
+                        _ if partition.is_cut_off() => ("cut off", String::new()),
+                        Some((kind, label)) => (*kind, label.clone()),
+                        None => ("-", String::new()),
+                    };
+                    let name = partition
+                        .name
+                        .as_deref()
+                        .filter(|name| !name.is_empty())
+                        .unwrap_or("-");
+                    [
+                        image.to_string(),
+                        partition.start_bytes.to_string(),
+                        human(partition.len_bytes),
+                        partition.kind.to_string(),
+                        escape(name.as_bytes()).into_owned(),
+                        kind.to_owned(),
+                        label,
+                    ]
+                }),
+        );
+        let width = |column: usize| {
+            rows.iter()
+                .map(|row| crate::text::width(&row[column]))
+                .max()
+                .unwrap_or(0)
+        };
         let [a, b, c, d, e, f] = [0, 1, 2, 3, 4, 5].map(width);
         for [image, start, size, kind, name, volume, label] in &rows {
-            let name = if has_names { format!("{name:e$}  ") } else { String::new() };
-            let line = format!("{image:a$}  {start:>b$}  {size:>c$}  {kind:d$}  {name}{volume:f$}  {label}");
+            let name = if has_names {
+                format!("{name:e$}  ")
+            } else {
+                String::new()
+            };
+            let line = format!(
+                "{image:a$}  {start:>b$}  {size:>c$}  {kind:d$}  {name}{volume:f$}  {label}"
+            );
             text.push_str(line.trim_end());
             text.push('\n');
         }

@@ -5,7 +5,9 @@
 use extern4::Timespec;
 use extern4_disk::feature::{Incompat, RoCompat};
 use extern4_disk::quota::Kind;
-use extern4_disk::superblock::{CreatorOs, ErrorPolicy, ErrorRecord, JournalLocation, State, Superblock};
+use extern4_disk::superblock::{
+    CreatorOs, ErrorPolicy, ErrorRecord, JournalLocation, State, Superblock,
+};
 
 use crate::app::Opened;
 use crate::fs_type::type_name;
@@ -42,7 +44,11 @@ pub(super) fn gather(volume: &Opened) -> extern4::Result<Vec<Fact>> {
     let superblock = volume.volume.ext4().superblock();
     let mut facts = Facts(Vec::new());
     facts.text("image", "Volume", volume.image.to_string());
-    identity(superblock, volume.volume.ext4().replayed().is_some(), &mut facts);
+    identity(
+        superblock,
+        volume.volume.ext4().replayed().is_some(),
+        &mut facts,
+    );
     space(superblock, &volume.volume.stat_fs()?, &mut facts);
     layout(superblock, &mut facts);
     history(superblock, &mut facts);
@@ -78,9 +84,17 @@ fn identity(superblock: &Superblock, replayed: bool, facts: &mut Facts) {
     facts.text("type", "Type", type_name(superblock.features()));
     facts.add("label", "Label", Value::Bytes(superblock.label().to_vec()));
     facts.text("uuid", "UUID", uuid(superblock.uuid()));
-    facts.add("last_mounted", "Last mounted on", Value::Bytes(superblock.last_mounted().to_vec()));
+    facts.add(
+        "last_mounted",
+        "Last mounted on",
+        Value::Bytes(superblock.last_mounted().to_vec()),
+    );
     facts.text("state", "State", state(superblock, replayed));
-    let features = superblock.features().iter().map(|feature| feature.to_string()).collect();
+    let features = superblock
+        .features()
+        .iter()
+        .map(|feature| feature.to_string())
+        .collect();
     facts.add("features", "Features", Value::Words(features));
     let (major, minor) = superblock.revision();
     facts.text("revision", "Revision", format!("{major}.{minor}"));
@@ -106,11 +120,27 @@ fn identity(superblock: &Superblock, replayed: bool, facts: &mut Facts) {
             CreatorOs::Unknown(number) => format!("unknown ({number})"),
         },
     );
-    let options = superblock.default_mount_options().names().map(str::to_owned).collect();
-    facts.add("default_mount_options", "Default mount options", Value::Words(options));
-    facts.add("mount_options", "Mount options", Value::Bytes(superblock.mount_options().to_vec()));
+    let options = superblock
+        .default_mount_options()
+        .names()
+        .map(str::to_owned)
+        .collect();
+    facts.add(
+        "default_mount_options",
+        "Default mount options",
+        Value::Words(options),
+    );
+    facts.add(
+        "mount_options",
+        "Mount options",
+        Value::Bytes(superblock.mount_options().to_vec()),
+    );
     if let Some((encoding, flags)) = superblock.encoding() {
-        let name = if encoding == 1 { "utf8-12.1".to_owned() } else { format!("unknown ({encoding})") };
+        let name = if encoding == 1 {
+            "utf8-12.1".to_owned()
+        } else {
+            format!("unknown ({encoding})")
+        };
         let strict = if flags & 1 != 0 { ", strict" } else { "" };
         facts.text("encoding", "Encoding of names", name + strict);
     }
@@ -120,11 +150,30 @@ fn identity(superblock: &Superblock, replayed: bool, facts: &mut Facts) {
 /// has to be `replayed`.
 fn state(superblock: &Superblock, replayed: bool) -> String {
     let state = superblock.state();
-    let clean = if state.contains(State::VALID) { "clean" } else { "not clean" };
-    let errors = if state.contains(State::ERROR) { " with errors" } else { "" };
-    let orphans = if state.contains(State::ORPHANS) { ", deleting orphans" } else { "" };
+    let clean = if state.contains(State::VALID) {
+        "clean"
+    } else {
+        "not clean"
+    };
+    let errors = if state.contains(State::ERROR) {
+        " with errors"
+    } else {
+        ""
+    };
+    let orphans = if state.contains(State::ORPHANS) {
+        ", deleting orphans"
+    } else {
+        ""
+    };
     let recover = replayed || superblock.features().incompat.contains(Incompat::RECOVER);
-    format!("{clean}{errors}{orphans}{}", if recover { ", journal to be replayed" } else { "" })
+    format!(
+        "{clean}{errors}{orphans}{}",
+        if recover {
+            ", journal to be replayed"
+        } else {
+            ""
+        }
+    )
 }
 
 fn space(superblock: &Superblock, free: &extern4::StatFs, facts: &mut Facts) {
@@ -132,10 +181,18 @@ fn space(superblock: &Superblock, free: &extern4::StatFs, facts: &mut Facts) {
     let bytes = |blocks: u64| blocks.saturating_mul(block_size);
     facts.size("size_bytes", "Size", bytes(superblock.blocks_count()));
     facts.size("free_bytes", "Free", bytes(free.blocks_free));
-    facts.size("reserved_bytes", "Reserved", bytes(superblock.reserved_blocks()));
+    facts.size(
+        "reserved_bytes",
+        "Reserved",
+        bytes(superblock.reserved_blocks()),
+    );
     facts.number("blocks", "Blocks", superblock.blocks_count());
     facts.number("free_blocks", "Free blocks", free.blocks_free);
-    facts.number("reserved_blocks", "Reserved blocks", superblock.reserved_blocks());
+    facts.number(
+        "reserved_blocks",
+        "Reserved blocks",
+        superblock.reserved_blocks(),
+    );
     let (reserved_uid, reserved_gid) = superblock.reserved_ids();
     facts.number("reserved_uid", "Reserved for user", reserved_uid);
     facts.number("reserved_gid", "Reserved for group", reserved_gid);
@@ -151,13 +208,37 @@ fn layout(superblock: &Superblock, facts: &mut Facts) {
     let geometry = superblock.geometry();
     facts.number("first_block", "First block", geometry.first_data_block());
     facts.number("groups", "Groups", geometry.group_count());
-    facts.number("blocks_per_group", "Blocks per group", geometry.blocks_per_group());
-    facts.number("inodes_per_group", "Inodes per group", geometry.inodes_per_group());
-    facts.number("inode_blocks_per_group", "Inode blocks per group", geometry.inode_table_blocks());
-    facts.number("descriptor_size", "Group descriptor size", geometry.desc_size());
-    facts.number("reserved_gdt_blocks", "Reserved GDT blocks", superblock.reserved_gdt_blocks());
+    facts.number(
+        "blocks_per_group",
+        "Blocks per group",
+        geometry.blocks_per_group(),
+    );
+    facts.number(
+        "inodes_per_group",
+        "Inodes per group",
+        geometry.inodes_per_group(),
+    );
+    facts.number(
+        "inode_blocks_per_group",
+        "Inode blocks per group",
+        geometry.inode_table_blocks(),
+    );
+    facts.number(
+        "descriptor_size",
+        "Group descriptor size",
+        geometry.desc_size(),
+    );
+    facts.number(
+        "reserved_gdt_blocks",
+        "Reserved GDT blocks",
+        superblock.reserved_gdt_blocks(),
+    );
     if geometry.groups_per_flex() > 1 {
-        facts.number("groups_per_flex", "Groups per flexible group", geometry.groups_per_flex());
+        facts.number(
+            "groups_per_flex",
+            "Groups per flexible group",
+            geometry.groups_per_flex(),
+        );
     }
     let (stride, width) = superblock.raid();
     if stride != 0 || width != 0 {
@@ -166,16 +247,31 @@ fn layout(superblock: &Superblock, facts: &mut Facts) {
     }
     facts.number("inode_size", "Inode size", superblock.inode_size());
     let (required, desired) = superblock.extra_isize();
-    facts.number("extra_isize_required", "Extra inode size, required", required);
+    facts.number(
+        "extra_isize_required",
+        "Extra inode size, required",
+        required,
+    );
     facts.number("extra_isize_desired", "Extra inode size, desired", desired);
     facts.number("first_inode", "First inode", superblock.first_ino());
-    facts.text("directory_hash", "Directory hash", directory_hash(superblock));
+    facts.text(
+        "directory_hash",
+        "Directory hash",
+        directory_hash(superblock),
+    );
     let [a, b, c, d] = superblock.hash_seed().map(u32::to_le_bytes);
     let mut seed = [0; 16];
-    [a, b, c, d].iter().flatten().zip(&mut seed).for_each(|(from, to)| *to = *from);
+    [a, b, c, d]
+        .iter()
+        .flatten()
+        .zip(&mut seed)
+        .for_each(|(from, to)| *to = *from);
     facts.text("hash_seed", "Directory hash seed", uuid(seed));
     let features = superblock.features();
-    let checksum = match (features.metadata_csum(), features.ro_compat.contains(RoCompat::GDT_CSUM)) {
+    let checksum = match (
+        features.metadata_csum(),
+        features.ro_compat.contains(RoCompat::GDT_CSUM),
+    ) {
         (true, _) => "crc32c of all metadata",
         (false, true) => "crc16 of group descriptors",
         (false, false) => "none",
@@ -183,15 +279,39 @@ fn layout(superblock: &Superblock, facts: &mut Facts) {
     facts.text("checksums", "Checksums", checksum);
     if let Some(block) = superblock.mmp_block() {
         facts.number("mmp_block", "Multiple mount protection block", block);
-        facts.number("mmp_interval", "Multiple mount protection interval", superblock.mmp_interval());
+        facts.number(
+            "mmp_interval",
+            "Multiple mount protection interval",
+            superblock.mmp_interval(),
+        );
     }
     for (key, name, ino) in [
         ("journal_inode", "Journal inode", superblock.journal_inode()),
-        ("orphan_file_inode", "Orphan file inode", superblock.orphan_file_inode()),
-        ("user_quota_inode", "User quota inode", superblock.quota_inode(Kind::User)),
-        ("group_quota_inode", "Group quota inode", superblock.quota_inode(Kind::Group)),
-        ("project_quota_inode", "Project quota inode", superblock.quota_inode(Kind::Project)),
-        ("first_orphan", "First orphan inode", superblock.last_orphan()),
+        (
+            "orphan_file_inode",
+            "Orphan file inode",
+            superblock.orphan_file_inode(),
+        ),
+        (
+            "user_quota_inode",
+            "User quota inode",
+            superblock.quota_inode(Kind::User),
+        ),
+        (
+            "group_quota_inode",
+            "Group quota inode",
+            superblock.quota_inode(Kind::Group),
+        ),
+        (
+            "project_quota_inode",
+            "Project quota inode",
+            superblock.quota_inode(Kind::Project),
+        ),
+        (
+            "first_orphan",
+            "First orphan inode",
+            superblock.last_orphan(),
+        ),
     ] {
         if let Some(ino) = ino {
             facts.number(key, name, ino);
@@ -219,8 +339,16 @@ fn history(superblock: &Superblock, facts: &mut Facts) {
     facts.time("mounted", "Last mounted", superblock.mount_time());
     facts.time("written", "Last written", superblock.write_time());
     facts.time("checked", "Last checked", superblock.check_time());
-    facts.number("check_interval_seconds", "Check interval in seconds", superblock.check_interval());
-    facts.number("mount_count", "Mounts since checked", superblock.mount_count());
+    facts.number(
+        "check_interval_seconds",
+        "Check interval in seconds",
+        superblock.check_interval(),
+    );
+    facts.number(
+        "mount_count",
+        "Mounts since checked",
+        superblock.mount_count(),
+    );
     if let Some(most) = superblock.max_mount_count() {
         facts.number("max_mount_count", "Mounts before a check", most);
     }
@@ -240,12 +368,19 @@ fn history(superblock: &Superblock, facts: &mut Facts) {
 
 /// Returns the time that a superblock writes as seconds.
 fn time(seconds: u64) -> Timespec {
-    Timespec { sec: i64::try_from(seconds).unwrap_or(i64::MAX), nsec: 0 }
+    Timespec {
+        sec: i64::try_from(seconds).unwrap_or(i64::MAX),
+        nsec: 0,
+    }
 }
 
 /// Returns the text of an error that a superblock notes.
 pub(crate) fn error_text(error: &ErrorRecord) -> String {
-    let function = error.function.split(|byte| *byte == 0).next().unwrap_or_default();
+    let function = error
+        .function
+        .split(|byte| *byte == 0)
+        .next()
+        .unwrap_or_default();
     let time = iso_time(time(error.time).sec);
     // extern4 notes no function of its own.
     let code = match function {
@@ -275,9 +410,15 @@ fn journal(volume: &Opened, facts: &mut Facts) {
     let ext4 = volume.volume.ext4();
     match ext4.superblock().journal() {
         None => facts.text("journal", "Journal", "none"),
-        Some(JournalLocation::Inode(ino)) => facts.text("journal", "Journal", format!("inode {ino}")),
+        Some(JournalLocation::Inode(ino)) => {
+            facts.text("journal", "Journal", format!("inode {ino}"))
+        }
         Some(JournalLocation::Device { uuid: id, .. }) => {
-            facts.text("journal", "Journal", format!("on another device, UUID {}", uuid(id)));
+            facts.text(
+                "journal",
+                "Journal",
+                format!("on another device, UUID {}", uuid(id)),
+            );
         }
     }
     // `check` reports faults of a journal; here it is only left out.
@@ -285,9 +426,16 @@ fn journal(volume: &Opened, facts: &mut Facts) {
         let journal = &info.superblock;
         let bytes = u64::from(journal.len_blocks).saturating_mul(u64::from(journal.block_size));
         facts.size("journal_bytes", "Journal size", bytes);
-        let features = format!("{} {} {}", journal.compat, journal.incompat, journal.ro_compat);
+        let features = format!(
+            "{} {} {}",
+            journal.compat, journal.incompat, journal.ro_compat
+        );
         let features = features.split_whitespace().map(str::to_owned).collect();
-        facts.add("journal_features", "Journal features", Value::Words(features));
+        facts.add(
+            "journal_features",
+            "Journal features",
+            Value::Words(features),
+        );
         facts.number("journal_sequence", "Journal sequence", journal.sequence.0);
         facts.number("journal_start", "Journal start", journal.start.unwrap_or(0));
         if journal.errno != 0 {
@@ -295,11 +443,23 @@ fn journal(volume: &Opened, facts: &mut Facts) {
         }
     }
     let replayed = ext4.replayed();
-    facts.add("journal_replayed", "Journal replayed in memory", Value::Yes(replayed.is_some()));
+    facts.add(
+        "journal_replayed",
+        "Journal replayed in memory",
+        Value::Yes(replayed.is_some()),
+    );
     if let Some(replayed) = replayed {
-        facts.number("replayed_transactions", "Replayed transactions", replayed.transactions);
+        facts.number(
+            "replayed_transactions",
+            "Replayed transactions",
+            replayed.transactions,
+        );
         facts.number("replayed_blocks", "Replayed blocks", replayed.blocks);
-        facts.number("replayed_fast_commits", "Replayed fast commits", replayed.fast_commits);
+        facts.number(
+            "replayed_fast_commits",
+            "Replayed fast commits",
+            replayed.fast_commits,
+        );
     }
 }
 
@@ -310,7 +470,11 @@ pub(super) fn people(facts: &[Fact]) -> String {
     for fact in facts {
         let name = format!("{}:", fact.name);
         let value = fact.value.people();
-        let value = if value.is_empty() { "<none>" } else { value.as_str() };
+        let value = if value.is_empty() {
+            "<none>"
+        } else {
+            value.as_str()
+        };
         text.push_str(&format!("{name:width$} {value}\n"));
     }
     text

@@ -203,7 +203,14 @@ pub(crate) struct Args {
 const FORMATS: [&str; 6] = ["long", "numeric", "columns", "across", "commas", "format"];
 
 /// The options of which the last one decides the order.
-const ORDERS: [&str; 6] = ["by_time", "by_size", "by_extension", "by_version", "unsorted", "sort"];
+const ORDERS: [&str; 6] = [
+    "by_time",
+    "by_size",
+    "by_extension",
+    "by_version",
+    "unsorted",
+    "sort",
+];
 
 /// The form of the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -232,7 +239,8 @@ pub(super) struct Hidden {
 impl Hidden {
     /// Returns whether the listing leaves this name out.
     pub(super) fn has(&self, name: &[u8]) -> bool {
-        self.dots && name.starts_with(b".") || self.patterns.iter().any(|pattern| pattern.matches(name))
+        self.dots && name.starts_with(b".")
+            || self.patterns.iter().any(|pattern| pattern.matches(name))
     }
 }
 
@@ -245,12 +253,19 @@ impl Args {
     pub(super) fn hidden(&self) -> Hidden {
         let all = self.all || self.almost_all || self.raw;
         let hide = self.hide.iter().filter(|_| !all);
-        let mut patterns: Vec<_> =
-            self.ignore.iter().chain(hide).map(|text| Glob::new(text.as_bytes(), false)).collect();
+        let mut patterns: Vec<_> = self
+            .ignore
+            .iter()
+            .chain(hide)
+            .map(|text| Glob::new(text.as_bytes(), false))
+            .collect();
         if self.ignore_backups {
             patterns.push(Glob::new(b"*~", false));
         }
-        Hidden { dots: !all, patterns }
+        Hidden {
+            dots: !all,
+            patterns,
+        }
     }
 
     pub(super) fn form(&self) -> Format {
@@ -264,14 +279,26 @@ impl Args {
         if self.long || self.numeric || self.full_time || self.no_owner || self.without_group {
             return Format::Long;
         }
-        let chosen = forms.into_iter().find_map(|(given, form)| given.then_some(form)).or(self.format);
-        chosen.unwrap_or(if terminal { Format::Columns } else { Format::SingleColumn })
+        let chosen = forms
+            .into_iter()
+            .find_map(|(given, form)| given.then_some(form))
+            .or(self.format);
+        chosen.unwrap_or(if terminal {
+            Format::Columns
+        } else {
+            Format::SingleColumn
+        })
     }
 
     /// Returns how sizes are shown that the options speak of.
     fn unit(&self) -> Option<BlockSize> {
-        let chosen = [(self.human_readable, BlockSize::Human), (self.si, BlockSize::Decimal)];
-        let chosen = chosen.into_iter().find_map(|(given, unit)| given.then_some(unit));
+        let chosen = [
+            (self.human_readable, BlockSize::Human),
+            (self.si, BlockSize::Decimal),
+        ];
+        let chosen = chosen
+            .into_iter()
+            .find_map(|(given, unit)| given.then_some(unit));
         chosen.or_else(|| self.block_size.clone())
     }
 
@@ -294,12 +321,24 @@ impl Args {
             (self.by_version, Order::Version),
             (self.unsorted || self.raw, Order::None),
         ];
-        let chosen = orders.into_iter().find_map(|(given, order)| given.then_some(order)).or(self.sort);
+        let chosen = orders
+            .into_iter()
+            .find_map(|(given, order)| given.then_some(order))
+            .or(self.sort);
         let has_stamp = self.change_time || self.access_time || self.time.is_some();
-        let implied = if has_stamp && self.form() != Format::Long { Order::Time } else { Order::Name };
+        let implied = if has_stamp && self.form() != Format::Long {
+            Order::Time
+        } else {
+            Order::Name
+        };
         let order = chosen.unwrap_or(implied);
         let directories_first = self.group_directories_first && order != Order::None;
-        Sorting { order, stamp: self.stamp(), directories_first, reverse: self.reverse }
+        Sorting {
+            order,
+            stamp: self.stamp(),
+            directories_first,
+            reverse: self.reverse,
+        }
     }
 
     pub(super) fn stamp(&self) -> Stamp {
@@ -312,8 +351,14 @@ impl Args {
 
     pub(super) fn time_style(&self) -> TimeStyle {
         let full = self.full_time.then_some(TimeStyle::FullIso);
-        let usual = || std::env::var("TIME_STYLE").ok().and_then(|text| TimeStyle::parse(&text).ok());
-        full.or_else(|| self.time_style.clone()).or_else(usual).unwrap_or(TimeStyle::Locale)
+        let usual = || {
+            std::env::var("TIME_STYLE")
+                .ok()
+                .and_then(|text| TimeStyle::parse(&text).ok())
+        };
+        full.or_else(|| self.time_style.clone())
+            .or_else(usual)
+            .unwrap_or(TimeStyle::Locale)
     }
 
     pub(super) fn is_numeric(&self) -> bool {
@@ -353,7 +398,11 @@ impl Args {
             (_, true, _) => Quoting::Escape,
             (.., true) => Quoting::C,
             _ => {
-                let usual = if terminal { Quoting::ShellEscape } else { Quoting::Literal };
+                let usual = if terminal {
+                    Quoting::ShellEscape
+                } else {
+                    Quoting::Literal
+                };
                 let set = || std::env::var("QUOTING_STYLE").ok();
                 let set = || set().and_then(|text| Quoting::from_str(&text, false).ok());
                 self.quoting_style.or_else(set).unwrap_or(usual)
@@ -373,23 +422,41 @@ impl Args {
 
     /// Returns the distance of tab stops.
     pub(super) fn tab(&self) -> usize {
-        let set = || std::env::var("TABSIZE").ok().and_then(|text| text.parse().ok());
+        let set = || {
+            std::env::var("TABSIZE")
+                .ok()
+                .and_then(|text| text.parse().ok())
+        };
         self.tabsize.or_else(set).unwrap_or(8)
     }
 
     pub(super) fn color(&self) -> When {
-        if self.json || self.zero || self.raw && self.color == When::Auto { When::Never } else { self.color }
+        if self.json || self.zero || self.raw && self.color == When::Auto {
+            When::Never
+        } else {
+            self.color
+        }
     }
 
     /// Returns the width of lines.
     pub(super) fn line_width(&self) -> usize {
-        let columns = || std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
-        let terminal =
-            || rustix::termios::tcgetwinsize(std::io::stdout()).ok().map(|size| usize::from(size.ws_col));
+        let columns = || {
+            std::env::var("COLUMNS")
+                .ok()
+                .and_then(|text| text.parse().ok())
+        };
+        let terminal = || {
+            rustix::termios::tcgetwinsize(std::io::stdout())
+                .ok()
+                .map(|size| usize::from(size.ws_col))
+        };
         match self.width {
             Some(0) => usize::MAX,
             Some(width) => width,
-            None => columns().or_else(terminal).filter(|width| *width > 0).unwrap_or(80),
+            None => columns()
+                .or_else(terminal)
+                .filter(|width| *width > 0)
+                .unwrap_or(80),
         }
     }
 }

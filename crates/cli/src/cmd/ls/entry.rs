@@ -76,7 +76,15 @@ impl Entry {
     pub(super) fn new(name: OsString, path: PathBuf, metadata: Metadata) -> Self {
         let (ino, kind) = (metadata.ino(), metadata.file_type());
         let leads_to_directory = kind == FileType::Directory;
-        Self { name, path, ino, kind, metadata: Some(metadata), leads_to_directory, error: None }
+        Self {
+            name,
+            path,
+            ino,
+            kind,
+            metadata: Some(metadata),
+            leads_to_directory,
+            error: None,
+        }
     }
 
     /// Returns an entry of `directory`.
@@ -127,11 +135,23 @@ impl Entry {
     }
 
     /// Appends the name in its form, and returns its width.
-    pub(super) fn write_name(&self, volume: &Opened, style: &NameStyle, out: &mut Vec<u8>) -> usize {
+    pub(super) fn write_name(
+        &self,
+        volume: &Opened,
+        style: &NameStyle,
+        out: &mut Vec<u8>,
+    ) -> usize {
         let name = self.name.as_bytes();
-        let look = style.colors.as_ref().and_then(|colors| Some((colors, self.look(volume, colors)?)));
+        let look = style
+            .colors
+            .as_ref()
+            .and_then(|colors| Some((colors, self.look(volume, colors)?)));
         // Without a terminal, colours are for a later reader of the output.
-        let quoting = if look.is_some() { Quoting::ShellEscape } else { style.quoting };
+        let quoting = if look.is_some() {
+            Quoting::ShellEscape
+        } else {
+            style.quoting
+        };
         let quoted = match style.complete {
             Some(shown) => Cow::Owned(shown.path(&volume.image, &self.path)),
             None => quoting.quote(name, style.hides_control),
@@ -140,10 +160,14 @@ impl Entry {
             Some((colors, look)) => style.paint(colors, &quoted, name, look, out),
             None => out.extend_from_slice(&quoted),
         }
-        let parts = quoted.utf8_chunks().map(|chunk| width(chunk.valid()) + chunk.invalid().len());
+        let parts = quoted
+            .utf8_chunks()
+            .map(|chunk| width(chunk.valid()) + chunk.invalid().len());
         let mut columns: usize = parts.sum();
         if !(style.with_targets && self.kind == FileType::Symlink)
-            && let Some(mark) = style.indicators.of(self.kind, self.metadata.as_ref().map(Metadata::mode))
+            && let Some(mark) = style
+                .indicators
+                .of(self.kind, self.metadata.as_ref().map(Metadata::mode))
         {
             out.push(mark);
             columns += 1;
@@ -153,22 +177,33 @@ impl Entry {
 
     fn look(&self, volume: &Opened, colors: &Colors) -> Option<Look> {
         let mode = self.metadata?.mode();
-        let look = Look { kind: self.kind, mode, orphan: false };
+        let look = Look {
+            kind: self.kind,
+            mode,
+            orphan: false,
+        };
         if self.kind != FileType::Symlink || !colors.follows_links() {
             return Some(look);
         }
         Some(match self.target(volume) {
-            Ok(target) if colors.link_is_target() => {
-                Look { kind: target.file_type(), mode: target.mode(), orphan: false }
-            }
+            Ok(target) if colors.link_is_target() => Look {
+                kind: target.file_type(),
+                mode: target.mode(),
+                orphan: false,
+            },
             Ok(_) => look,
-            Err(_) => Look { orphan: true, ..look },
+            Err(_) => Look {
+                orphan: true,
+                ..look
+            },
         })
     }
 
     /// Appends the target of a symbolic link.
     pub(super) fn write_target(&self, volume: &Opened, style: &NameStyle, out: &mut Vec<u8>) {
-        let Ok(target) = volume.reach(&self.path, |session, path| session.read_link(path)) else { return };
+        let Ok(target) = volume.reach(&self.path, |session, path| session.read_link(path)) else {
+            return;
+        };
         out.extend_from_slice(b" -> ");
         let text = target.as_os_str().as_bytes();
         match style.complete {
@@ -184,10 +219,14 @@ impl Entry {
 
     /// Returns the security context (SELinux), or a question mark.
     pub(super) fn context(&self, volume: &Opened) -> String {
-        let read = |session: &extern4::Session, path: &Path| session.lgetxattr(path, "security.selinux");
+        let read =
+            |session: &extern4::Session, path: &Path| session.lgetxattr(path, "security.selinux");
         let context = volume.reach(&self.path, read).ok().flatten();
         let context = context.map(|context| {
-            let end = context.iter().position(|byte| *byte == 0).unwrap_or(context.len());
+            let end = context
+                .iter()
+                .position(|byte| *byte == 0)
+                .unwrap_or(context.len());
             crate::text::escape(&context[..end]).into_owned()
         });
         context.unwrap_or_else(|| "?".to_owned())

@@ -36,10 +36,14 @@ impl TimeStyle {
             "iso" => Ok(Self::Iso),
             "locale" => Ok(Self::Locale),
             _ => {
-                let pattern =
-                    text.strip_prefix('+').ok_or("it is full-iso, long-iso, iso, locale or +FORMAT")?;
+                let pattern = text
+                    .strip_prefix('+')
+                    .ok_or("it is full-iso, long-iso, iso, locale or +FORMAT")?;
                 let (old, recent) = pattern.split_once('\n').unwrap_or((pattern, pattern));
-                Ok(Self::Custom { old: old.to_owned(), recent: recent.to_owned() })
+                Ok(Self::Custom {
+                    old: old.to_owned(),
+                    recent: recent.to_owned(),
+                })
             }
         }
     }
@@ -122,7 +126,11 @@ impl Style {
         let context = self.context.then(|| entry.context(volume));
         let Some(metadata) = &entry.metadata else {
             let unknown = || "?".to_owned();
-            let letter = if entry.kind == FileType::Symlink { 'l' } else { '?' };
+            let letter = if entry.kind == FileType::Symlink {
+                'l'
+            } else {
+                '?'
+            };
             return Row {
                 mode: format!("{letter}?????????"),
                 links: unknown(),
@@ -135,7 +143,11 @@ impl Style {
             };
         };
         let kind = metadata.file_type();
-        let mut mode = ModeText { kind, mode: metadata.mode() }.to_string();
+        let mut mode = ModeText {
+            kind,
+            mode: metadata.mode(),
+        }
+        .to_string();
         if has_acl(volume, entry) {
             mode.push('+');
         } else if has_context(volume, entry) {
@@ -145,19 +157,37 @@ impl Style {
             (metadata.uid().to_string(), metadata.gid().to_string())
         } else {
             let names = volume.names();
-            (names.user(metadata.uid()).into_owned(), names.group(metadata.gid()).into_owned())
+            (
+                names.user(metadata.uid()).into_owned(),
+                names.group(metadata.gid()).into_owned(),
+            )
         };
         let size = match kind {
             FileType::CharDevice | FileType::BlockDevice => {
                 let device = metadata.rdev();
-                Size::Device { major: device.major.to_string(), minor: device.minor.to_string() }
+                Size::Device {
+                    major: device.major.to_string(),
+                    minor: device.minor.to_string(),
+                }
             }
             _ => Size::Bytes(self.unit.show(metadata.len())),
         };
-        let time = self.stamp.of(metadata).map_or_else(|| "-".to_owned(), |time| self.time.format(time));
+        let time = self
+            .stamp
+            .of(metadata)
+            .map_or_else(|| "-".to_owned(), |time| self.time.format(time));
         let author = self.author.then(|| user.clone());
         let (user, group) = (self.owner.then_some(user), self.group.then_some(group));
-        Row { mode, links: metadata.nlink().to_string(), user, group, author, context, size, time }
+        Row {
+            mode,
+            links: metadata.nlink().to_string(),
+            user,
+            group,
+            author,
+            context,
+            size,
+            time,
+        }
     }
 }
 
@@ -165,7 +195,9 @@ impl Style {
 /// shows when a command reads the ACL itself.
 fn has_acl(volume: &Opened, entry: &Entry) -> bool {
     let has = |kind| {
-        volume.reach(&entry.path, |session, path| session.acl(path, kind)).is_ok_and(|acl| acl.is_some())
+        volume
+            .reach(&entry.path, |session, path| session.acl(path, kind))
+            .is_ok_and(|acl| acl.is_some())
     };
     match entry.kind {
         FileType::Symlink => false,
@@ -177,7 +209,9 @@ fn has_acl(volume: &Opened, entry: &Entry) -> bool {
 /// Returns whether a file has a security context (SELinux).
 fn has_context(volume: &Opened, entry: &Entry) -> bool {
     volume
-        .reach(&entry.path, |session, path| session.lgetxattr(path, "security.selinux"))
+        .reach(&entry.path, |session, path| {
+            session.lgetxattr(path, "security.selinux")
+        })
         .is_ok_and(|context| context.is_some())
 }
 
@@ -214,12 +248,16 @@ impl Row {
     pub(super) fn write(&self, widths: &Widths, out: &mut Vec<u8>) {
         let size = match &self.size {
             Size::Bytes(size) => size.clone(),
-            Size::Device { major, minor } => format!("{major}, {minor:>width$}", width = widths.minor),
+            Size::Device { major, minor } => {
+                format!("{major}, {minor:>width$}", width = widths.minor)
+            }
         };
         // Names are aligned to the left, numbers to the right.
         let column = |text: &Option<String>, width: usize| match text {
             None => String::new(),
-            Some(text) if text.bytes().all(|byte| byte.is_ascii_digit()) => format!("{text:>width$} "),
+            Some(text) if text.bytes().all(|byte| byte.is_ascii_digit()) => {
+                format!("{text:>width$} ")
+            }
             Some(text) => format!("{text:width$} "),
         };
         let line = format!(

@@ -53,7 +53,11 @@ impl Quoting {
             Self::Literal if hides_control => Cow::Owned(with_question_marks(name)),
             Self::Literal => Cow::Borrowed(name),
             Self::Shell | Self::ShellAlways => {
-                let shown = if hides_control { with_question_marks(name) } else { name.to_vec() };
+                let shown = if hides_control {
+                    with_question_marks(name)
+                } else {
+                    name.to_vec()
+                };
                 let is_quoted = self == Self::ShellAlways || needs_quotes(name);
                 Cow::Owned(if is_quoted { in_quotes(&shown) } else { shown })
             }
@@ -78,7 +82,10 @@ fn in_quotes(name: &[u8]) -> Vec<u8> {
     if has(&b'\'') && !b"\"$`\\".iter().any(has) {
         return [b"\"", name, b"\""].concat();
     }
-    let inner = name.split(|byte| *byte == b'\'').collect::<Vec<_>>().join(&b"'\\''"[..]);
+    let inner = name
+        .split(|byte| *byte == b'\'')
+        .collect::<Vec<_>>()
+        .join(&b"'\\''"[..]);
     [b"'", &inner[..], b"'"].concat()
 }
 
@@ -108,7 +115,10 @@ fn escape(name: &[u8], special: u8) -> Vec<u8> {
                 _ => utf8.iter().for_each(|byte| push_escape(*byte, &mut shown)),
             }
         }
-        chunk.invalid().iter().for_each(|byte| push_escape(*byte, &mut shown));
+        chunk
+            .invalid()
+            .iter()
+            .for_each(|byte| push_escape(*byte, &mut shown));
     }
     shown
 }
@@ -137,7 +147,9 @@ impl Indicators {
             (_, FileType::Symlink) => Some(b'@'),
             (_, FileType::Fifo) => Some(b'|'),
             (_, FileType::Socket) => Some(b'='),
-            (Self::Classify, FileType::Regular) if mode.is_some_and(|mode| mode & 0o111 != 0) => Some(b'*'),
+            (Self::Classify, FileType::Regular) if mode.is_some_and(|mode| mode & 0o111 != 0) => {
+                Some(b'*')
+            }
             _ => None,
         }
     }

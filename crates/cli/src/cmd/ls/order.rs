@@ -78,7 +78,11 @@ impl Sorting {
         }
         items.sort_by(|a, b| {
             let ordering = self.compare(entry(a), entry(b));
-            let ordering = if self.reverse { ordering.reverse() } else { ordering };
+            let ordering = if self.reverse {
+                ordering.reverse()
+            } else {
+                ordering
+            };
             let files_last = |item| self.directories_first && !entry(item).leads_to_directory;
             files_last(a).cmp(&files_last(b)).then(ordering)
         });
@@ -88,8 +92,14 @@ impl Sorting {
         let name = |entry: &Entry| entry.name.as_bytes().to_vec();
         let first = match self.order {
             Order::Time => {
-                let time =
-                    |entry: &Entry| Reverse(entry.metadata.as_ref().and_then(|found| self.stamp.of(found)));
+                let time = |entry: &Entry| {
+                    Reverse(
+                        entry
+                            .metadata
+                            .as_ref()
+                            .and_then(|found| self.stamp.of(found)),
+                    )
+                };
                 time(a).cmp(&time(b))
             }
             Order::Size => {
@@ -107,10 +117,14 @@ impl Sorting {
 
 /// Returns how many columns a name takes.
 fn columns(name: &[u8]) -> usize {
-    name.utf8_chunks().map(|chunk| width(chunk.valid()) + chunk.invalid().len()).sum()
+    name.utf8_chunks()
+        .map(|chunk| width(chunk.valid()) + chunk.invalid().len())
+        .sum()
 }
 
 /// Returns the last dot of a name and everything behind it.
 fn extension(name: &[u8]) -> &[u8] {
-    name.iter().rposition(|byte| *byte == b'.').map_or(b"", |at| &name[at..])
+    name.iter()
+        .rposition(|byte| *byte == b'.')
+        .map_or(b"", |at| &name[at..])
 }

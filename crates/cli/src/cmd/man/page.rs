@@ -26,13 +26,24 @@ pub(super) struct Page {
 impl Page {
     /// Returns the page of a command in a section of the manual.
     pub(super) fn of(command: clap::Command, section: &'static str) -> Self {
-        let name = command.get_display_name().unwrap_or_else(|| command.get_name()).to_owned();
-        Self { command, name, section }
+        let name = command
+            .get_display_name()
+            .unwrap_or_else(|| command.get_name())
+            .to_owned();
+        Self {
+            command,
+            name,
+            section,
+        }
     }
 
     /// Returns whether a user means this page by `name`; without one, that of the command itself.
     pub(super) fn is_of(&self, name: &str) -> bool {
-        let short = if self.name == MAIN { Some("") } else { self.name.strip_prefix("extern4-") };
+        let short = if self.name == MAIN {
+            Some("")
+        } else {
+            self.name.strip_prefix("extern4-")
+        };
         self.name == name || short == Some(name)
     }
 
@@ -46,7 +57,11 @@ impl Page {
         let mut page = Vec::new();
         // The first line asks for the preprocessor of tables. There is no date, so that builds can
         // be repeated; clap_mangen would leave out its quotes and move the rest of the footer.
-        writeln!(page, "'\\\" t\n.TH {} {} \"\" \"{SOURCE}\" \"extern4 manual\"", self.name, self.section)?;
+        writeln!(
+            page,
+            "'\\\" t\n.TH {} {} \"\" \"{SOURCE}\" \"extern4 manual\"",
+            self.name, self.section
+        )?;
         man.render_name_section(&mut page)?;
         // Its long words cannot be spread over a line.
         writeln!(page, ".ad l")?;
@@ -54,17 +69,27 @@ impl Page {
         writeln!(page, ".ad")?;
         man.render_description_section(&mut page)?;
         man.render_options_section(&mut page)?;
-        if self.command.get_subcommands().any(|subcommand| !subcommand.is_hide_set()) {
+        if self
+            .command
+            .get_subcommands()
+            .any(|subcommand| !subcommand.is_hide_set())
+        {
             man.render_subcommands_section(&mut page)?;
         }
         self.more(&mut page)?;
         if self.name == "extern4-stats" {
-            let meanings = counters::ALL.iter().map(|counter| (counter.name.into(), counter.meaning));
+            let meanings = counters::ALL
+                .iter()
+                .map(|counter| (counter.name.into(), counter.meaning));
             list(&mut page, "COUNTERS", meanings)?;
         }
         self.examples(&mut page)?;
         list(&mut page, "EXIT STATUS", notes::exit_status(&self.name))?;
-        list(&mut page, "ENVIRONMENT", notes::of(notes::ENVIRONMENT, &self.name))?;
+        list(
+            &mut page,
+            "ENVIRONMENT",
+            notes::of(notes::ENVIRONMENT, &self.name),
+        )?;
         list(&mut page, "FILES", notes::of(notes::FILES, &self.name))?;
         self.see_also(&mut page)?;
         Ok(page)
@@ -79,11 +104,17 @@ impl Page {
             }
             "mount.extern4" => mount_options(page),
             "extern4-mount" => {
-                writeln!(page, ".SH \"MOUNT OPTIONS\"\nmount.extern4(8) has the table of them.")
+                writeln!(
+                    page,
+                    ".SH \"MOUNT OPTIONS\"\nmount.extern4(8) has the table of them."
+                )
             }
             _ => {
                 let command = &self.command;
-                let Some(text) = command.get_after_long_help().or_else(|| command.get_after_help()) else {
+                let Some(text) = command
+                    .get_after_long_help()
+                    .or_else(|| command.get_after_help())
+                else {
                     return Ok(());
                 };
                 writeln!(page, ".SH NOTES")?;
@@ -93,20 +124,33 @@ impl Page {
     }
 
     fn examples(&self, page: &mut Vec<u8>) -> io::Result<()> {
-        let mut examples = notes::EXAMPLES.iter().filter(|(name, ..)| *name == self.name).peekable();
+        let mut examples = notes::EXAMPLES
+            .iter()
+            .filter(|(name, ..)| *name == self.name)
+            .peekable();
         if examples.peek().is_some() {
             writeln!(page, ".SH EXAMPLES")?;
         }
         for (_, meaning, line) in examples {
-            writeln!(page, ".PP\n{}\n.PP\n.RS 4\n.nf\n{}\n.fi\n.RE", escaped(meaning), escaped(line))?;
+            writeln!(
+                page,
+                ".PP\n{}\n.PP\n.RS 4\n.nf\n{}\n.fi\n.RE",
+                escaped(meaning),
+                escaped(line)
+            )?;
         }
         Ok(())
     }
 
     fn see_also(&self, page: &mut Vec<u8>) -> io::Result<()> {
         let main = (self.name != MAIN).then_some("extern4(1)");
-        let others = notes::SEE_ALSO.iter().filter(|(name, _)| *name == self.name);
-        let pages: Vec<_> = main.into_iter().chain(others.map(|(_, page)| *page)).collect();
+        let others = notes::SEE_ALSO
+            .iter()
+            .filter(|(name, _)| *name == self.name);
+        let pages: Vec<_> = main
+            .into_iter()
+            .chain(others.map(|(_, page)| *page))
+            .collect();
         writeln!(page, ".SH \"SEE ALSO\"")?;
         if !pages.is_empty() {
             writeln!(page, "{}\n.PP", pages.join(", "))?;
@@ -121,7 +165,9 @@ fn list(page: &mut Vec<u8>, head: &str, notes: impl Iterator<Item = Note>) -> io
     if notes.peek().is_some() {
         writeln!(page, ".SH \"{head}\"")?;
     }
-    notes.try_for_each(|(tag, text)| writeln!(page, ".TP\n\\fB{}\\fR\n{}", escaped(&tag), escaped(text)))
+    notes.try_for_each(|(tag, text)| {
+        writeln!(page, ".TP\n\\fB{}\\fR\n{}", escaped(&tag), escaped(text))
+    })
 }
 
 /// Writes paragraphs. Lines that begin with a space are kept as they are.
@@ -132,29 +178,56 @@ fn prose(page: &mut Vec<u8>, text: &str) -> io::Result<()> {
             verbatim = !verbatim;
             writeln!(page, "{}", if verbatim { ".nf" } else { ".fi" })?;
         }
-        writeln!(page, "{}", if line.is_empty() { ".PP".to_owned() } else { escaped(line) })?;
+        writeln!(
+            page,
+            "{}",
+            if line.is_empty() {
+                ".PP".to_owned()
+            } else {
+                escaped(line)
+            }
+        )?;
     }
-    if verbatim { writeln!(page, ".fi") } else { Ok(()) }
+    if verbatim {
+        writeln!(page, ".fi")
+    } else {
+        Ok(())
+    }
 }
 
 /// Writes the table of mount options.
 fn mount_options(page: &mut Vec<u8>) -> io::Result<()> {
-    writeln!(page, ".SH \"MOUNT OPTIONS\"\n.TS\nlB lB lB\nlw(30n) lx lw(8n).")?;
+    writeln!(
+        page,
+        ".SH \"MOUNT OPTIONS\"\n.TS\nlB lB lB\nlw(30n) lx lw(8n)."
+    )?;
     writeln!(page, "option\tmeaning\ton remount")?;
     for row in mount::option_rows() {
         let spellings: Vec<_> = row.spellings.iter().map(|text| escaped(text)).collect();
         let spellings = spellings.join(", ");
         let meaning = escaped(&row.meaning);
-        writeln!(page, "T{{\n.ad l\n.nh\n{spellings}\nT}}\tT{{\n.ad l\n{meaning}\nT}}\t{}", row.on_remount)?;
+        writeln!(
+            page,
+            "T{{\n.ad l\n.nh\n{spellings}\nT}}\tT{{\n.ad l\n{meaning}\nT}}\t{}",
+            row.on_remount
+        )?;
     }
     writeln!(page, ".TE")
 }
 
 /// Returns text with what roff would take for its own.
 fn escaped(text: &str) -> String {
-    let text = text.replace('\\', "\\(rs").replace('-', "\\-").replace('\'', "\\(aq").replace('~', "\\(ti");
+    let text = text
+        .replace('\\', "\\(rs")
+        .replace('-', "\\-")
+        .replace('\'', "\\(aq")
+        .replace('~', "\\(ti");
     let text = text.replace('^', "\\(ha").replace('`', "\\(ga");
-    if text.starts_with('.') { format!("\\&{text}") } else { text }
+    if text.starts_with('.') {
+        format!("\\&{text}")
+    } else {
+        text
+    }
 }
 
 #[cfg(test)]
@@ -170,6 +243,9 @@ mod tests {
     fn indented_lines_are_kept() {
         let mut page = Vec::new();
         prose(&mut page, "a:\n  -b\n  -c\n\nd").expect("memory");
-        assert_eq!(String::from_utf8_lossy(&page), "a:\n.nf\n  \\-b\n  \\-c\n.fi\n.PP\nd\n");
+        assert_eq!(
+            String::from_utf8_lossy(&page),
+            "a:\n.nf\n  \\-b\n  \\-c\n.fi\n.PP\nd\n"
+        );
     }
 }

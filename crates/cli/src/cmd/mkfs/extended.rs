@@ -45,15 +45,19 @@ pub(crate) struct JournalOptions {
 
 /// The words of a list, each with its value if it has one.
 fn words(text: &str) -> impl Iterator<Item = (&str, Option<&str>)> {
-    text.split(',').filter(|word| !word.is_empty()).map(|word| match word.split_once('=') {
-        Some((name, value)) => (name, Some(value)),
-        None => (word, None),
-    })
+    text.split(',')
+        .filter(|word| !word.is_empty())
+        .map(|word| match word.split_once('=') {
+            Some((name, value)) => (name, Some(value)),
+            None => (word, None),
+        })
 }
 
 fn number<T: std::str::FromStr>(name: &str, value: Option<&str>) -> Result<T, String> {
     let value = value.ok_or_else(|| format!("{name} needs a number: {name}=N"))?;
-    value.parse().map_err(|_| format!("{name}={value}: that is no number, or too large"))
+    value
+        .parse()
+        .map_err(|_| format!("{name}={value}: that is no number, or too large"))
 }
 
 /// A number of blocks, or of bytes with a unit.
@@ -121,7 +125,9 @@ pub(crate) fn parse(text: &str) -> Result<Extended, String> {
             "desc_size" => match number::<u16>(name, value)? {
                 64 => {}
                 size => {
-                    return Err(format!("desc_size={size}: descriptors have 64 bytes with 64bit, else 32"));
+                    return Err(format!(
+                        "desc_size={size}: descriptors have 64 bytes with 64bit, else 32"
+                    ));
                 }
             },
             // Tables and journal are zeroed at once by the file system below or by the device,
@@ -131,10 +137,13 @@ pub(crate) fn parse(text: &str) -> Result<Extended, String> {
             }
             "root_selinux" => {
                 return Err(
-                    "setfattr -n security.selinux sets the context of the new volume's root".to_owned()
+                    "setfattr -n security.selinux sets the context of the new volume's root"
+                        .to_owned(),
                 );
             }
-            "android_sparse" => return Err("img2simg makes a sparse image of the new volume".to_owned()),
+            "android_sparse" => {
+                return Err("img2simg makes a sparse image of the new volume".to_owned());
+            }
             _ => return Err(format!("'{name}' is not supported")),
         }
     }
@@ -147,19 +156,32 @@ fn quota_kinds(value: Option<&str>) -> Result<Vec<QuotaKind>, String> {
         "usrquota" => Ok(QuotaKind::User),
         "grpquota" => Ok(QuotaKind::Group),
         "prjquota" => Ok(QuotaKind::Project),
-        _ => Err(format!("quotatype: '{word}' is none of usrquota, grpquota and prjquota")),
+        _ => Err(format!(
+            "quotatype: '{word}' is none of usrquota, grpquota and prjquota"
+        )),
     };
     let list = value.ok_or("write it as quotatype=usrquota:grpquota")?;
-    list.split(':').filter(|word| !word.is_empty()).map(kind).collect()
+    list.split(':')
+        .filter(|word| !word.is_empty())
+        .map(kind)
+        .collect()
 }
 
 /// `UID:GID`; without a value, those of the caller.
 fn owner(value: Option<&str>) -> Result<(u32, u32), String> {
     let Some(text) = value else {
-        return Ok((rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw()));
+        return Ok((
+            rustix::process::getuid().as_raw(),
+            rustix::process::getgid().as_raw(),
+        ));
     };
-    let (uid, gid) = text.split_once(':').ok_or("write it as root_owner=UID:GID")?;
-    Ok((number("root_owner", Some(uid))?, number("root_owner", Some(gid))?))
+    let (uid, gid) = text
+        .split_once(':')
+        .ok_or("write it as root_owner=UID:GID")?;
+    Ok((
+        number("root_owner", Some(uid))?,
+        number("root_owner", Some(gid))?,
+    ))
 }
 
 pub(crate) fn journal(text: &str) -> Result<JournalOptions, String> {
@@ -182,16 +204,37 @@ mod tests {
 
     #[test]
     fn options_are_read() {
-        let extended = parse("stride=16,stripe_width=64,root_owner=7:8,lazy_itable_init=0").unwrap();
-        assert_eq!((extended.stride, extended.stripe_width, extended.root_owner), (16, 64, Some((7, 8))));
-        assert_eq!(journal("size=64").unwrap().size, Some(JournalSize::Mebibytes(64)));
+        let extended =
+            parse("stride=16,stripe_width=64,root_owner=7:8,lazy_itable_init=0").unwrap();
         assert_eq!(
-            parse("resize=9,discard,nodiscard,resize=1M").unwrap().resize_limit,
+            (extended.stride, extended.stripe_width, extended.root_owner),
+            (16, 64, Some((7, 8)))
+        );
+        assert_eq!(
+            journal("size=64").unwrap().size,
+            Some(JournalSize::Mebibytes(64))
+        );
+        assert_eq!(
+            parse("resize=9,discard,nodiscard,resize=1M")
+                .unwrap()
+                .resize_limit,
             Some(Length::Bytes(1 << 20))
         );
-        assert_eq!(parse("root_perms=01777,packed_meta_blocks").unwrap().root_perms, Some(0o1777));
-        assert!(!parse("packed_meta_blocks=0,nodiscard,discard").unwrap().keep_allocated);
-        assert_eq!(journal("location=7,location=1K").unwrap().location, Some(Length::Bytes(1024)));
+        assert_eq!(
+            parse("root_perms=01777,packed_meta_blocks")
+                .unwrap()
+                .root_perms,
+            Some(0o1777)
+        );
+        assert!(
+            !parse("packed_meta_blocks=0,nodiscard,discard")
+                .unwrap()
+                .keep_allocated
+        );
+        assert_eq!(
+            journal("location=7,location=1K").unwrap().location,
+            Some(Length::Bytes(1024))
+        );
         for text in [
             "stride",
             "stride=x",
@@ -204,7 +247,10 @@ mod tests {
         ] {
             assert!(parse(text).is_err(), "{text}");
         }
-        assert_eq!(journal("device=UUID=7").unwrap().device.as_deref(), Some("UUID=7"));
+        assert_eq!(
+            journal("device=UUID=7").unwrap().device.as_deref(),
+            Some("UUID=7")
+        );
         assert!(journal("device").is_err() && journal("location").is_err());
     }
 }

@@ -26,17 +26,26 @@ impl Journal {
     /// volume uses needs `force`.
     pub(super) fn open(name: &str, force: bool) -> Result<Self, NewVolumeError> {
         let path = find(name)?;
-        let of_journal =
-            |reason: String| NewVolumeError::target(format!("its journal {}: {reason}", path.display()));
+        let of_journal = |reason: String| {
+            NewVolumeError::target(format!("its journal {}: {reason}", path.display()))
+        };
         let about = fs::metadata(&path).map_err(|error| of_journal(host_reason(&error)))?;
-        let number = if about.file_type().is_block_device() { device_number(about.rdev()) } else { 0 };
+        let number = if about.file_type().is_block_device() {
+            device_number(about.rdev())
+        } else {
+            0
+        };
         let (device, _) = Volume::options().write(true).device(&path)?;
-        let found = ExternalJournal::read(&device, number).map_err(|error| of_journal(error.to_string()))?;
-        let found = found.ok_or_else(|| of_journal("there is no external journal on it".to_owned()))?;
+        let found = ExternalJournal::read(&device, number)
+            .map_err(|error| of_journal(error.to_string()))?;
+        let found =
+            found.ok_or_else(|| of_journal("there is no external journal on it".to_owned()))?;
         match found.users.first() {
             Some(user) if !force => {
                 let user = uuid_text(*user);
-                Err(of_journal(format!("the volume {user} uses it; --force takes it from that")))
+                Err(of_journal(format!(
+                    "the volume {user} uses it; --force takes it from that"
+                )))
             }
             _ => Ok(Self { device, found }),
         }
@@ -49,7 +58,9 @@ impl Journal {
 
     /// Records in the journal that the planned volume uses it.
     pub(super) fn set_user(&self, plan: &Plan) -> Result<(), NewVolumeError> {
-        Ok(self.found.set_user(&self.device, plan.superblock().uuid())?)
+        Ok(self
+            .found
+            .set_user(&self.device, plan.superblock().uuid())?)
     }
 }
 
@@ -69,7 +80,10 @@ fn find(name: &str) -> Result<PathBuf, NewVolumeError> {
     if !name.starts_with("UUID=") && !name.starts_with("LABEL=") {
         return Ok(name.into());
     }
-    let devices = fs::read_dir("/sys/class/block").into_iter().flatten().flatten();
+    let devices = fs::read_dir("/sys/class/block")
+        .into_iter()
+        .flatten()
+        .flatten();
     devices
         .map(|device| Path::new("/dev").join(device.file_name()))
         .find(|path| {
@@ -77,5 +91,7 @@ fn find(name: &str) -> Result<PathBuf, NewVolumeError> {
             let found = device.and_then(|device| ExternalJournal::read(&device, 0).ok().flatten());
             found.as_ref().is_some_and(is_it)
         })
-        .ok_or_else(|| NewVolumeError::target(format!("no device has an external journal with {name}")))
+        .ok_or_else(|| {
+            NewVolumeError::target(format!("no device has an external journal with {name}"))
+        })
 }

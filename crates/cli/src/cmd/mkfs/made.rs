@@ -37,7 +37,11 @@ impl Made {
     }
 
     /// Writes the volume, to a device that reads as zeroes or may hold anything.
-    pub(super) fn write(&mut self, device: &dyn BlockDevice, is_zero: bool) -> Result<(), NewVolumeError> {
+    pub(super) fn write(
+        &mut self,
+        device: &dyn BlockDevice,
+        is_zero: bool,
+    ) -> Result<(), NewVolumeError> {
         match self {
             Self::Empty(plan) if is_zero => plan.write_on_zeroes(device)?,
             Self::Empty(plan) => plan.write(device)?,

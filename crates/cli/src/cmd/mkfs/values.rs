@@ -52,9 +52,20 @@ pub(super) fn bytes<T: TryFrom<u64>>(text: &str) -> Result<T, String> {
 /// Reads the name or the number of a system that makes volumes.
 pub(super) fn creator_os(text: &str) -> Result<u32, String> {
     // The numbers of the format: Documentation/filesystems/ext4/super.rst, s_creator_os.
-    const NAMES: [(&str, u32); 5] = [("linux", 0), ("hurd", 1), ("gnu", 1), ("freebsd", 3), ("lites", 4)];
-    let known = NAMES.iter().find(|(name, _)| name.eq_ignore_ascii_case(text)).map(|(_, number)| *number);
-    known.or_else(|| text.parse().ok()).ok_or_else(|| "linux, hurd, freebsd and lites are known".to_owned())
+    const NAMES: [(&str, u32); 5] = [
+        ("linux", 0),
+        ("hurd", 1),
+        ("gnu", 1),
+        ("freebsd", 3),
+        ("lites", 4),
+    ];
+    let known = NAMES
+        .iter()
+        .find(|(name, _)| name.eq_ignore_ascii_case(text))
+        .map(|(_, number)| *number);
+    known
+        .or_else(|| text.parse().ok())
+        .ok_or_else(|| "linux, hurd, freebsd and lites are known".to_owned())
 }
 
 /// Reads a file with the numbers of bad blocks, one a line, as badblocks(8) writes it.
@@ -62,9 +73,15 @@ pub(super) fn bad_blocks(file: &Path) -> Result<Vec<u64>, NewVolumeError> {
     let name = quoted(file.to_string_lossy());
     let text = std::fs::read_to_string(file)
         .map_err(|error| NewVolumeError::Failed(format!("{name}: {}", host_reason(&error))))?;
-    let lines = (1..).zip(text.lines().map(str::trim)).filter(|(_, line)| !line.is_empty());
+    let lines = (1..)
+        .zip(text.lines().map(str::trim))
+        .filter(|(_, line)| !line.is_empty());
     let number = |(index, line): (usize, &str)| {
-        let wrong = |_| NewVolumeError::Usage(format!("{name}, line {index}: that is no number of a block"));
+        let wrong = |_| {
+            NewVolumeError::Usage(format!(
+                "{name}, line {index}: that is no number of a block"
+            ))
+        };
         line.parse().map_err(wrong)
     };
     lines.map(number).collect()
@@ -79,7 +96,9 @@ mod tests {
         assert_eq!(block_size("4k"), Ok(BlockSize::Exactly(4096)));
         assert_eq!(block_size("-2048"), Ok(BlockSize::AtLeast(2048)));
         assert_eq!((bytes("4K"), bytes("7")), (Ok(4096_u16), Ok(7_u16)));
-        assert!(bytes::<u16>("64K").is_err() && block_size("x").is_err() && block_size("-").is_err());
+        assert!(
+            bytes::<u16>("64K").is_err() && block_size("x").is_err() && block_size("-").is_err()
+        );
         assert_eq!(["GNU", "linux", "7"].map(creator_os), [Ok(1), Ok(0), Ok(7)]);
         assert!(creator_os("dos").is_err());
     }

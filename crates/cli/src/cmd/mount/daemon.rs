@@ -62,7 +62,9 @@ enum Ended {
 }
 
 fn try_start() -> io::Result<Ended> {
-    let Line::Run(line) = mount_helper::read(std::env::args_os()) else { return Ok(Ended::Serving) };
+    let Line::Run(line) = mount_helper::read(std::env::args_os()) else {
+        return Ok(Ended::Serving);
+    };
     let mut child = Command::new(std::env::current_exe()?)
         .args(line.into_iter().skip(1))
         .arg("--detach")
@@ -77,7 +79,10 @@ fn try_start() -> io::Result<Ended> {
         return Ok(Ended::Serving);
     }
     let status = child.wait()?;
-    let code = status.code().and_then(|code| u8::try_from(code).ok()).filter(|code| *code != 0);
+    let code = status
+        .code()
+        .and_then(|code| u8::try_from(code).ok())
+        .filter(|code| *code != 0);
     Ok(code.map_or(Ended::Silent(status), Ended::Code))
 }
 
@@ -90,7 +95,13 @@ const DESCRIPTORS: usize = 16;
 pub(super) fn nowhere() -> io::Result<File> {
     let limit = getrlimit(Resource::Nofile);
     // A refusal leaves the limit as it is.
-    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
+    let _ = setrlimit(
+        Resource::Nofile,
+        Rlimit {
+            current: limit.maximum,
+            ..limit
+        },
+    );
     let open = || File::options().read(true).write(true).open("/dev/null");
     let nowhere = open()?;
     let all: io::Result<Vec<_>> = (0..DESCRIPTORS).map(|_| open()).collect();
@@ -103,7 +114,9 @@ pub(super) fn detach(nowhere: &File) {
     // Without a terminal there is none to leave.
     let _ = rustix::process::setsid();
     let _ = std::env::set_current_dir("/");
-    let _ = io::stdout().write_all(READY).and_then(|()| io::stdout().flush());
+    let _ = io::stdout()
+        .write_all(READY)
+        .and_then(|()| io::stdout().flush());
     let _ = rustix::stdio::dup2_stdout(nowhere);
     let _ = rustix::stdio::dup2_stderr(nowhere);
 }

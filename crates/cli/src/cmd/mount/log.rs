@@ -41,21 +41,33 @@ pub(super) fn level() -> Option<Level> {
 impl Log<'_> {
     /// Starts logging, up to this level.
     pub(super) fn start(self, level: Level) -> io::Result<()> {
-        let lines = tracing_subscriber::fmt().with_max_level(level).with_target(false).with_ansi(false);
+        let lines = tracing_subscriber::fmt()
+            .with_max_level(level)
+            .with_target(false)
+            .with_ansi(false);
         // A line that cannot be written is lost. A message about that on standard error would panic
         // if standard error itself is closed. A thread that logs a signal still has a volume to
         // close.
         let lines = lines.log_internal_errors(false);
         let started = match self {
             // A reader of the terminal sees when the line comes.
-            Self::Terminal => lines.without_time().with_writer(|| Escaped(io::stderr())).try_init(),
+            Self::Terminal => lines
+                .without_time()
+                .with_writer(|| Escaped(io::stderr()))
+                .try_init(),
             // The system's log adds both in its own form.
-            Self::System => lines.without_time().with_level(false).with_writer(Syslog::new()?).try_init(),
+            Self::System => lines
+                .without_time()
+                .with_level(false)
+                .with_writer(Syslog::new()?)
+                .try_init(),
             Self::File(path) => {
                 // Opened before the mount exists, so the file is in no mount that this process
                 // would have to serve to write it.
                 let file = Arc::new(File::options().append(true).create(true).open(path)?);
-                lines.with_writer(move || Escaped(Arc::clone(&file))).try_init()
+                lines
+                    .with_writer(move || Escaped(Arc::clone(&file)))
+                    .try_init()
             }
         };
         started.map_err(io::Error::other)?;
@@ -77,7 +89,8 @@ impl<W: Write> Write for Escaped<W> {
             Some(text) => (text, "\n"),
             None => (line, ""),
         };
-        self.0.write_all(format!("{}{end}", escape(text)).as_bytes())?;
+        self.0
+            .write_all(format!("{}{end}", escape(text)).as_bytes())?;
         Ok(line.len())
     }
 
@@ -110,11 +123,17 @@ impl<'a> MakeWriter<'a> for Syslog {
     type Writer = Line<'a>;
 
     fn make_writer(&'a self) -> Line<'a> {
-        Line { log: self, severity: severity(Level::INFO) }
+        Line {
+            log: self,
+            severity: severity(Level::INFO),
+        }
     }
 
     fn make_writer_for(&'a self, about: &Metadata<'_>) -> Line<'a> {
-        Line { log: self, severity: severity(*about.level()) }
+        Line {
+            log: self,
+            severity: severity(*about.level()),
+        }
     }
 }
 
@@ -158,7 +177,9 @@ mod tests {
     fn a_name_in_a_line_is_no_line_of_its_own() {
         let mut log = Vec::new();
         let line = "ERROR a\nERROR forged \u{1b}[2J\u{9b}1m\n";
-        Escaped(&mut log).write_all(line.as_bytes()).expect("memory");
+        Escaped(&mut log)
+            .write_all(line.as_bytes())
+            .expect("memory");
         assert_eq!(log, b"ERROR a\\nERROR forged \\033[2J\\302\\2331m\n");
     }
 }

@@ -77,7 +77,9 @@ pub(super) fn open(
         }
         opened => opened,
     };
-    opened.map_err(|error| report(image, &error, options, app)).ok()
+    opened
+        .map_err(|error| report(image, &error, options, app))
+        .ok()
 }
 
 /// Reports why the volume could not be opened; for a mounted volume, where it is mounted.
@@ -94,7 +96,11 @@ fn report(image: &Image, failure: &OpenError, options: &Options, app: &mut App) 
             );
         }
         (_, OpenError::Claim(error)) => {
-            app.fail_at(ExitStatus::Failed, image, format_args!("cannot mount: {}", host_reason(error)));
+            app.fail_at(
+                ExitStatus::Failed,
+                image,
+                format_args!("cannot mount: {}", host_reason(error)),
+            );
         }
         (_, OpenError::Volume(error)) => {
             app.refused(image, error);
@@ -109,13 +115,20 @@ fn report(image: &Image, failure: &OpenError, options: &Options, app: &mut App) 
 /// Returns the message about a mount that no process serves any more.
 pub(super) fn dead(mount: &MountEntry) -> String {
     let dir = mount.dir.display();
-    format!("the process that served the mount on {dir} has ended; take it away first: extern4 umount {dir}")
+    format!(
+        "the process that served the mount on {dir} has ended; take it away first: extern4 umount {dir}"
+    )
 }
 
 /// Opens the volume; waits for it as the command line says.
 fn open_when_free(image: &Image, options: &Options, app: &App) -> Result<Opened, OpenError> {
     let say = |message: &str| app.note_at(image, message);
-    let waiting = Waiting { limit: app.opening().wait, command: "mount", stop: app.stop(), say: &say };
+    let waiting = Waiting {
+        limit: app.opening().wait,
+        command: "mount",
+        stop: app.stop(),
+        say: &say,
+    };
     let is_busy = |error: &OpenError| error.is(Errno::EBUSY);
     waiting.until_free(image, is_busy, || open_when_ended(image, options, app))
 }
@@ -133,7 +146,10 @@ fn open_when_ended(image: &Image, options: &Options, app: &App) -> Result<Opened
         let late = start.elapsed() >= TIMEOUT;
         match ending(image, late) {
             Some(pid) if late && !is_said => {
-                app.note_at(image, format_args!("waits for process {pid}, which closes the volume"));
+                app.note_at(
+                    image,
+                    format_args!("waits for process {pid}, which closes the volume"),
+                );
                 is_said = true;
             }
             Some(_) => free_by = Instant::now() + MOMENT,
@@ -173,7 +189,8 @@ fn try_open(image: &Image, options: &Options) -> Result<Opened, OpenError> {
 
 /// Has the kernel hold a block device that is mounted as a whole, where it can.
 fn claim(image: &Image, options: &Options) -> Result<Option<Claim>, OpenError> {
-    let is_device = fs::metadata(&image.file).is_ok_and(|found| found.file_type().is_block_device());
+    let is_device =
+        fs::metadata(&image.file).is_ok_and(|found| found.file_type().is_block_device());
     let can = geteuid().is_root() && is_device && image.part == Part::Whole;
     if !can || options.fuseblk == Some(false) || options.fsname().is_some() {
         return Ok(None);
@@ -196,11 +213,24 @@ fn claim(image: &Image, options: &Options) -> Result<Option<Claim>, OpenError> {
     }
 }
 
-fn open_volume(image: &Image, options: &Options, write: bool, claimed: bool) -> extern4::Result<Volume> {
+fn open_volume(
+    image: &Image,
+    options: &Options,
+    write: bool,
+    claimed: bool,
+) -> extern4::Result<Volume> {
     let mut open = Volume::options();
-    let atime = if options.has(MountFlags::NOATIME) { Atime::Never } else { Atime::Relative };
-    open.ext4(options.ext4.clone()).write(write).claimed(claimed).atime(atime);
-    open.dir_atime(!options.has(MountFlags::NODIRATIME)).lazytime(options.has(MountFlags::LAZYTIME));
+    let atime = if options.has(MountFlags::NOATIME) {
+        Atime::Never
+    } else {
+        Atime::Relative
+    };
+    open.ext4(options.ext4.clone())
+        .write(write)
+        .claimed(claimed)
+        .atime(atime);
+    open.dir_atime(!options.has(MountFlags::NODIRATIME))
+        .lazytime(options.has(MountFlags::LAZYTIME));
     open.on_loss(|why| error!("nothing is changed any more: {why}"));
     open.on_warning(|warning| warn!("{warning}"));
     if let Some(journal) = &options.journal {

@@ -147,10 +147,16 @@ impl Options {
     pub(super) fn of(lists: &[Words]) -> Self {
         let mut options = Self::default();
         for word in lists.iter().flat_map(|words| &words.words) {
-            word.meaning.apply(&mut options, &word.value).expect("`parse` has tried it");
+            word.meaning
+                .apply(&mut options, &word.value)
+                .expect("`parse` has tried it");
         }
         if options.server.fakeroot.is_some() {
-            (options.mount.unchecked, options.mount.private, options.allow_root) = (true, true, false);
+            (
+                options.mount.unchecked,
+                options.mount.private,
+                options.allow_root,
+            ) = (true, true, false);
             // The kernel does not see the caller as a privileged user, and would run set-id
             // programs by the modes that the server reports.
             options.mount.flags |= MountFlags::NOSUID;
@@ -175,11 +181,21 @@ impl Options {
 pub(super) fn parse(text: &str) -> Result<Words, String> {
     let word = |word: &str| {
         let (option, meaning) = spelling::find(word)?;
-        let value = word.split_once('=').map_or("", |(_, value)| value).to_owned();
-        Ok::<_, String>(Word { option, meaning, value })
+        let value = word
+            .split_once('=')
+            .map_or("", |(_, value)| value)
+            .to_owned();
+        Ok::<_, String>(Word {
+            option,
+            meaning,
+            value,
+        })
     };
     let words = text.split(',').filter(|word| !word.is_empty());
-    Ok(Words { text: text.to_owned(), words: words.map(word).collect::<Result<_, _>>()? })
+    Ok(Words {
+        text: text.to_owned(),
+        words: words.map(word).collect::<Result<_, _>>()?,
+    })
 }
 
 /// Returns the word for a mount in which nothing can be changed.
@@ -189,12 +205,19 @@ pub(super) fn read_only() -> Words {
 
 /// Returns the words as they were written.
 pub(super) fn text(lists: &[Words]) -> String {
-    lists.iter().map(|words| &*words.text).collect::<Vec<_>>().join(",")
+    lists
+        .iter()
+        .map(|words| &*words.text)
+        .collect::<Vec<_>>()
+        .join(",")
 }
 
 /// Returns whether a word sets something that a remount cannot change, even to its current value.
 pub(super) fn says_fixed(lists: &[Words]) -> bool {
-    lists.iter().flat_map(|words| &words.words).any(|word| word.option.is_fixed())
+    lists
+        .iter()
+        .flat_map(|words| &words.words)
+        .any(|word| word.option.is_fixed())
 }
 
 /// Returns an error policy as `errors=` spells it; `None` for one that has no meaning.
@@ -214,14 +237,22 @@ mod tests {
     use extern4_fuse::MountFlags;
 
     fn read(lists: &[&str]) -> Options {
-        Options::of(&lists.iter().map(|list| parse(list).expect("known words")).collect::<Vec<_>>())
+        Options::of(
+            &lists
+                .iter()
+                .map(|list| parse(list).expect("known words"))
+                .collect::<Vec<_>>(),
+        )
     }
 
     #[test]
     fn later_words_override_earlier_ones() {
         let flags = |lists: &[&str]| read(lists).mount.flags;
         assert_eq!(flags(&["ro"]), MountFlags::RDONLY);
-        assert_eq!((flags(&["ro,rw"]), flags(&["ro", "rw"])), (MountFlags::empty(), MountFlags::empty()));
+        assert_eq!(
+            (flags(&["ro,rw"]), flags(&["ro", "rw"])),
+            (MountFlags::empty(), MountFlags::empty())
+        );
         assert_eq!(
             (flags(&["noatime"]), flags(&["noatime", "atime"])),
             (MountFlags::NOATIME, MountFlags::empty())
@@ -265,7 +296,11 @@ mod tests {
             "stripe=",
             "stripe",
         ] {
-            assert!(why(bad).contains(&format!("'{bad}'")), "{bad}: {}", why(bad));
+            assert!(
+                why(bad).contains(&format!("'{bad}'")),
+                "{bad}: {}",
+                why(bad)
+            );
         }
     }
 
@@ -435,11 +470,29 @@ mod tests {
         ),
         (Refused("durable"), &["journal_async_commit"]),
         (Refused("page cache"), &["strictatime"]),
-        (Refused("security.selinux"), &["context=a:b", "fscontext=a", "defcontext=a", "rootcontext=a"]),
+        (
+            Refused("security.selinux"),
+            &[
+                "context=a:b",
+                "fscontext=a",
+                "defcontext=a",
+                "rootcontext=a",
+            ],
+        ),
         (Refused("memory that keeps them"), &["dax", "dax=always"]),
         (Refused("tests of Linux"), &["abort"]),
-        (Refused("nothing is encrypted"), &["test_dummy_encryption", "test_dummy_encryption=v2"]),
-        (Refused("mount(8)"), &["X-mount.subdir=a", "X-mount.owner=a", "X-mount.idmap=b:0:1:1"]),
+        (
+            Refused("nothing is encrypted"),
+            &["test_dummy_encryption", "test_dummy_encryption=v2"],
+        ),
+        (
+            Refused("mount(8)"),
+            &[
+                "X-mount.subdir=a",
+                "X-mount.owner=a",
+                "X-mount.idmap=b:0:1:1",
+            ],
+        ),
         (
             Refused("it is written"),
             &[
@@ -463,13 +516,18 @@ mod tests {
         for (fate, words) in ALL {
             for word in *words {
                 let found = match (parse(word), fate) {
-                    (Ok(words), _) if format!("{:?}", Options::of(std::slice::from_ref(&words))) == usual => {
+                    (Ok(words), _)
+                        if format!("{:?}", Options::of(std::slice::from_ref(&words))) == usual =>
+                    {
                         Idle
                     }
                     (Ok(_), _) => Means,
                     (Err(why), Refused(reason)) => {
                         assert!(why.contains(word) && why.contains(reason), "{why}");
-                        assert!(!why.contains("nodiratime"), "a reason, and no list of words: {why}");
+                        assert!(
+                            !why.contains("nodiratime"),
+                            "a reason, and no list of words: {why}"
+                        );
                         *fate
                     }
                     (Err(why), _) => panic!("{why}"),
@@ -495,16 +553,29 @@ mod tests {
             max_batch_time=0,init_itable=10,noinit_itable,init_itable,block_validity,dioread_nolock,journal_ioprio=3,acl,user_xattr,noiversion,data_err=ignore,debug,\
             nostrictatime,usrquota,grpquota,prjquota,quota";
         let options = read(&[table]);
-        assert_eq!((options.fixed(), options.ext4.bsd_groups), (read(&[]).fixed(), None));
+        assert_eq!(
+            (options.fixed(), options.ext4.bsd_groups),
+            (read(&[]).fixed(), None)
+        );
         let ext4 = |words: &str| read(&[words]).ext4;
         assert_eq!(
-            (ext4("grpid").bsd_groups, ext4("grpid,sysvgroups").bsd_groups),
+            (
+                ext4("grpid").bsd_groups,
+                ext4("grpid,sysvgroups").bsd_groups
+            ),
             (Some(true), Some(false))
         );
         let quotas = |words: &str| (read(&[words]).quota, ext4(words).ignore_limits);
-        assert_eq!((quotas("noquota,prjquota"), quotas("quota,noquota")), ((true, false), (false, true)));
         assert_eq!(
-            (ext4("discard").discard, ext4("discard,nodiscard").discard, ext4("").discard),
+            (quotas("noquota,prjquota"), quotas("quota,noquota")),
+            ((true, false), (false, true))
+        );
+        assert_eq!(
+            (
+                ext4("discard").discard,
+                ext4("discard,nodiscard").discard,
+                ext4("").discard
+            ),
             (Some(true), Some(false), None)
         );
         assert!(ext4("minixdf").minix_df && !ext4("minixdf,bsddf").minix_df);
@@ -514,17 +585,32 @@ mod tests {
 
     #[test]
     fn words_have_values() {
-        let options = read(&["commit=30,uid=7,gid=0,offset=1M,errors=continue,data=ordered", "uid=8"]);
-        assert_eq!(options.ext4.commit_interval.map(|time| time.as_secs()), Some(30));
-        assert_eq!((options.server.owner, options.offset), ((Some(8), Some(0)), Some(1 << 20)));
+        let options = read(&[
+            "commit=30,uid=7,gid=0,offset=1M,errors=continue,data=ordered",
+            "uid=8",
+        ]);
+        assert_eq!(
+            options.ext4.commit_interval.map(|time| time.as_secs()),
+            Some(30)
+        );
+        assert_eq!(
+            (options.server.owner, options.offset),
+            ((Some(8), Some(0)), Some(1 << 20))
+        );
         assert_eq!(options.ext4.errors, Some(ErrorPolicy::Continue));
         assert_eq!(options.ext4.data, Some(DataMode::Ordered));
         let reserve = read(&["resuid=7,resgid=50,norecovery"]).ext4;
-        assert_eq!((reserve.reserved_uid, reserve.reserved_gid), (Some(7), Some(50)));
+        assert_eq!(
+            (reserve.reserved_uid, reserve.reserved_gid),
+            (Some(7), Some(50))
+        );
         assert!(reserve.ignore_journal);
         let data = |words: &str| read(&[words]).ext4.data;
         assert_eq!(data("data=journal"), Some(DataMode::Journal));
-        assert_eq!((data("data=journal,data=writeback"), data("")), (Some(DataMode::Writeback), None));
+        assert_eq!(
+            (data("data=journal,data=writeback"), data("")),
+            (Some(DataMode::Writeback), None)
+        );
         let journal = |word: &str| read(&[word]).journal.expect("a path").display().to_string();
         assert_eq!(journal("journal_path=/dev/sdb1"), "/dev/sdb1");
         assert_eq!(
@@ -533,7 +619,8 @@ mod tests {
         );
         let usual = read(&["commit=30,commit=0"]);
         assert_eq!(usual.ext4.commit_interval, Some(DEFAULT_COMMIT_INTERVAL));
-        let table = "defaults,noauto,nofail,user,_netdev,x-systemd.automount,X-mount.mkdir,comment=mine";
+        let table =
+            "defaults,noauto,nofail,user,_netdev,x-systemd.automount,X-mount.mkdir,comment=mine";
         assert!(parse(table).is_ok());
     }
 }

@@ -51,7 +51,8 @@ fn look(dir: &Path, words: &[Words], options: &Options) -> Result<Found, Error> 
     if !asks && options.is_read_only() {
         return Ok(Found::Fitting);
     }
-    let asked = client::find(dir).and_then(|mount| client::ask(&mount).map(|report| (mount, report)));
+    let asked =
+        client::find(dir).and_then(|mount| client::ask(&mount).map(|report| (mount, report)));
     let (mount, report) = match asked {
         Ok(asked) => asked,
         // No process answers, and mounts are seldom opened for reading only.
@@ -67,11 +68,16 @@ fn look(dir: &Path, words: &[Words], options: &Options) -> Result<Found, Error> 
     // Without a journal there is neither a data mode nor a commit interval. The kernel's mount
     // ignores both options then, as tests with mount(8) show.
     if let Some(now) = &report.journaling
-        && let Some(why) = data_contradiction(now, options).or_else(|| commit_contradiction(now, options))
+        && let Some(why) =
+            data_contradiction(now, options).or_else(|| commit_contradiction(now, options))
     {
         return Ok(Found::Contradiction(why));
     }
-    Ok(if report.read_only && !options.is_read_only() { Found::OnlyRead(mount) } else { Found::Fitting })
+    Ok(if report.read_only && !options.is_read_only() {
+        Found::OnlyRead(mount)
+    } else {
+        Found::Fitting
+    })
 }
 
 /// Returns the change that the words would make to `before`, the words of the original mount;
@@ -79,9 +85,14 @@ fn look(dir: &Path, words: &[Words], options: &Options) -> Result<Found, Error> 
 fn fixed_contradiction(before: &Words, words: &[Words]) -> Option<String> {
     let now = Options::of(std::slice::from_ref(before)).fixed();
     let all: Vec<_> = [before].into_iter().chain(words).cloned().collect();
-    let mut changes = now.into_iter().zip(Options::of(&all).fixed()).filter(|(now, wanted)| now != wanted);
+    let mut changes = now
+        .into_iter()
+        .zip(Options::of(&all).fixed())
+        .filter(|(now, wanted)| now != wanted);
     changes.next().map(|((name, now), (_, wanted))| {
-        format!("cannot change {name} on remount from {now} to {wanted}; unmount it, and mount it again")
+        format!(
+            "cannot change {name} on remount from {now} to {wanted}; unmount it, and mount it again"
+        )
     })
 }
 
@@ -95,7 +106,10 @@ fn data_contradiction(now: &Journaling, options: &Options) -> Option<String> {
 }
 
 fn commit_contradiction(now: &Journaling, options: &Options) -> Option<String> {
-    let wanted = options.ext4.commit_interval.map(|interval| interval.as_secs());
+    let wanted = options
+        .ext4
+        .commit_interval
+        .map(|interval| interval.as_secs());
     wanted.filter(|seconds| *seconds != now.commit_seconds).map(|_| {
         format!(
             "cannot change the time between commits on remount: it is commit={}; unmount it, and mount it again",

@@ -24,8 +24,19 @@ type Closed = Arc<OnceLock<extern4::Result<()>>>;
 
 /// Serves the mount until it ends, closes the volume, and reports failures.
 pub(super) fn until_unmounted(args: &Args, host: Host, made: Made, app: &mut App) {
-    let Made { request: Request { image, lists, options }, volume, dir, device, mount, mounted, ending } =
-        made;
+    let Made {
+        request: Request {
+            image,
+            lists,
+            options,
+        },
+        volume,
+        dir,
+        device,
+        mount,
+        mounted,
+        ending,
+    } = made;
     let closed = Closed::default();
     let setting = setting(&lists, &options, &volume);
     let budget = Arc::clone(&options.ext4.budget);
@@ -33,15 +44,32 @@ pub(super) fn until_unmounted(args: &Args, host: Host, made: Made, app: &mut App
     let server = Arc::new(Server::new(volume.namespace(), options.server, callbacks));
     let mounted = mounted.get_or_init(|| mount);
     let note = |what: &str, error: &io::Error| {
-        app.note_at(args.dir.display(), format_args!("{what}: {}", host_reason(error)));
+        app.note_at(
+            args.dir.display(),
+            format_args!("{what}: {}", host_reason(error)),
+        );
     };
     let (mut control, mut is_ready) = (None, false);
     let mut pressure = None;
     let ready = || {
-        control = Control::start(&args.dir, &server, &volume, &image, setting, host.metrics, note);
-        info!("{image} is mounted on {dir}; requests come through {}", server.transport().name());
+        control = Control::start(
+            &args.dir,
+            &server,
+            &volume,
+            &image,
+            setting,
+            host.metrics,
+            note,
+        );
+        info!(
+            "{image} is mounted on {dir}; requests come through {}",
+            server.transport().name()
+        );
         // In the background, the service manager started another process than this one.
-        service::tell(&format!("READY=1\nMAINPID={}\nSTATUS={image} on {dir}", process::id()));
+        service::tell(&format!(
+            "READY=1\nMAINPID={}\nSTATUS={image} on {dir}",
+            process::id()
+        ));
         if args.detach {
             daemon::detach(&host.nowhere);
         }
@@ -73,7 +101,11 @@ pub(super) fn until_unmounted(args: &Args, host: Host, made: Made, app: &mut App
     }
     for operation in server.operations() {
         let times = counted(operation.times.count(), "time", "times");
-        debug!("{}: {times}, {}", operation.name, counted(operation.errors, "error", "errors"));
+        debug!(
+            "{}: {times}, {}",
+            operation.name,
+            counted(operation.errors, "error", "errors")
+        );
     }
     drop(server);
     if failed {

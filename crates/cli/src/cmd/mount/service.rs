@@ -17,7 +17,9 @@ const SOCKET: &str = "NOTIFY_SOCKET";
 
 /// Sends `state` to the manager, if there is one.
 pub(super) fn tell(state: &str) {
-    let Some(socket) = env::var_os(SOCKET) else { return };
+    let Some(socket) = env::var_os(SOCKET) else {
+        return;
+    };
     if let Err(error) = send(&socket, state) {
         tracing::warn!("cannot tell the service manager: {}", host_reason(&error));
     }

@@ -48,25 +48,29 @@ const ENDING: [i32; 15] = [
 /// signal that comes before the mount exists takes effect once it does. The thread holds the
 /// returned lock while it unmounts.
 pub(super) fn end_on_signals(mounted: &Arc<OnceLock<Mounted>>) -> io::Result<Arc<Mutex<()>>> {
-    let all = ENDING.into_iter().chain(libc::SIGRTMIN()..=libc::SIGRTMAX());
+    let all = ENDING
+        .into_iter()
+        .chain(libc::SIGRTMIN()..=libc::SIGRTMAX());
     let mut signals = Signals::new(all.filter(|signal| *signal != SIGHUP || !is_hangup_ignored()))?;
     let ending = Arc::new(Mutex::new(()));
     let (lock, mounted) = (Arc::clone(&ending), Arc::clone(mounted));
-    thread::Builder::new().name("signals".to_owned()).spawn(move || {
-        for signal in signals.forever() {
-            let mounted = mounted.wait();
-            let _held = lock.lock();
-            info!(
-                "ends on {}",
-                signal_name(signal).map_or_else(|| format!("signal {signal}"), str::to_owned)
-            );
-            match mounted.end() {
-                Ok(()) => return,
-                // The next signal may find the mount free.
-                Err(error) => error!("cannot unmount: {error}"),
+    thread::Builder::new()
+        .name("signals".to_owned())
+        .spawn(move || {
+            for signal in signals.forever() {
+                let mounted = mounted.wait();
+                let _held = lock.lock();
+                info!(
+                    "ends on {}",
+                    signal_name(signal).map_or_else(|| format!("signal {signal}"), str::to_owned)
+                );
+                match mounted.end() {
+                    Ok(()) => return,
+                    // The next signal may find the mount free.
+                    Err(error) => error!("cannot unmount: {error}"),
+                }
             }
-        }
-    })?;
+        })?;
     Ok(ending)
 }
 

@@ -56,11 +56,26 @@ impl Found {
         }
         self.faults += 1;
         match fault.wrong {
-            Wrong::Quota { kind, id, unit, counted, .. } => {
+            Wrong::Quota {
+                kind,
+                id,
+                unit,
+                counted,
+                ..
+            } => {
                 let usage = self.usage.entry((kind, id)).or_default();
-                *(if unit == "bytes" { &mut usage.0 } else { &mut usage.1 }) = Some(counted);
+                *(if unit == "bytes" {
+                    &mut usage.0
+                } else {
+                    &mut usage.1
+                }) = Some(counted);
             }
-            Wrong::NoQuota { kind, id, bytes, inodes } => {
+            Wrong::NoQuota {
+                kind,
+                id,
+                bytes,
+                inodes,
+            } => {
                 self.usage.insert((kind, id), (Some(bytes), Some(inodes)));
             }
             _ => self.damage += 1,
@@ -69,11 +84,15 @@ impl Found {
 }
 
 pub(super) fn run(args: &Args, app: &mut App) -> io::Result<()> {
-    let Some(image) = whole(&args.image_path, app) else { return Ok(()) };
+    let Some(image) = whole(&args.image_path, app) else {
+        return Ok(());
+    };
     if args.repair {
         return repair(args, image, app);
     }
-    let Some(opened) = app.volume(image) else { return Ok(()) };
+    let Some(opened) = app.volume(image) else {
+        return Ok(());
+    };
     if let Some(found) = compare(args, opened.volume.ext4(), image, app)? {
         if found.faults > 0 {
             app.found(ExitStatus::Corrupt);
@@ -94,7 +113,11 @@ fn compare(args: &Args, ext4: &Ext4, image: &Image, app: &mut App) -> io::Result
         if args.quiet || fault.place.structure != Structure::Quota || written.is_err() {
             return;
         }
-        let line = if args.json { json_fault(image, &fault) } else { format!("{image}: {}\n", text(&fault)) };
+        let line = if args.json {
+            json_fault(image, &fault)
+        } else {
+            format!("{image}: {}\n", text(&fault))
+        };
         written = out.write_all(line.as_bytes());
     });
     written?;
@@ -105,7 +128,11 @@ fn compare(args: &Args, ext4: &Ext4, image: &Image, app: &mut App) -> io::Result
     }
     if found.others > 0 {
         let others = counted(found.others, "other fault", "other faults");
-        app.fail_at(ExitStatus::Corrupt, image, format_args!("the volume has {others}, which check shows"));
+        app.fail_at(
+            ExitStatus::Corrupt,
+            image,
+            format_args!("the volume has {others}, which check shows"),
+        );
     }
     Ok(Some(found))
 }
@@ -113,7 +140,10 @@ fn compare(args: &Args, ext4: &Ext4, image: &Image, app: &mut App) -> io::Result
 /// Checks a volume and corrects its quotas. The volume stays locked from the one to the other.
 fn repair(args: &Args, image: &Image, app: &mut App) -> io::Result<()> {
     if app.in_script() {
-        app.fail(ExitStatus::Usage, "--repair: the volume is open here; end this first");
+        app.fail(
+            ExitStatus::Usage,
+            "--repair: the volume is open here; end this first",
+        );
         return Ok(());
     }
     // A replay frees orphans, whose usage the check would have counted.
@@ -125,7 +155,9 @@ fn repair(args: &Args, image: &Image, app: &mut App) -> io::Result<()> {
             return Ok(());
         }
     };
-    let Some(found) = compare(args, volume.ext4(), image, app)? else { return Ok(()) };
+    let Some(found) = compare(args, volume.ext4(), image, app)? else {
+        return Ok(());
+    };
     let is_damaged = found.damage > 0 || found.others > 0;
     if is_damaged {
         app.fail_at(
@@ -146,14 +178,22 @@ fn repair(args: &Args, image: &Image, app: &mut App) -> io::Result<()> {
         app.error(image, &error);
     }
     let is_corrected = !is_damaged && app.status() == ExitStatus::Success;
-    sum_up(args, image, &found, if is_corrected { found.usage.len() } else { 0 })
+    sum_up(
+        args,
+        image,
+        &found,
+        if is_corrected { found.usage.len() } else { 0 },
+    )
 }
 
 /// Sets the usage of all owners whose quotas are wrong.
 fn correct(ext4: &Ext4, found: &Found) -> extern4_ext4::Result<()> {
     for ((kind, id), (bytes, inodes)) in &found.usage {
         let entry = ext4.quota(*kind, *id)?.unwrap_or_default();
-        let (bytes, inodes) = (bytes.unwrap_or(entry.space.used), inodes.unwrap_or(entry.inodes.used));
+        let (bytes, inodes) = (
+            bytes.unwrap_or(entry.space.used),
+            inodes.unwrap_or(entry.inodes.used),
+        );
         ext4.correct_usage(*kind, *id, bytes, inodes)?;
     }
     Ok(())

@@ -33,14 +33,20 @@ pub(super) struct Args {
 
 pub(super) fn run(args: &Args, app: &mut App) -> Option<()> {
     let image = whole(&args.image_path, app)?;
-    let wanted = [args.users, args.groups, args.projects].into_iter().zip(Kind::ALL);
-    let wanted: Vec<Kind> = wanted.filter_map(|(is_wanted, kind)| is_wanted.then_some(kind)).collect();
+    let wanted = [args.users, args.groups, args.projects]
+        .into_iter()
+        .zip(Kind::ALL);
+    let wanted: Vec<Kind> = wanted
+        .filter_map(|(is_wanted, kind)| is_wanted.then_some(kind))
+        .collect();
     app.write_to(image);
     let volume = app.volume(image)?;
     let ext4 = volume.volume.ext4();
     for kind in kept(ext4, &wanted, image, app)? {
         let changed = ext4.quota_grace(kind).and_then(|grace| {
-            let Some(Grace { space, inodes }) = grace else { return Ok(()) };
+            let Some(Grace { space, inodes }) = grace else {
+                return Ok(());
+            };
             let (space, inodes) = (args.block.unwrap_or(space), args.inode.unwrap_or(inodes));
             ext4.set_quota_grace(kind, Grace { space, inodes })
         });

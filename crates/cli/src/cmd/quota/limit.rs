@@ -9,7 +9,11 @@ pub(super) fn space(text: &str) -> Result<u64, String> {
         "T" => Some(1 << 40),
         _ => None,
     };
-    number(text, factor, "write it as 10240, 10M or 1G; a number alone is in KiB")
+    number(
+        text,
+        factor,
+        "write it as 10240, 10M or 1G; a number alone is in KiB",
+    )
 }
 
 /// Reads a limit of inodes: a number, or with k, m, g or t of thousands, millions and so on.
@@ -40,10 +44,15 @@ pub(super) fn seconds(text: &str) -> Result<u32, String> {
 }
 
 fn number(text: &str, factor: impl Fn(&str) -> Option<u64>, form: &str) -> Result<u64, String> {
-    let (digits, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()));
+    let (digits, unit) = text.split_at(
+        text.find(|c: char| !c.is_ascii_digit())
+            .unwrap_or(text.len()),
+    );
     let number = digits.parse::<u64>().ok().zip(factor(unit));
     let product = number.and_then(|(number, factor)| number.checked_mul(factor));
-    product.filter(|product| *product <= i64::MAX.unsigned_abs()).ok_or_else(|| form.to_owned())
+    product
+        .filter(|product| *product <= i64::MAX.unsigned_abs())
+        .ok_or_else(|| form.to_owned())
 }
 
 #[cfg(test)]
@@ -52,11 +61,23 @@ mod tests {
 
     #[test]
     fn limits_are_read_as_setquota_does() {
-        assert_eq!((space("0"), space("3"), space("2M")), (Ok(0), Ok(3 << 10), Ok(2 << 20)));
-        assert_eq!((inodes("7"), inodes("2k"), inodes("1m")), (Ok(7), Ok(2000), Ok(1_000_000)));
-        assert_eq!((seconds("90"), seconds("2h"), seconds("1w")), (Ok(90), Ok(7200), Ok(604_800)));
+        assert_eq!(
+            (space("0"), space("3"), space("2M")),
+            (Ok(0), Ok(3 << 10), Ok(2 << 20))
+        );
+        assert_eq!(
+            (inodes("7"), inodes("2k"), inodes("1m")),
+            (Ok(7), Ok(2000), Ok(1_000_000))
+        );
+        assert_eq!(
+            (seconds("90"), seconds("2h"), seconds("1w")),
+            (Ok(90), Ok(7200), Ok(604_800))
+        );
         for bad in ["", "-1", "1x", "M", "9999999999T", "18446744073709551616"] {
-            assert!(space(bad).is_err() && inodes(bad).is_err() && seconds(bad).is_err(), "{bad}");
+            assert!(
+                space(bad).is_err() && inodes(bad).is_err() && seconds(bad).is_err(),
+                "{bad}"
+            );
         }
         assert!(seconds("4294967296").is_err() && space("1k").is_err() && inodes("1K").is_err());
     }

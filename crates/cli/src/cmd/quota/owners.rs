@@ -28,11 +28,28 @@ pub(super) type Owner = (Kind, u32);
 impl Owners {
     /// Returns the owners, sorted by kind. Reports one that the volume does not know by that name.
     pub(super) fn find(&self, names: &IdNames, image: &Image, app: &mut App) -> Option<Vec<Owner>> {
-        let users = self.users.iter().map(|user| Ok((Kind::User, user.uid(names)?)));
-        let groups = self.groups.iter().map(|group| Ok((Kind::Group, group.gid(names)?)));
-        let projects = self.projects.iter().map(|project| Ok((Kind::Project, project.project(names)?)));
-        let found = users.chain(groups).chain(projects).collect::<Result<Vec<_>, String>>();
-        let report = |message| app.fail(ExitStatus::Failed, format_args!("{message} {}", quoted(image)));
+        let users = self
+            .users
+            .iter()
+            .map(|user| Ok((Kind::User, user.uid(names)?)));
+        let groups = self
+            .groups
+            .iter()
+            .map(|group| Ok((Kind::Group, group.gid(names)?)));
+        let projects = self
+            .projects
+            .iter()
+            .map(|project| Ok((Kind::Project, project.project(names)?)));
+        let found = users
+            .chain(groups)
+            .chain(projects)
+            .collect::<Result<Vec<_>, String>>();
+        let report = |message| {
+            app.fail(
+                ExitStatus::Failed,
+                format_args!("{message} {}", quoted(image)),
+            )
+        };
         found.map_err(report).ok()
     }
 }

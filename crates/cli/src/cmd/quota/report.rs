@@ -51,16 +51,34 @@ struct Report<'a> {
 }
 
 pub(super) fn run(args: &Args, app: &mut App) -> io::Result<()> {
-    let Some(image) = args.image_path.as_ref().and_then(|image_path| whole(image_path, app)) else {
+    let Some(image) = args
+        .image_path
+        .as_ref()
+        .and_then(|image_path| whole(image_path, app))
+    else {
         return Ok(());
     };
-    let Some(opened) = app.volume(image) else { return Ok(()) };
-    let Some(owners) = args.owners.find(opened.names(), image, app) else { return Ok(()) };
+    let Some(opened) = app.volume(image) else {
+        return Ok(());
+    };
+    let Some(owners) = args.owners.find(opened.names(), image, app) else {
+        return Ok(());
+    };
     let ext4 = opened.volume.ext4();
     let wanted: Vec<Kind> = owners.iter().map(|(kind, _)| *kind).collect();
-    let Some(kinds) = kept(ext4, &wanted, image, app) else { return Ok(()) };
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
-    let mut report = Report { args, image, names: opened.names(), now, out: out() };
+    let Some(kinds) = kept(ext4, &wanted, image, app) else {
+        return Ok(());
+    };
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |now| now.as_secs());
+    let mut report = Report {
+        args,
+        image,
+        names: opened.names(),
+        now,
+        out: out(),
+    };
     for kind in kinds {
         let shown = report.kind(ext4, kind, &owners)?;
         flush(&mut report.out)?;
@@ -74,7 +92,12 @@ pub(super) fn run(args: &Args, app: &mut App) -> io::Result<()> {
 impl Report<'_> {
     /// Shows the quotas of a kind: those of `owners`, or all if none is named. The outer error is
     /// one of writing the output.
-    fn kind(&mut self, ext4: &Ext4, kind: Kind, owners: &[Owner]) -> io::Result<extern4_ext4::Result<()>> {
+    fn kind(
+        &mut self,
+        ext4: &Ext4,
+        kind: Kind,
+        owners: &[Owner],
+    ) -> io::Result<extern4_ext4::Result<()>> {
         match ext4.quota_grace(kind) {
             Ok(Some(grace)) => self.head(kind, grace)?,
             Ok(None) => return Ok(Ok(())),
@@ -85,7 +108,13 @@ impl Report<'_> {
         }
         for (_, id) in owners.iter().filter(|(of, _)| *of == kind) {
             match ext4.quota(kind, *id) {
-                Ok(entry) => self.owner(kind, &entry.unwrap_or(Entry { id: *id, ..Entry::default() }))?,
+                Ok(entry) => self.owner(
+                    kind,
+                    &entry.unwrap_or(Entry {
+                        id: *id,
+                        ..Entry::default()
+                    }),
+                )?,
                 Err(error) => return Ok(Err(error)),
             }
         }
@@ -124,11 +153,29 @@ impl Report<'_> {
             Kind::Project => "Project",
         };
         let (space, inodes) = (time(grace.space.into()), time(grace.inodes.into()));
-        writeln!(self.out, "*** Report for {kind} quotas on device {}", self.image)?;
-        writeln!(self.out, "Block grace time: {space}; Inode grace time: {inodes}")?;
-        let unit = if self.args.human_readable { "Space" } else { "Block" };
-        writeln!(self.out, "{:24}{unit} limits                File limits", "")?;
-        writeln!(self.out, "{title:<16}used    soft    hard  grace    used  soft  hard  grace")?;
+        writeln!(
+            self.out,
+            "*** Report for {kind} quotas on device {}",
+            self.image
+        )?;
+        writeln!(
+            self.out,
+            "Block grace time: {space}; Inode grace time: {inodes}"
+        )?;
+        let unit = if self.args.human_readable {
+            "Space"
+        } else {
+            "Block"
+        };
+        writeln!(
+            self.out,
+            "{:24}{unit} limits                File limits",
+            ""
+        )?;
+        writeln!(
+            self.out,
+            "{title:<16}used    soft    hard  grace    used  soft  hard  grace"
+        )?;
         writeln!(self.out, "{:-<70}", "")
     }
 
@@ -153,16 +200,26 @@ impl Report<'_> {
                     object.raw(&format!("{prefix}_hard"), resource.hard);
                     let until = Some(resource.until).filter(|until| *until != 0);
                     object.maybe(&format!("{prefix}_until"), until);
-                    let time = until.map(|until| Timespec { sec: until.cast_signed(), nsec: 0 });
+                    let time = until.map(|until| Timespec {
+                        sec: until.cast_signed(),
+                        nsec: 0,
+                    });
                     json::time(object, &format!("{prefix}_until"), time);
                 }
             });
             return self.out.write_all(line.as_bytes());
         }
-        let name = named.filter(|_| !self.args.numeric).map_or_else(|| format!("#{number}"), str::to_owned);
+        let name = named
+            .filter(|_| !self.args.numeric)
+            .map_or_else(|| format!("#{number}"), str::to_owned);
         let (space, inodes) = (&entry.space, &entry.inodes);
-        let size =
-            |bytes: u64| if self.args.human_readable { human(bytes) } else { units(bytes, 1024).to_string() };
+        let size = |bytes: u64| {
+            if self.args.human_readable {
+                human(bytes)
+            } else {
+                units(bytes, 1024).to_string()
+            }
+        };
         let [used, soft, hard] = [space.used, space.soft, space.hard].map(size);
         let marks = [space, inodes].map(|resource| if is_over(resource) { '+' } else { '-' });
         let [space_grace, inode_grace] = [space, inodes].map(|resource| self.left(resource));
@@ -186,7 +243,9 @@ impl Report<'_> {
 
 /// Returns whether a limit is exceeded.
 fn is_over(resource: &Resource) -> bool {
-    [resource.soft, resource.hard].into_iter().any(|limit| limit != 0 && resource.used > limit)
+    [resource.soft, resource.hard]
+        .into_iter()
+        .any(|limit| limit != 0 && resource.used > limit)
 }
 
 /// Returns a time in days, or in hours and minutes below two days.

@@ -39,8 +39,14 @@ impl Args {
     fn limits(&self, entry: &Entry) -> Limits {
         let Entry { space, inodes, .. } = entry;
         Limits {
-            space: (self.block_soft.unwrap_or(space.soft), self.block_hard.unwrap_or(space.hard)),
-            inodes: (self.inode_soft.unwrap_or(inodes.soft), self.inode_hard.unwrap_or(inodes.hard)),
+            space: (
+                self.block_soft.unwrap_or(space.soft),
+                self.block_hard.unwrap_or(space.hard),
+            ),
+            inodes: (
+                self.inode_soft.unwrap_or(inodes.soft),
+                self.inode_hard.unwrap_or(inodes.hard),
+            ),
         }
     }
 }

@@ -42,7 +42,10 @@ struct Restored {
 /// Restores the ACLs from `file`. It reads the whole file before it changes anything.
 pub(super) fn run(file: &Path, image_paths: &[OsString], app: &mut App) {
     let [image_path] = image_paths else {
-        app.fail(ExitStatus::Usage, "--restore takes one IMAGE:/PATH, which the paths start from");
+        app.fail(
+            ExitStatus::Usage,
+            "--restore takes one IMAGE:/PATH, which the paths start from",
+        );
         return;
     };
     let shown = crate::text::escape(file.as_os_str().as_bytes()).into_owned();
@@ -51,19 +54,27 @@ pub(super) fn run(file: &Path, image_paths: &[OsString], app: &mut App) {
         Err(error) => return app.fail_at(ExitStatus::Failed, &shown, host_reason(&error)),
     };
     let base = app.image_path(image_path);
-    let Some(names) = app.names_of(&base.image) else { return };
+    let Some(names) = app.names_of(&base.image) else {
+        return;
+    };
     let records = parse(&text).and_then(|records| {
-        let bind = |record: &Record| bind(record, &names, &base).map_err(|message| (record.line, message));
+        let bind =
+            |record: &Record| bind(record, &names, &base).map_err(|message| (record.line, message));
         records.iter().map(bind).collect::<Result<Vec<_>, _>>()
     });
     let records = match records {
         Ok(records) => records,
         Err((line, message)) => {
-            return app.fail(ExitStatus::Failed, format_args!("{shown}:{line}: {message}"));
+            return app.fail(
+                ExitStatus::Failed,
+                format_args!("{shown}:{line}: {message}"),
+            );
         }
     };
     for image_path in written_paths(image_paths, app) {
-        let Some(target) = app.target(&image_path) else { return };
+        let Some(target) = app.target(&image_path) else {
+            return;
+        };
         for record in &records {
             let path = target.path().join(&record.path);
             if let Err(error) = restore(target.session(), &path, record) {
@@ -86,7 +97,11 @@ fn restore(session: &Session, path: &Path, record: &Restored) -> extern4::Result
     Ok(())
 }
 
-fn bind(record: &Record, names: &IdNames, base: &crate::image_path::ImagePath) -> Result<Restored, String> {
+fn bind(
+    record: &Record,
+    names: &IdNames,
+    base: &crate::image_path::ImagePath,
+) -> Result<Restored, String> {
     let in_volume = |message: String| format!("{message} {}", base.image);
     let bound: Vec<Bound> = record
         .entries
@@ -101,13 +116,25 @@ fn bind(record: &Record, names: &IdNames, base: &crate::image_path::ImagePath) -
         if entries.is_empty() {
             Ok(None)
         } else {
-            Acl::new(entries).map(Some).map_err(|error| error.to_string())
+            Acl::new(entries)
+                .map(Some)
+                .map_err(|error| error.to_string())
         }
     };
     Ok(Restored {
         path: record.path.clone(),
-        owner: record.owner.as_ref().map(|who| who.uid(names)).transpose().map_err(in_volume)?,
-        group: record.group.as_ref().map(|who| who.gid(names)).transpose().map_err(in_volume)?,
+        owner: record
+            .owner
+            .as_ref()
+            .map(|who| who.uid(names))
+            .transpose()
+            .map_err(in_volume)?,
+        group: record
+            .group
+            .as_ref()
+            .map(|who| who.gid(names))
+            .transpose()
+            .map_err(in_volume)?,
         flags: record.flags,
         access: acl(false)?.ok_or("there are no entries for owner, group and others")?,
         default: acl(true)?,
@@ -121,14 +148,22 @@ fn parse(text: &[u8]) -> Result<Vec<Record>, (usize, String)> {
         let line = index + 1;
         let wrong = |message: &str| (line, message.to_owned());
         if let Some(name) = bytes.strip_prefix(b"# file: ") {
-            records.push(Record { line, path: relative(&crate::text::unescape(name)), ..Record::default() });
+            records.push(Record {
+                line,
+                path: relative(&crate::text::unescape(name)),
+                ..Record::default()
+            });
             continue;
         }
-        let text = std::str::from_utf8(bytes).map_err(|_| wrong("not text"))?.trim();
+        let text = std::str::from_utf8(bytes)
+            .map_err(|_| wrong("not text"))?
+            .trim();
         if text.is_empty() {
             continue;
         }
-        let record = records.last_mut().ok_or_else(|| wrong("there is no '# file:' line before it"))?;
+        let record = records
+            .last_mut()
+            .ok_or_else(|| wrong("there is no '# file:' line before it"))?;
         if let Some(owner) = text.strip_prefix("# owner: ") {
             record.owner = Some(NameOrId::parse(owner).map_err(|message| (line, message))?);
         } else if let Some(group) = text.strip_prefix("# group: ") {
@@ -137,14 +172,18 @@ fn parse(text: &[u8]) -> Result<Vec<Record>, (usize, String)> {
             record.flags = self::flags(flags).ok_or_else(|| wrong("flags look like sst or ---"))?;
         } else if !text.starts_with('#') {
             let entry = text.split_once('#').map_or(text, |(entry, _)| entry).trim();
-            record.entries.push(Spec::with_rights(entry).map_err(|message| (line, message))?);
+            record
+                .entries
+                .push(Spec::with_rights(entry).map_err(|message| (line, message))?);
         }
     }
     Ok(records)
 }
 
 fn flags(text: &str) -> Option<u32> {
-    let [user, group, sticky] = text.as_bytes() else { return None };
+    let [user, group, sticky] = text.as_bytes() else {
+        return None;
+    };
     let bit = |byte: u8, letter, bit| match byte {
         b'-' => Some(0),
         _ => (byte == letter).then_some(bit),
@@ -154,7 +193,10 @@ fn flags(text: &str) -> Option<u32> {
 
 /// Returns `path` relative to the image path, without leading slashes.
 fn relative(path: &[u8]) -> PathBuf {
-    let start = path.iter().position(|byte| *byte != b'/').unwrap_or(path.len());
+    let start = path
+        .iter()
+        .position(|byte| *byte != b'/')
+        .unwrap_or(path.len());
     PathBuf::from(OsStr::from_bytes(&path[start..]))
 }
 
@@ -172,8 +214,16 @@ mod tests {
         assert_eq!(records[0].entries.len(), 6);
         assert_eq!(records[0].flags, 0o3000);
         assert_eq!(records[1].path.to_str(), Some(""));
-        assert_eq!(parse(b"user::rwx\n").map_err(|(line, _)| line).err(), Some(1));
-        assert_eq!(parse(b"# file: a\nuser::rwz\n").map_err(|(line, _)| line).err(), Some(2));
+        assert_eq!(
+            parse(b"user::rwx\n").map_err(|(line, _)| line).err(),
+            Some(1)
+        );
+        assert_eq!(
+            parse(b"# file: a\nuser::rwz\n")
+                .map_err(|(line, _)| line)
+                .err(),
+            Some(2)
+        );
     }
 
     #[test]

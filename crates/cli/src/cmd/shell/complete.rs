@@ -53,13 +53,23 @@ impl Completer {
     /// Returns the whole words that the word may become.
     fn candidates(&self, word: &Word) -> Vec<Vec<u8>> {
         let Some(command) = &word.command else {
-            let names = self.names.iter().filter(|name| name.as_bytes().starts_with(&word.text));
+            let names = self
+                .names
+                .iter()
+                .filter(|name| name.as_bytes().starts_with(&word.text));
             return names.map(|name| [name.as_bytes(), b" "].concat()).collect();
         };
         let is_host = matches!(&**command, b"lcd" | b"|");
-        let host = if is_host { Some(&*word.text) } else { word.text.strip_prefix(b"host:") };
+        let host = if is_host {
+            Some(&*word.text)
+        } else {
+            word.text.strip_prefix(b"host:")
+        };
         let text = host.unwrap_or(&word.text);
-        let end = text.iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);
+        let end = text
+            .iter()
+            .rposition(|byte| *byte == b'/')
+            .map_or(0, |slash| slash + 1);
         let (directory, start) = text.split_at(end);
         let names = match host {
             Some(_) => host_names(OsStr::from_bytes(directory)),
@@ -70,7 +80,10 @@ impl Completer {
             .into_iter()
             .filter(|(name, _)| name.as_bytes().starts_with(start))
             // A control character cannot be typed, nor shown.
-            .filter(|(name, _)| name.to_str().is_some_and(|name| !name.chars().any(char::is_control)))
+            .filter(|(name, _)| {
+                name.to_str()
+                    .is_some_and(|name| !name.chars().any(char::is_control))
+            })
             .filter(|(name, _)| !start.is_empty() || !name.as_bytes().starts_with(b"."))
             .map(|(name, is_directory)| {
                 let end: &[u8] = if is_directory { b"/" } else { b" " };
@@ -88,10 +101,16 @@ impl Completer {
     /// Returns the names in a directory of the volume, and which of them are directories.
     fn names_in(&self, directory: &OsStr) -> Vec<(OsString, bool)> {
         let volume = self.volume.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some((session, base)) = &*volume else { return Vec::new() };
-        let Ok(entries) = session.read_dir(&base.join(directory).path) else { return Vec::new() };
+        let Some((session, base)) = &*volume else {
+            return Vec::new();
+        };
+        let Ok(entries) = session.read_dir(&base.join(directory).path) else {
+            return Vec::new();
+        };
         let entry = |entry: extern4::DirEntry| {
-            let is_directory = entry.file_type().is_ok_and(|kind| kind == FileType::Directory);
+            let is_directory = entry
+                .file_type()
+                .is_ok_and(|kind| kind == FileType::Directory);
             (entry.file_name().to_owned(), is_directory)
         };
         entries.flatten().map(entry).collect()
@@ -99,10 +118,19 @@ impl Completer {
 }
 
 fn host_names(directory: &OsStr) -> Vec<(OsString, bool)> {
-    let directory = if directory.is_empty() { Path::new(".") } else { Path::new(directory) };
-    let Ok(entries) = std::fs::read_dir(directory) else { return Vec::new() };
+    let directory = if directory.is_empty() {
+        Path::new(".")
+    } else {
+        Path::new(directory)
+    };
+    let Ok(entries) = std::fs::read_dir(directory) else {
+        return Vec::new();
+    };
     let is_directory = |path: PathBuf| path.is_dir();
-    entries.flatten().map(|entry| (entry.file_name(), is_directory(entry.path()))).collect()
+    entries
+        .flatten()
+        .map(|entry| (entry.file_name(), is_directory(entry.path())))
+        .collect()
 }
 
 /// Returns the last word of a line.
@@ -135,7 +163,11 @@ fn last_word(line: &str) -> Word {
         }
     }
     let (start, text) = word.unwrap_or((line.len(), Vec::new()));
-    Word { start, text, command: words.into_iter().next() }
+    Word {
+        start,
+        text,
+        command: words.into_iter().next(),
+    }
 }
 
 /// Returns a word so that it is read as it is.
@@ -157,12 +189,18 @@ impl CompleteLine for Completer {
         let word = last_word(&line[..at]);
         let shown = |replacement: &str| {
             let name = replacement.trim_end();
-            let end = name.trim_end_matches('/').rfind('/').map_or(0, |slash| slash + 1);
+            let end = name
+                .trim_end_matches('/')
+                .rfind('/')
+                .map_or(0, |slash| slash + 1);
             name[end..].to_owned()
         };
         let found = self.candidates(&word).into_iter().filter_map(|found| {
             let replacement = OsString::from_vec(found).into_string().ok()?;
-            Some(Pair { display: shown(&replacement), replacement })
+            Some(Pair {
+                display: shown(&replacement),
+                replacement,
+            })
         });
         Ok((word.start, found.collect()))
     }
@@ -173,7 +211,11 @@ impl Validator for Completer {
         let mut text = context.input().as_bytes().to_vec();
         text.push(b'\n');
         let is_unfinished = is_unfinished(&text);
-        Ok(if is_unfinished { ValidationResult::Incomplete } else { ValidationResult::Valid(None) })
+        Ok(if is_unfinished {
+            ValidationResult::Incomplete
+        } else {
+            ValidationResult::Valid(None)
+        })
     }
 }
 
@@ -193,8 +235,16 @@ mod tests {
     fn the_word_at_the_cursor_is_found() {
         let check = |line: &str, start: usize, text: &str, command: Option<&str>| {
             let word = last_word(line);
-            assert_eq!((word.start, &*word.text), (start, text.as_bytes()), "{line}");
-            assert_eq!(word.command.as_deref(), command.map(str::as_bytes), "{line}");
+            assert_eq!(
+                (word.start, &*word.text),
+                (start, text.as_bytes()),
+                "{line}"
+            );
+            assert_eq!(
+                word.command.as_deref(),
+                command.map(str::as_bytes),
+                "{line}"
+            );
         };
         check("", 0, "", None);
         check("l", 0, "l", None);

@@ -65,7 +65,11 @@ impl Editor {
             // There is none before the first use.
             let _ = editor.load_history(file);
         }
-        Ok(Self { editor: Some(editor), volume, history })
+        Ok(Self {
+            editor: Some(editor),
+            volume,
+            history,
+        })
     }
 
     /// Shows the prompt and returns the answer.
@@ -90,18 +94,26 @@ impl Editor {
     }
 
     /// Reads a line in a thread. Returns `None` if a signal ends the shell.
-    fn read(&mut self, prompt: &str, app: &mut App) -> io::Result<Option<rustyline::Result<String>>> {
-        let Some(mut editor) = self.editor.take() else { return Ok(None) };
+    fn read(
+        &mut self,
+        prompt: &str,
+        app: &mut App,
+    ) -> io::Result<Option<rustyline::Result<String>>> {
+        let Some(mut editor) = self.editor.take() else {
+            return Ok(None);
+        };
         let settings = tcgetattr(io::stdin())?;
         let (prompt, (answers, answer)) = (prompt.to_owned(), mpsc::channel());
         let is_read = eventfd(0, EventfdFlags::CLOEXEC)?;
         let wakes = is_read.try_clone()?;
-        thread::Builder::new().name("keys".to_owned()).spawn(move || {
-            let line = editor.readline(&prompt);
-            // Without a receiver, the shell is about to end.
-            let _ = answers.send((line, editor));
-            let _ = write(&wakes, &[1; 8]);
-        })?;
+        thread::Builder::new()
+            .name("keys".to_owned())
+            .spawn(move || {
+                let line = editor.readline(&prompt);
+                // Without a receiver, the shell is about to end.
+                let _ = answers.send((line, editor));
+                let _ = write(&wakes, &[1; 8]);
+            })?;
         while app.stop().wait(&is_read).is_break() {
             if app.is_terminated() {
                 restore(&settings);
@@ -111,22 +123,32 @@ impl Editor {
             app.forget_signal();
         }
         let _ = read(&is_read, &mut [0_u8; 8]);
-        let (line, editor) = answer.recv().map_err(|RecvError| io::Error::other("the editor has ended"))?;
+        let (line, editor) = answer
+            .recv()
+            .map_err(|RecvError| io::Error::other("the editor has ended"))?;
         self.editor = Some(editor);
         Ok(Some(line))
     }
 
     /// Returns the lines of the history, the oldest first.
     pub(super) fn history(&self) -> Vec<String> {
-        self.editor.iter().flat_map(|editor| editor.history().iter().cloned()).collect()
+        self.editor
+            .iter()
+            .flat_map(|editor| editor.history().iter().cloned())
+            .collect()
     }
 
     /// Writes the history to its file. A failure is reported once.
     fn save_history(&mut self, app: &App) {
-        let (Some(file), Some(editor)) = (&self.history, &mut self.editor) else { return };
+        let (Some(file), Some(editor)) = (&self.history, &mut self.editor) else {
+            return;
+        };
         let made = file.parent().map_or(Ok(()), fs::create_dir_all);
         if let Err(error) = made.and_then(|()| editor.save_history(file).map_err(as_io)) {
-            app.note_at(file.display(), format_args!("the history was not kept: {}", host_reason(&error)));
+            app.note_at(
+                file.display(),
+                format_args!("the history was not kept: {}", host_reason(&error)),
+            );
             self.history = None;
         }
     }
@@ -136,12 +158,18 @@ impl Editor {
 fn restore(settings: &Termios) {
     // The shell ends in any case.
     let _ = tcsetattr(io::stdin(), OptionalActions::Now, settings);
-    let _ = io::stdout().write_all(LEAVE_PROMPT).and_then(|()| io::stdout().flush());
+    let _ = io::stdout()
+        .write_all(LEAVE_PROMPT)
+        .and_then(|()| io::stdout().flush());
 }
 
 /// Returns the file of the history; `None` without a home directory.
 fn history_file() -> Option<PathBuf> {
-    let set = |name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let set = |name| {
+        env::var_os(name)
+            .filter(|value| !value.is_empty())
+            .map(PathBuf::from)
+    };
     let state = set("XDG_STATE_HOME").or_else(|| Some(set("HOME")?.join(".local/state")))?;
     Some(state.join("extern4/history"))
 }

@@ -118,18 +118,24 @@ impl File<'_> {
         match letter {
             'n' => Value::text(self.name.clone()),
             'a' => Value::number(format!("{:o}", metadata.mode() & 0o7777)),
-            'A' => Value::text(ModeText { kind, mode: metadata.mode() }.to_string()),
+            'A' => Value::text(
+                ModeText {
+                    kind,
+                    mode: metadata.mode(),
+                }
+                .to_string(),
+            ),
             'b' => Value::number(metadata.blocks()),
             'B' => Value::number(512),
             'C' => Value::text(self.context.clone().unwrap_or_else(|| b"?".to_vec())),
             'f' => Value::number(format!("{:x}", metadata.mode())),
             'F' => Value::text(type_name(kind, metadata.len())),
             'g' => Value::number(metadata.gid()),
-            'G' => {
-                Value::text(name_or_unknown(metadata.gid(), self.names.has_group(metadata.gid()), |gid| {
-                    self.names.group(gid).into_owned()
-                }))
-            }
+            'G' => Value::text(name_or_unknown(
+                metadata.gid(),
+                self.names.has_group(metadata.gid()),
+                |gid| self.names.group(gid).into_owned(),
+            )),
             'h' => Value::number(metadata.nlink()),
             'i' => Value::number(metadata.ino()),
             'm' => Value::text(self.image.clone()),
@@ -141,14 +147,18 @@ impl File<'_> {
             't' => Value::number(format!("{:x}", metadata.rdev().major)),
             'T' => Value::number(format!("{:x}", metadata.rdev().minor)),
             'u' => Value::number(metadata.uid()),
-            'U' => Value::text(name_or_unknown(metadata.uid(), self.names.has_user(metadata.uid()), |uid| {
-                self.names.user(uid).into_owned()
-            })),
+            'U' => Value::text(name_or_unknown(
+                metadata.uid(),
+                self.names.has_user(metadata.uid()),
+                |uid| self.names.user(uid).into_owned(),
+            )),
             'w' => Value::text(metadata.btime().map_or_else(|| "-".to_owned(), full_time)),
             'x' => Value::text(full_time(metadata.atime())),
             'y' => Value::text(full_time(metadata.mtime())),
             'z' => Value::text(full_time(metadata.ctime())),
-            'W' => Some(Value::Seconds(metadata.btime().unwrap_or(Timespec { sec: 0, nsec: 0 }))),
+            'W' => Some(Value::Seconds(
+                metadata.btime().unwrap_or(Timespec { sec: 0, nsec: 0 }),
+            )),
             'X' => Some(Value::Seconds(metadata.atime())),
             'Y' => Some(Value::Seconds(metadata.mtime())),
             'Z' => Some(Value::Seconds(metadata.ctime())),
@@ -159,7 +169,11 @@ impl File<'_> {
     fn quoted(&self) -> String {
         let quote = |name: &[u8]| {
             let quoted = shell_quote(name);
-            if quoted.starts_with(['\'', '"']) { quoted.into_owned() } else { format!("'{quoted}'") }
+            if quoted.starts_with(['\'', '"']) {
+                quoted.into_owned()
+            } else {
+                format!("'{quoted}'")
+            }
         };
         match &self.link {
             Some(link) => format!("{} -> {}", quote(&self.name), quote(link)),
@@ -174,7 +188,11 @@ fn device(metadata: &Metadata) -> u64 {
 }
 
 fn name_or_unknown(id: u32, known: bool, name: impl FnOnce(u32) -> String) -> String {
-    if known { name(id) } else { "UNKNOWN".to_owned() }
+    if known {
+        name(id)
+    } else {
+        "UNKNOWN".to_owned()
+    }
 }
 
 /// Returns the number of a file system as GNU `stat` writes that of the kernel's mount, with the
@@ -213,12 +231,22 @@ mod tests {
             let value = |part: Option<char>, letter| match letter {
                 's' => Some(Value::Number("12".to_owned())),
                 'n' => Some(Value::Text(b"name".to_vec())),
-                'r' => Some(Value::Text(part.map_or(b"-".to_vec(), |part| part.to_string().into_bytes()))),
+                'r' => Some(Value::Text(
+                    part.map_or(b"-".to_vec(), |part| part.to_string().into_bytes()),
+                )),
                 _ => None,
             };
-            assert_eq!(String::from_utf8(format.fill(value)).expect("text"), filled, "{text}");
+            assert_eq!(
+                String::from_utf8(format.fill(value)).expect("text"),
+                filled,
+                "{text}"
+            );
         };
-        check("%n|%5s|%-5s|%05s|%.2n", false, "name|   12|12   |00012|na\n");
+        check(
+            "%n|%5s|%-5s|%05s|%.2n",
+            false,
+            "name|   12|12   |00012|na\n",
+        );
         check("%n\\n", false, "name\\n\n");
         check("%n\\n\\x41", true, "name\nA");
         check("%q %% %Hr %r %", false, "? % H - %\n");
@@ -226,7 +254,10 @@ mod tests {
 
     #[test]
     fn seconds_have_the_digits_asked_for() {
-        let time = Timespec { sec: 5, nsec: 120_000_000 };
+        let time = Timespec {
+            sec: 5,
+            nsec: 120_000_000,
+        };
         assert_eq!(seconds(time, None), "5");
         assert_eq!(seconds(time, Some(Some(1))), "5.1");
         assert_eq!(seconds(time, Some(None)), "5.120000000");

@@ -29,14 +29,16 @@ pub(super) struct AsAlways;
 
 impl clap::Args for AsAlways {
     fn augment_args(command: Command) -> Command {
-        OPTIONS.iter().fold(command, |command, (name, letter, aliases)| {
-            let arg = Arg::new(*name).long(*name).aliases(aliases.iter().copied());
-            let arg = arg.action(ArgAction::SetTrue).hide(true);
-            command.arg(match letter {
-                Some(letter) => arg.short(*letter),
-                None => arg,
+        OPTIONS
+            .iter()
+            .fold(command, |command, (name, letter, aliases)| {
+                let arg = Arg::new(*name).long(*name).aliases(aliases.iter().copied());
+                let arg = arg.action(ArgAction::SetTrue).hide(true);
+                command.arg(match letter {
+                    Some(letter) => arg.short(*letter),
+                    None => arg,
+                })
             })
-        })
     }
 
     fn augment_args_for_update(command: Command) -> Command {

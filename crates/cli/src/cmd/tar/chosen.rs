@@ -24,17 +24,25 @@ pub(super) struct Named {
 impl Named {
     /// Chooses what these names and all rules of the command line choose.
     pub(super) fn new<'a>(names: impl IntoIterator<Item = &'a OsStr>, args: &Args) -> Self {
-        let names = names.into_iter().map(|name| (member_name(name), AtomicBool::new(false)));
-        Self { names: names.collect(), rules: args.rules.clone() }
+        let names = names
+            .into_iter()
+            .map(|name| (member_name(name), AtomicBool::new(false)));
+        Self {
+            names: names.collect(),
+            rules: args.rules.clone(),
+        }
     }
 
     /// Returns whether a member is chosen.
     pub(super) fn has(&self, entry: &Entry) -> bool {
         let path = &*entry.path;
-        let above = (0..path.len()).filter(|at| path[*at] == b'/').map(|at| (&path[..at], true));
+        let above = (0..path.len())
+            .filter(|at| path[*at] == b'/')
+            .map(|at| (&path[..at], true));
         let mut paths = above.chain([(path, entry.kind == Kind::Directory)]);
         if paths.any(|(path, is_directory)| {
-            self.rules.leaves_out(Path::new(OsStr::from_bytes(path)), is_directory)
+            self.rules
+                .leaves_out(Path::new(OsStr::from_bytes(path)), is_directory)
         }) {
             return false;
         }
@@ -54,7 +62,10 @@ impl Named {
     /// Returns the names that no member has.
     pub(super) fn missing(&self) -> impl Iterator<Item = &[u8]> {
         // Relaxed: see `has`.
-        self.names.iter().filter(|(_, found)| !found.load(Ordering::Relaxed)).map(|(name, _)| &**name)
+        self.names
+            .iter()
+            .filter(|(_, found)| !found.load(Ordering::Relaxed))
+            .map(|(name, _)| &**name)
     }
 }
 
@@ -86,14 +97,27 @@ struct Choosing<'a> {
 
 impl Sink for Choosing<'_> {
     fn entry(&mut self, mut entry: Entry) -> Result<(), SourceError> {
-        let Chosen { named, strip, lines, .. } = self.chosen;
+        let Chosen {
+            named,
+            strip,
+            lines,
+            ..
+        } = self.chosen;
         if !named.has(&entry) {
             return Ok(());
         }
         let line = lines.as_ref().map(|(lines, printer)| {
-            (lines.lock().unwrap_or_else(PoisonError::into_inner).line(&entry), printer)
+            (
+                lines
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .line(&entry),
+                printer,
+            )
         });
-        let Some(path) = stripped(&entry.path, *strip) else { return Ok(()) };
+        let Some(path) = stripped(&entry.path, *strip) else {
+            return Ok(());
+        };
         entry.path = path;
         if let Kind::HardLink(target) = &mut entry.kind {
             *target = stripped(target, *strip).unwrap_or_default();
@@ -125,7 +149,9 @@ fn stripped(path: &[u8], count: usize) -> Option<Vec<u8>> {
         return Some(path.to_vec());
     }
     let mut rest = path.splitn(count + 1, |byte| *byte == b'/').skip(count);
-    rest.next().filter(|rest| !rest.is_empty()).map(<[u8]>::to_vec)
+    rest.next()
+        .filter(|rest| !rest.is_empty())
+        .map(<[u8]>::to_vec)
 }
 
 #[cfg(test)]
@@ -136,7 +162,11 @@ mod tests {
     fn names_are_stripped() {
         let check = |path: &str, count, expected: Option<&str>| {
             let found = stripped(path.as_bytes(), count);
-            assert_eq!(found.as_deref(), expected.map(str::as_bytes), "{path} {count}");
+            assert_eq!(
+                found.as_deref(),
+                expected.map(str::as_bytes),
+                "{path} {count}"
+            );
         };
         check("a/b/c", 0, Some("a/b/c"));
         check("a/b/c", 2, Some("c"));

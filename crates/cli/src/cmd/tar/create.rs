@@ -49,23 +49,36 @@ pub(super) fn run(args: &Args, app: &mut App) -> io::Result<()> {
         // A signal that came after the last member came too late.
         Ok(()) => {}
         Err(ExportError::Stopped) => app.report_stop("the archive is not whole"),
-        Err(ExportError::Output(reason)) => app.fail_at(ExitStatus::Failed, args.shown().display(), reason),
-        Err(ExportError::Volume(Unreadable { error, .. })) => app.error(args.shown().display(), &error),
+        Err(ExportError::Output(reason)) => {
+            app.fail_at(ExitStatus::Failed, args.shown().display(), reason)
+        }
+        Err(ExportError::Volume(Unreadable { error, .. })) => {
+            app.error(args.shown().display(), &error)
+        }
     }
     Ok(())
 }
 
 fn operands(args: &Args, app: &App) -> Vec<Operand> {
-    let base = args.directory.as_ref().map(|directory| app.image_path(directory));
+    let base = args
+        .directory
+        .as_ref()
+        .map(|directory| app.image_path(directory));
     let operand = |word| match &base {
-        Some(base) => Operand { from: base.join(word), name: member_name(word) },
+        Some(base) => Operand {
+            from: base.join(word),
+            name: member_name(word),
+        },
         None => {
             let from = app.image_path(word);
             let name = member_name(from.path.as_os_str());
             Operand { from, name }
         }
     };
-    args.paths.iter().map(|word| operand(word.as_os_str())).collect()
+    args.paths
+        .iter()
+        .map(|word| operand(word.as_os_str()))
+        .collect()
 }
 
 /// Writes the archive.
@@ -80,7 +93,12 @@ fn write(args: &Args, operands: &[Operand], app: &mut App) -> Result<(), ExportE
     }
     // A device or a pipe keeps its name.
     if args.file.metadata().is_ok_and(|found| !found.is_file()) {
-        return write_to(HostFile::options().write(true).open(&args.file)?, args, operands, app);
+        return write_to(
+            HostFile::options().write(true).open(&args.file)?,
+            args,
+            operands,
+            app,
+        );
     }
     let file = NewFile::new(&args.file)?;
     write_to(file.file(), args, operands, app)?;
@@ -88,7 +106,12 @@ fn write(args: &Args, operands: &[Operand], app: &mut App) -> Result<(), ExportE
     Ok(())
 }
 
-fn write_to(out: impl Write, args: &Args, operands: &[Operand], app: &mut App) -> Result<(), ExportError> {
+fn write_to(
+    out: impl Write,
+    args: &Args,
+    operands: &[Operand],
+    app: &mut App,
+) -> Result<(), ExportError> {
     let out = buffered(out);
     let tar = match args.compression() {
         Some(compression) => TarWriter::compressed(out, compression)?,
@@ -96,9 +119,18 @@ fn write_to(out: impl Write, args: &Args, operands: &[Operand], app: &mut App) -
     };
     let lines = MemberLines::new(args.verbose > 1, args.full_time);
     let (pace, volumes, links) = (Pace::begin("archived", app), Vec::new(), HashMap::new());
-    let mut creation = Creation { args, tar, pace, lines, volumes, links };
+    let mut creation = Creation {
+        args,
+        tar,
+        pace,
+        lines,
+        volumes,
+        links,
+    };
     for operand in operands {
-        let Some(target) = app.target(&operand.from) else { continue };
+        let Some(target) = app.target(&operand.from) else {
+            continue;
+        };
         creation.operand(operand, &target, app)?;
     }
     creation.tar.finish()?.flush()?;
@@ -106,7 +138,12 @@ fn write_to(out: impl Write, args: &Args, operands: &[Operand], app: &mut App) -
 }
 
 impl<W: Write> Creation<'_, W> {
-    fn operand(&mut self, operand: &Operand, target: &Target, app: &mut App) -> Result<(), ExportError> {
+    fn operand(
+        &mut self,
+        operand: &Operand,
+        target: &Target,
+        app: &mut App,
+    ) -> Result<(), ExportError> {
         let volume = self.volume(&target.volume.image);
         let mut walk = match self.walk(operand, target) {
             Ok(walk) => walk,
@@ -140,18 +177,24 @@ impl<W: Write> Creation<'_, W> {
     }
 
     fn walk(&self, operand: &Operand, target: &Target) -> Result<TreeWalk, Unreadable> {
-        let failed = |error| Unreadable { path: Vec::new(), error };
+        let failed = |error| Unreadable {
+            path: Vec::new(),
+            error,
+        };
         let (session, path) = (target.session(), target.path());
         let walk = match own_name(path) {
             Some(name) => {
-                let above = session.at(path.parent().unwrap_or(Path::new("/"))).map_err(failed)?;
+                let above = session
+                    .at(path.parent().unwrap_or(Path::new("/")))
+                    .map_err(failed)?;
                 TreeWalk::of(&above, name.as_bytes())?
             }
             None => TreeWalk::new(&session.at(path).map_err(failed)?)?,
         };
         let (rules, name) = (self.args.rules.clone(), operand.name.clone());
-        let unwanted: Unwanted =
-            Arc::new(move |path| rules.leaves_out(Path::new(OsStr::from_bytes(&join(&name, path))), true));
+        let unwanted: Unwanted = Arc::new(move |path| {
+            rules.leaves_out(Path::new(OsStr::from_bytes(&join(&name, path))), true)
+        });
         Ok(walk.without(Some(unwanted)))
     }
 
@@ -167,16 +210,22 @@ impl<W: Write> Creation<'_, W> {
         let path = std::mem::take(&mut file.entry.path);
         file.entry.path = join(&operand.name, &path);
         let shown = Path::new(OsStr::from_bytes(&file.entry.path));
-        if self.args.rules.leaves_out(shown, file.entry.kind == Kind::Directory) {
+        if self
+            .args
+            .rules
+            .leaves_out(shown, file.entry.kind == Kind::Directory)
+        {
             return Ok(false);
         }
         self.link(file, volume, operand);
-        let left_out = member(file, &mut self.tar, &self.pace).map_err(|failure| match failure {
-            ExportError::Volume(Unreadable { error, .. }) => {
-                ExportError::Volume(Unreadable { path: path.clone(), error })
-            }
-            failure => failure,
-        })?;
+        let left_out =
+            member(file, &mut self.tar, &self.pace).map_err(|failure| match failure {
+                ExportError::Volume(Unreadable { error, .. }) => ExportError::Volume(Unreadable {
+                    path: path.clone(),
+                    error,
+                }),
+                failure => failure,
+            })?;
         if let Some(reason) = left_out {
             app.fail_at(
                 ExitStatus::Failed,
@@ -196,8 +245,10 @@ impl<W: Write> Creation<'_, W> {
         if let Kind::HardLink(first) = &mut file.entry.kind {
             *first = join(&operand.name, first);
         } else if file.metadata.nlink() > 1 && !file.metadata.is_dir() {
-            let first =
-                self.links.entry((volume, file.metadata.ino())).or_insert_with(|| file.entry.path.clone());
+            let first = self
+                .links
+                .entry((volume, file.metadata.ino()))
+                .or_insert_with(|| file.entry.path.clone());
             if *first != file.entry.path {
                 file.entry.kind = Kind::HardLink(first.clone());
             }
@@ -208,7 +259,9 @@ impl<W: Write> Creation<'_, W> {
     fn tell(&mut self, file: &TreeFile, app: &mut App) {
         let line = self.lines.line(&file.entry);
         if self.args.is_stream() {
-            let _ = app.progress().suspend(|| writeln!(io::stderr().lock(), "{line}"));
+            let _ = app
+                .progress()
+                .suspend(|| writeln!(io::stderr().lock(), "{line}"));
         } else {
             app.print(line);
         }

@@ -25,7 +25,10 @@ pub(super) fn run(args: &Args, app: &mut App) -> io::Result<()> {
         (Some(to), names) => (to, names),
         (None, [to, names @ ..]) => (to, names),
         (None, []) => {
-            misused(app, "name the directory to unpack into: IMAGE:/PATH, or -C IMAGE:/PATH");
+            misused(
+                app,
+                "name the directory to unpack into: IMAGE:/PATH, or -C IMAGE:/PATH",
+            );
             return Ok(());
         }
     };
@@ -33,8 +36,16 @@ pub(super) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     let named = Arc::new(Named::new(names.iter().map(AsRef::as_ref), args));
     let chosen = Arc::clone(&named);
     let options = args.options(app.is_superuser());
-    let build = BuildOptions { keep_directory_links: args.keep_directory_symlink, ..BuildOptions::default() };
-    let reporting = Reporting { dry_run: false, verbose: false, numbers: false, quiet: false };
+    let build = BuildOptions {
+        keep_directory_links: args.keep_directory_symlink,
+        ..BuildOptions::default()
+    };
+    let reporting = Reporting {
+        dry_run: false,
+        verbose: false,
+        numbers: false,
+        quiet: false,
+    };
     let keeps_modes = args.keeps_modes(app.is_superuser());
     update(&to.image, options, reporting, app, |filling, app| {
         let prefix = directory(&to, app).ok_or(NewVolumeError::Reported)?;
@@ -42,12 +53,21 @@ pub(super) fn run(args: &Args, app: &mut App) -> io::Result<()> {
         if !keeps_modes {
             builder.edit(Box::new(without_umask));
         }
-        let spool = to.image.file.parent().filter(|above| !above.as_os_str().is_empty());
+        let spool = to
+            .image
+            .file
+            .parent()
+            .filter(|above| !above.as_os_str().is_empty());
         let archive = args.archive(spool.unwrap_or(Path::new(".")), app)?;
         let (printer, lines) = mpsc::channel();
         let form = || Mutex::new(MemberLines::new(args.verbose > 1, args.full_time));
         let form = (args.verbose > 0).then(|| (form(), printer));
-        let source = Chosen { archive, named: chosen, strip: args.strip_components, lines: form };
+        let source = Chosen {
+            archive,
+            named: chosen,
+            strip: args.strip_components,
+            lines: form,
+        };
         builder.add(Box::new(source), &prefix)?;
         lines.try_iter().for_each(|line| app.print(line));
         Ok(builder)
@@ -61,7 +81,10 @@ pub(super) fn run(args: &Args, app: &mut App) -> io::Result<()> {
 /// Returns the path of an existing directory from the root of its volume. A failure is reported.
 fn directory(to: &ImagePath, app: &mut App) -> Option<Vec<u8>> {
     let opened = app.volume(&to.image)?;
-    let found = opened.session.at(&to.path).and_then(|_| opened.session.canonicalize(&to.path));
+    let found = opened
+        .session
+        .at(&to.path)
+        .and_then(|_| opened.session.canonicalize(&to.path));
     let found = found.map_err(|error| app.error(to, &error)).ok()?;
     Some(member_name(OsStr::from_bytes(found.as_os_str().as_bytes())))
 }

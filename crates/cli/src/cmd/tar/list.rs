@@ -49,7 +49,13 @@ pub(super) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     let lines = MemberLines::new(args.verbose > 0, args.full_time);
     let listed = args
         .archive(&std::env::temp_dir(), app)
-        .and_then(|archive| archive.list(&mut Listing { named: &named, lines, app: &mut *app }));
+        .and_then(|archive| {
+            archive.list(&mut Listing {
+                named: &named,
+                lines,
+                app: &mut *app,
+            })
+        });
     match listed {
         Ok(()) => report_missing(&named, app),
         Err(error) => app.fail(ExitStatus::Failed, error),

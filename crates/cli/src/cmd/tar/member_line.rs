@@ -19,7 +19,12 @@ pub(super) struct MemberLines {
 
 impl MemberLines {
     pub(super) fn new(is_long: bool, full_time: bool) -> Self {
-        Self { is_long, full_time, width: LEAST_WIDTH, time_width: 0 }
+        Self {
+            is_long,
+            full_time,
+            width: LEAST_WIDTH,
+            time_width: 0,
+        }
     }
 
     pub(super) fn line(&mut self, entry: &Entry) -> String {
@@ -27,17 +32,31 @@ impl MemberLines {
         if !self.is_long {
             return name;
         }
-        let mode = ModeText { kind: file_type(&entry.kind), mode: entry.mode.into() }.to_string();
+        let mode = ModeText {
+            kind: file_type(&entry.kind),
+            mode: entry.mode.into(),
+        }
+        .to_string();
         let (letter, rest) = mode.split_at(1);
-        let letter = if matches!(entry.kind, Kind::HardLink(_)) { "h" } else { letter };
+        let letter = if matches!(entry.kind, Kind::HardLink(_)) {
+            "h"
+        } else {
+            letter
+        };
         let owner = format!("{}/{}", entry.uid, entry.gid);
         let size = size(&entry.kind);
         self.width = self.width.max(owner.len() + 1 + size.len());
         let gap = self.width - owner.len();
-        let time = self.time(Timespec { sec: entry.mtime.secs, nsec: entry.mtime.nanos });
+        let time = self.time(Timespec {
+            sec: entry.mtime.secs,
+            nsec: entry.mtime.nanos,
+        });
         self.time_width = self.time_width.max(time.len());
         let time_width = self.time_width;
-        format!("{letter}{rest} {owner}{size:>gap$} {time:time_width$} {name}{}", leads_to(&entry.kind))
+        format!(
+            "{letter}{rest} {owner}{size:>gap$} {time:time_width$} {name}{}",
+            leads_to(&entry.kind)
+        )
     }
 
     fn time(&self, time: Timespec) -> String {
@@ -51,7 +70,11 @@ impl MemberLines {
 
 /// Returns the name with a slash behind that of a directory.
 fn shown(entry: &Entry) -> String {
-    let mut name = if entry.path.is_empty() { b".".to_vec() } else { entry.path.clone() };
+    let mut name = if entry.path.is_empty() {
+        b".".to_vec()
+    } else {
+        entry.path.clone()
+    };
     if entry.kind == Kind::Directory {
         name.push(b'/');
     }
@@ -60,7 +83,10 @@ fn shown(entry: &Entry) -> String {
 
 /// Returns a name with C escapes. A backslash is one, too, so that the form can be read back.
 fn quoted(name: &[u8]) -> String {
-    name.split(|byte| *byte == b'\\').map(escape).collect::<Vec<_>>().join("\\\\")
+    name.split(|byte| *byte == b'\\')
+        .map(escape)
+        .collect::<Vec<_>>()
+        .join("\\\\")
 }
 
 fn file_type(kind: &Kind) -> FileType {
@@ -78,7 +104,9 @@ fn file_type(kind: &Kind) -> FileType {
 fn size(kind: &Kind) -> String {
     match kind {
         Kind::File(contents) => contents.size.to_string(),
-        Kind::CharDevice { major, minor } | Kind::BlockDevice { major, minor } => format!("{major},{minor}"),
+        Kind::CharDevice { major, minor } | Kind::BlockDevice { major, minor } => {
+            format!("{major},{minor}")
+        }
         _ => "0".to_owned(),
     }
 }

@@ -42,7 +42,11 @@ impl Keyboard {
             signal_hook::flag::register_usize(kind, Arc::clone(&signal), number)?;
             signal_hook::low_level::pipe::register(kind, wake.try_clone()?)?;
         }
-        Ok(Self(Some(Terminal { before: tcgetattr(stdin())?, signals: RefCell::new(signals), signal })))
+        Ok(Self(Some(Terminal {
+            before: tcgetattr(stdin())?,
+            signals: RefCell::new(signals),
+            signal,
+        })))
     }
 
     /// Waits until `then`; returns true if the user ends the command.
@@ -72,17 +76,28 @@ impl Terminal {
         if is_ours {
             self.read_keys()?;
         }
-        let keys = if is_ours { PollFlags::IN } else { PollFlags::empty() };
+        let keys = if is_ours {
+            PollFlags::IN
+        } else {
+            PollFlags::empty()
+        };
         let signals = self.signals.borrow();
-        let mut files = [PollFd::new(&input, keys), PollFd::new(&*signals, PollFlags::IN)];
-        let timeout =
-            Timespec { tv_sec: seconds.try_into().unwrap_or(i64::MAX), tv_nsec: nanoseconds.into() };
+        let mut files = [
+            PollFd::new(&input, keys),
+            PollFd::new(&*signals, PollFlags::IN),
+        ];
+        let timeout = Timespec {
+            tv_sec: seconds.try_into().unwrap_or(i64::MAX),
+            tv_nsec: nanoseconds.into(),
+        };
         match poll(&mut files, Some(&timeout)) {
             Err(Errno::INTR) => {}
             ready => drop(ready?),
         }
-        let (has_keys, has_gone) =
-            (files[0].revents().contains(PollFlags::IN), files[0].revents().contains(PollFlags::HUP));
+        let (has_keys, has_gone) = (
+            files[0].revents().contains(PollFlags::IN),
+            files[0].revents().contains(PollFlags::HUP),
+        );
         let signal = self.signal.load(Ordering::Relaxed);
         if signal != 0 {
             self.restore();

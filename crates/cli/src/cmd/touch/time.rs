@@ -14,8 +14,9 @@ pub(super) fn now() -> Timespec {
 /// Reads a date in the words of GNU's tools, relative to `base`. One without an offset is in the
 /// time zone of the user who writes it.
 pub(super) fn parse(text: &str, base: Timespec) -> Result<Timespec, String> {
-    let refused =
-        || format!("{text:?} is no date, such as 2024-02-29T12:00:00Z, @1709208000.5 or '2 days ago'");
+    let refused = || {
+        format!("{text:?} is no date, such as 2024-02-29T12:00:00Z, @1709208000.5 or '2 days ago'")
+    };
     // Seconds since 1970 reach beyond the years of a calendar.
     if let Some(seconds) = text.strip_prefix('@') {
         return self::seconds(seconds).ok_or_else(refused);
@@ -24,7 +25,11 @@ pub(super) fn parse(text: &str, base: Timespec) -> Result<Timespec, String> {
         return Ok(time);
     }
     // As with GNU's tools, no words are the day's beginning.
-    let text = if text.trim().is_empty() { "00:00" } else { text };
+    let text = if text.trim().is_empty() {
+        "00:00"
+    } else {
+        text
+    };
     let nanosecond = i32::try_from(base.nsec).unwrap_or(0);
     let base = Timestamp::new(base.sec, nanosecond).map_err(|_| refused())?;
     let base = Zoned::new(base, TimeZone::system());
@@ -37,13 +42,19 @@ pub(super) fn parse(text: &str, base: Timespec) -> Result<Timespec, String> {
 /// Reads seconds with up to nine digits behind a point.
 fn seconds(text: &str) -> Option<Timespec> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
-    if fraction.is_empty() || fraction.len() > 9 || !fraction.bytes().all(|byte| byte.is_ascii_digit()) {
+    if fraction.is_empty()
+        || fraction.len() > 9
+        || !fraction.bytes().all(|byte| byte.is_ascii_digit())
+    {
         return None;
     }
     let (sec, nsec): (i64, u32) = (whole.parse().ok()?, format!("{fraction:0<9}").parse().ok()?);
     // The fraction leads away from zero: -0.5 is half a second before.
     if whole.starts_with('-') && nsec > 0 {
-        return Some(Timespec { sec: sec.checked_sub(1)?, nsec: 1_000_000_000 - nsec });
+        return Some(Timespec {
+            sec: sec.checked_sub(1)?,
+            nsec: 1_000_000_000 - nsec,
+        });
     }
     Some(Timespec { sec, nsec })
 }
@@ -85,14 +96,18 @@ fn civil(text: &str) -> Option<jiff::civil::DateTime> {
         60 => (59, 1),
         second => (second, 0),
     };
-    let time = jiff::civil::DateTime::new(year, part(0)?, part(2)?, part(4)?, part(6)?, second, 0).ok()?;
+    let time =
+        jiff::civil::DateTime::new(year, part(0)?, part(2)?, part(4)?, part(6)?, second, 0).ok()?;
     time.checked_add(jiff::SignedDuration::from_secs(leap)).ok()
 }
 
 fn timespec(time: Timestamp) -> Timespec {
     let nanoseconds = time.as_nanosecond();
     let sec = i64::try_from(nanoseconds.div_euclid(1_000_000_000)).unwrap_or(i64::MAX);
-    Timespec { sec, nsec: u32::try_from(nanoseconds.rem_euclid(1_000_000_000)).unwrap_or(0) }
+    Timespec {
+        sec,
+        nsec: u32::try_from(nanoseconds.rem_euclid(1_000_000_000)).unwrap_or(0),
+    }
 }
 
 #[cfg(test)]
@@ -102,9 +117,13 @@ mod tests {
 
     #[test]
     fn dates_are_read() {
-        let base = Timespec { sec: 1_709_208_000, nsec: 500_000_000 };
-        let check =
-            |text: &str, sec, nsec| assert_eq!(parse(text, base), Ok(Timespec { sec, nsec }), "{text}");
+        let base = Timespec {
+            sec: 1_709_208_000,
+            nsec: 500_000_000,
+        };
+        let check = |text: &str, sec, nsec| {
+            assert_eq!(parse(text, base), Ok(Timespec { sec, nsec }), "{text}")
+        };
         check("@0", 0, 0);
         check("@1709208000.5", 1_709_208_000, 500_000_000);
         check("@-1", -1, 0);
@@ -116,7 +135,15 @@ mod tests {
         check("2 hours ago", 1_709_208_000 - 7200, 500_000_000);
         check("29 Feb 2024 12:00:00 UTC", 1_709_208_000, 0);
         assert_eq!(parse("", base), parse("00:00", base));
-        for text in ["@", "@x", "@1.", "@1.1234567890", "2024-02-30T00:00:00Z", "someday", "2 moons ago"] {
+        for text in [
+            "@",
+            "@x",
+            "@1.",
+            "@1.1234567890",
+            "2024-02-30T00:00:00Z",
+            "someday",
+            "2 moons ago",
+        ] {
             assert!(parse(text, base).is_err(), "{text}");
         }
     }
@@ -124,7 +151,11 @@ mod tests {
     #[test]
     fn stamps_are_read() {
         let check = |text: &str, expected: Option<&str>| {
-            assert_eq!(civil(text), expected.map(|text| text.parse().expect("a time")), "{text}");
+            assert_eq!(
+                civil(text),
+                expected.map(|text| text.parse().expect("a time")),
+                "{text}"
+            );
         };
         check("202402291200", Some("2024-02-29T12:00:00"));
         check("202402291200.59", Some("2024-02-29T12:00:59"));

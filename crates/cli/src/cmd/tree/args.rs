@@ -222,7 +222,9 @@ impl Args {
             (self.by_change, Order::Ctime),
             (self.unsorted, Order::None),
         ];
-        let chosen = orders.into_iter().find_map(|(given, order)| given.then_some(order));
+        let chosen = orders
+            .into_iter()
+            .find_map(|(given, order)| given.then_some(order));
         chosen.or(self.sort).unwrap_or(Order::Name)
     }
 
@@ -251,7 +253,8 @@ impl Args {
     /// Returns whether attributes of files are shown, or count.
     pub(super) fn needs_metadata(&self) -> bool {
         let is_sorted = matches!(self.order(), Order::Size | Order::Mtime | Order::Ctime);
-        let is_shown = self.mode || self.user || self.group || self.sizes().is_some() || self.shows_time();
+        let is_shown =
+            self.mode || self.user || self.group || self.sizes().is_some() || self.shows_time();
         is_sorted || is_shown || self.classify || self.json || self.color().is_wanted()
     }
 

@@ -43,7 +43,15 @@ enum Value {
 impl<'a> Document<'a> {
     pub(super) fn new(args: &'a Args, shown: Shown) -> Self {
         let (is_json, time) = (args.form() == Form::Json, ListTime::new());
-        Self { args, shown, is_json, time, open: Vec::new(), is_first: true, has_items: false }
+        Self {
+            args,
+            shown,
+            is_json,
+            time,
+            open: Vec::new(),
+            is_first: true,
+            has_items: false,
+        }
     }
 
     /// Returns what ends a line.
@@ -52,14 +60,21 @@ impl<'a> Document<'a> {
     }
 
     fn indent(&self, depth: usize) -> String {
-        if self.args.no_indent { String::new() } else { "  ".repeat(depth + 1) }
+        if self.args.no_indent {
+            String::new()
+        } else {
+            "  ".repeat(depth + 1)
+        }
     }
 
     pub(super) fn begin(&mut self, out: &mut Out) -> io::Result<()> {
         let end = self.line_end();
         match self.is_json {
             true => write!(out, "[{end}"),
-            false => write!(out, "<?xml version=\"1.0\" encoding=\"UTF-8\"?>{end}<tree>{end}"),
+            false => write!(
+                out,
+                "<?xml version=\"1.0\" encoding=\"UTF-8\"?>{end}<tree>{end}"
+            ),
         }
     }
 
@@ -85,21 +100,30 @@ impl<'a> Document<'a> {
                 });
                 let object = object.trim_end();
                 match item.has_children {
-                    true => write!(out, "{indent}{},\"contents\":[{end}", &object[..object.len() - 1])?,
+                    true => write!(
+                        out,
+                        "{indent}{},\"contents\":[{end}",
+                        &object[..object.len() - 1]
+                    )?,
                     false => write!(out, "{indent}{object}")?,
                 }
             }
             false => {
-                let note = item.note.as_ref().map_or(String::new(), |note| format!("<error>{note}</error>"));
+                let note = item
+                    .note
+                    .as_ref()
+                    .map_or(String::new(), |note| format!("<error>{note}</error>"));
                 let attributes = values.iter().filter(|(key, _)| *key != "error");
-                let attributes: String =
-                    attributes.map(|(key, value)| format!(" {key}=\"{}\"", value.xml())).collect();
+                let attributes: String = attributes
+                    .map(|(key, value)| format!(" {key}=\"{}\"", value.xml()))
+                    .collect();
                 // As in tree(1), a directory that is shown has a line for its end.
                 match (item.has_children, item.depth) {
                     (true, _) => write!(out, "{indent}<{kind}{attributes}>{note}{end}")?,
-                    (false, 0) => {
-                        write!(out, "{indent}<{kind}{attributes}>{note}{end}{indent}</{kind}>{end}")?
-                    }
+                    (false, 0) => write!(
+                        out,
+                        "{indent}<{kind}{attributes}>{note}{end}{indent}</{kind}>{end}"
+                    )?,
                     (false, _) => write!(out, "{indent}<{kind}{attributes}>{note}</{kind}>{end}")?,
                 }
             }
@@ -145,9 +169,15 @@ impl<'a> Document<'a> {
             Some(report) => {
                 let object = json::line(|object| {
                     object.text("type", "report");
-                    self.numbers(report).into_iter().for_each(|(key, number)| object.raw(key, number));
+                    self.numbers(report)
+                        .into_iter()
+                        .for_each(|(key, number)| object.raw(key, number));
                 });
-                let comma = if self.has_items { format!(",{end}") } else { String::new() };
+                let comma = if self.has_items {
+                    format!(",{end}")
+                } else {
+                    String::new()
+                };
                 write!(out, "{comma}{indent}{}{end}", object.trim_end())?;
             }
             None => out.write_all(end.as_bytes())?,
@@ -158,7 +188,10 @@ impl<'a> Document<'a> {
     fn numbers(&self, report: &Report) -> Vec<(&'static str, u64)> {
         let size = self.args.du.then_some(("size", report.bytes));
         let files = (!self.args.directories).then_some(("files", report.files));
-        size.into_iter().chain([("directories", report.directories)]).chain(files).collect()
+        size.into_iter()
+            .chain([("directories", report.directories)])
+            .chain(files)
+            .collect()
     }
 
     /// Returns what the document says about a file.
@@ -166,7 +199,11 @@ impl<'a> Document<'a> {
         let (args, entry) = (self.args, &item.entry);
         let name = match item.depth == 0 || args.full_path {
             _ if self.shown.is_complete() => self.shown.path(&volume.image, &entry.path),
-            true => [&self.shown.prefix(&volume.image)[..], entry.path.as_os_str().as_bytes()].concat(),
+            true => [
+                &self.shown.prefix(&volume.image)[..],
+                entry.path.as_os_str().as_bytes(),
+            ]
+            .concat(),
             false => entry.name.as_bytes().to_vec(),
         };
         let mut values = vec![("name", Value::Bytes(name))];
@@ -178,14 +215,23 @@ impl<'a> Document<'a> {
         }
         if let Some(found) = &entry.metadata {
             if args.mode {
-                values.push(("mode", Value::Text(format!("{:04o}", found.mode() & 0o7777))));
+                values.push((
+                    "mode",
+                    Value::Text(format!("{:04o}", found.mode() & 0o7777)),
+                ));
                 values.push(("prot", Value::Text(mode(found))));
             }
             if args.user {
-                values.push(("user", Value::Text(volume.names().user(found.uid()).into_owned())));
+                values.push((
+                    "user",
+                    Value::Text(volume.names().user(found.uid()).into_owned()),
+                ));
             }
             if args.group {
-                values.push(("group", Value::Text(volume.names().group(found.gid()).into_owned())));
+                values.push((
+                    "group",
+                    Value::Text(volume.names().group(found.gid()).into_owned()),
+                ));
             }
             match args.sizes() {
                 Some(Sizes::Units(base)) if self.is_json => {
@@ -198,7 +244,11 @@ impl<'a> Document<'a> {
                 values.push(("time", Value::Text(time(args, &self.time, found))));
             }
         }
-        values.extend(item.note.iter().map(|note| ("error", Value::Text(note.clone()))));
+        values.extend(
+            item.note
+                .iter()
+                .map(|note| ("error", Value::Text(note.clone()))),
+        );
         values
     }
 }
@@ -230,5 +280,9 @@ impl Value {
 
 /// Returns the name that tree(1) has for a type of file.
 fn element(kind: FileType) -> &'static str {
-    if kind == FileType::Symlink { "link" } else { type_word(kind) }
+    if kind == FileType::Symlink {
+        "link"
+    } else {
+        type_word(kind)
+    }
 }

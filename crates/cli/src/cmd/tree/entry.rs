@@ -51,6 +51,9 @@ impl TreeFile {
 
     /// Returns whether it is a link to a directory.
     pub(super) fn leads_to_directory(&self) -> bool {
-        self.link.as_ref().and_then(|link| link.metadata.as_ref()).is_some_and(Metadata::is_dir)
+        self.link
+            .as_ref()
+            .and_then(|link| link.metadata.as_ref())
+            .is_some_and(Metadata::is_dir)
     }
 }

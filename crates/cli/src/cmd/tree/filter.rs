@@ -18,11 +18,16 @@ struct Pattern {
 
 impl Patterns {
     pub(super) fn new(texts: &[OsString], ignores_case: bool) -> Self {
-        let parts = texts.iter().flat_map(|text| text.as_bytes().split(|byte| *byte == b'|'));
+        let parts = texts
+            .iter()
+            .flat_map(|text| text.as_bytes().split(|byte| *byte == b'|'));
         let patterns = parts.filter(|part| !part.is_empty()).map(|part| {
             let name = part.strip_suffix(b"/").unwrap_or(part);
             // A caret takes a set for the others, as an exclamation mark does.
-            Pattern { glob: Glob::new(name, ignores_case), of_directories: name.len() < part.len() }
+            Pattern {
+                glob: Glob::new(name, ignores_case),
+                of_directories: name.len() < part.len(),
+            }
         });
         Self(patterns.collect())
     }
@@ -33,7 +38,10 @@ impl Patterns {
 
     /// Returns whether a pattern matches the name of a file.
     pub(super) fn matches(&self, name: &[u8], is_directory: bool) -> bool {
-        let mut patterns = self.0.iter().filter(|pattern| is_directory || !pattern.of_directories);
+        let mut patterns = self
+            .0
+            .iter()
+            .filter(|pattern| is_directory || !pattern.of_directories);
         patterns.any(|pattern| pattern.glob.matches(name))
     }
 }

@@ -27,7 +27,13 @@ pub(super) struct Lines<'a> {
 
 impl<'a> Lines<'a> {
     pub(super) fn new(args: &'a Args, shown: Shown) -> Self {
-        Self { args, shown, colors: Colors::new(args.color()), time: ListTime::new(), ends: Vec::new() }
+        Self {
+            args,
+            shown,
+            colors: Colors::new(args.color()),
+            time: ListTime::new(),
+            ends: Vec::new(),
+        }
     }
 
     pub(super) fn item(&mut self, volume: &Opened, item: &Item, out: &mut Out) -> io::Result<()> {
@@ -48,7 +54,11 @@ impl<'a> Lines<'a> {
 
     /// Returns the lines that lead to the current item.
     fn branches(&self) -> String {
-        let Some((is_last, above)) = self.ends.split_last().filter(|(_, above)| !above.is_empty()) else {
+        let Some((is_last, above)) = self
+            .ends
+            .split_last()
+            .filter(|(_, above)| !above.is_empty())
+        else {
             return String::new();
         };
         if self.args.no_indent {
@@ -59,7 +69,9 @@ impl<'a> Lines<'a> {
             Some(Charset::Ascii) => ["|   ", "    ", "|-- ", "`-- "],
             _ => ["│\u{a0}\u{a0} ", "    ", "├── ", "└── "],
         };
-        let above = above[1..].iter().map(|is_last| if *is_last { none } else { more });
+        let above = above[1..]
+            .iter()
+            .map(|is_last| if *is_last { none } else { more });
         above.chain([if *is_last { end } else { branch }]).collect()
     }
 
@@ -91,7 +103,11 @@ impl<'a> Lines<'a> {
         if args.shows_time() {
             columns.push(metadata.map_or_else(unknown, |found| time(args, &self.time, found)));
         }
-        if columns.is_empty() { String::new() } else { format!("[{}]  ", columns.join(" ")) }
+        if columns.is_empty() {
+            String::new()
+        } else {
+            format!("[{}]  ", columns.join(" "))
+        }
     }
 
     /// Appends the name, and where a link leads.
@@ -105,10 +121,20 @@ impl<'a> Lines<'a> {
             return;
         }
         let name = match item.depth == 0 || self.args.full_path {
-            true => [&self.shown.prefix(&volume.image)[..], entry.path.as_os_str().as_bytes()].concat(),
+            true => [
+                &self.shown.prefix(&volume.image)[..],
+                entry.path.as_os_str().as_bytes(),
+            ]
+            .concat(),
             false => entry.name.as_bytes().to_vec(),
         };
-        self.painted(&name, entry.name.as_bytes(), entry.kind, entry.metadata.as_ref(), line);
+        self.painted(
+            &name,
+            entry.name.as_bytes(),
+            entry.kind,
+            entry.metadata.as_ref(),
+            line,
+        );
         let Some(link) = &entry.link else {
             return line.extend(self.mark(entry.kind, entry.metadata.as_ref()));
         };
@@ -131,7 +157,11 @@ impl<'a> Lines<'a> {
         let shown = self.form(shown);
         match (&self.colors, metadata) {
             (Some(colors), Some(metadata)) => {
-                let look = Look { kind, mode: metadata.mode(), orphan: false };
+                let look = Look {
+                    kind,
+                    mode: metadata.mode(),
+                    orphan: false,
+                };
                 colors.paint(line, &String::from_utf8_lossy(&shown), name, look);
             }
             _ => line.extend_from_slice(&shown),
@@ -156,16 +186,20 @@ impl<'a> Lines<'a> {
         let mut shown = Vec::with_capacity(name.len() + 2);
         let odd = |bytes: &[u8], shown: &mut Vec<u8>| match args.question_marks {
             true => shown.push(b'?'),
-            false => {
-                bytes.iter().for_each(|byte| shown.extend_from_slice(format!("\\{byte:03o}").as_bytes()))
-            }
+            false => bytes
+                .iter()
+                .for_each(|byte| shown.extend_from_slice(format!("\\{byte:03o}").as_bytes())),
         };
         match std::str::from_utf8(name) {
             _ if args.literal && !self.shown.terminal => shown.extend_from_slice(name),
             Ok(text) => text.chars().for_each(|c| {
                 let mut utf8 = [0; 4];
                 let bytes = c.encode_utf8(&mut utf8).as_bytes();
-                if is_printable(c) { shown.extend_from_slice(bytes) } else { odd(bytes, &mut shown) }
+                if is_printable(c) {
+                    shown.extend_from_slice(bytes)
+                } else {
+                    odd(bytes, &mut shown)
+                }
             }),
             // As tree(1) shows a name that is no text.
             Err(_) => name.iter().for_each(|byte| match byte {
@@ -174,18 +208,30 @@ impl<'a> Lines<'a> {
                 byte => odd(&[*byte], &mut shown),
             }),
         }
-        if args.quote { [b"\"", &shown[..], b"\""].concat() } else { shown }
+        if args.quote {
+            [b"\"", &shown[..], b"\""].concat()
+        } else {
+            shown
+        }
     }
 }
 
 /// Returns the type and the permissions of a file, as `ls -l` shows them.
 pub(super) fn mode(found: &Metadata) -> String {
-    ModeText { kind: found.file_type(), mode: found.mode() }.to_string()
+    ModeText {
+        kind: found.file_type(),
+        mode: found.mode(),
+    }
+    .to_string()
 }
 
 /// Returns the time of a file that is shown.
 pub(super) fn time(args: &Args, list: &ListTime, found: &Metadata) -> String {
-    let time = if args.by_change { found.ctime() } else { found.mtime() };
+    let time = if args.by_change {
+        found.ctime()
+    } else {
+        found.mtime()
+    };
     match &args.timefmt {
         Some(pattern) => format_time(time, pattern),
         None => list.format(time),

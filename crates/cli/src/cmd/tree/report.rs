@@ -45,7 +45,10 @@ impl Report {
         let directories = counted(self.directories, "directory", "directories");
         match args.directories {
             true => format!("\n{used}{directories}\n"),
-            false => format!("\n{used}{directories}, {}\n", counted(self.files, "file", "files")),
+            false => format!(
+                "\n{used}{directories}, {}\n",
+                counted(self.files, "file", "files")
+            ),
         }
     }
 }

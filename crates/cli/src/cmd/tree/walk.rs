@@ -52,12 +52,28 @@ impl<'a> Walk<'a> {
         let patterns = |texts| Patterns::new(texts, args.ignore_case);
         let (patterns, ignored) = (patterns(&args.pattern), patterns(&args.ignored));
         let (levels, seen, visited) = (Vec::new(), HashSet::new(), HashSet::new());
-        Self { args, volume, patterns, ignored, levels, seen, visited, followed: 0 }
+        Self {
+            args,
+            volume,
+            patterns,
+            ignored,
+            levels,
+            seen,
+            visited,
+            followed: 0,
+        }
     }
 
     /// Begins with a directory. Returns it, unless it cannot be read, which is reported.
-    pub(super) fn start(&mut self, path: &Path, app: &mut App, out: &mut Out) -> io::Result<Option<Item>> {
-        let found = self.volume.reach(path, |session, path| session.metadata(path));
+    pub(super) fn start(
+        &mut self,
+        path: &Path,
+        app: &mut App,
+        out: &mut Out,
+    ) -> io::Result<Option<Item>> {
+        let found = self
+            .volume
+            .reach(path, |session, path| session.metadata(path));
         let found = found.and_then(|found| Ok((found, self.read(path, false)?)));
         let (metadata, below) = match found {
             Ok(found) => found,
@@ -83,7 +99,9 @@ impl<'a> Walk<'a> {
     /// Returns the next file.
     pub(super) fn next(&mut self, app: &mut App, out: &mut Out) -> io::Result<Option<Item>> {
         let (entry, is_last, link) = loop {
-            let Some(level) = self.levels.last_mut() else { return Ok(None) };
+            let Some(level) = self.levels.last_mut() else {
+                return Ok(None);
+            };
             match level.entries.next() {
                 Some(entry) => break (entry, level.entries.as_slice().is_empty(), level.link),
                 None => drop(self.levels.pop()),
@@ -91,9 +109,12 @@ impl<'a> Walk<'a> {
         };
         let depth = self.levels.len();
         let name = entry.name.as_bytes();
-        let is_matched = self.args.matchdirs && self.patterns.matches(name, true) && entry.is_directory();
+        let is_matched =
+            self.args.matchdirs && self.patterns.matches(name, true) && entry.is_directory();
         let (below, link) = self.below(&entry, depth, is_matched, link, app, out)?;
-        Ok(Some(self.item(entry, depth, is_last, is_matched, below, link)))
+        Ok(Some(
+            self.item(entry, depth, is_last, is_matched, below, link),
+        ))
     }
 
     /// Returns what is below an entry, if the tree shows that, and the number of the link that led
@@ -107,8 +128,17 @@ impl<'a> Walk<'a> {
         app: &mut App,
         out: &mut Out,
     ) -> io::Result<(Option<Below>, usize)> {
-        let note = |text: &str| Some(Below { entries: Vec::new(), note: Some(text.to_owned()) });
-        let leads_to = entry.link.as_ref().and_then(|link| link.metadata.as_ref()).map(Metadata::ino);
+        let note = |text: &str| {
+            Some(Below {
+                entries: Vec::new(),
+                note: Some(text.to_owned()),
+            })
+        };
+        let leads_to = entry
+            .link
+            .as_ref()
+            .and_then(|link| link.metadata.as_ref())
+            .map(Metadata::ino);
         let (ino, link) = match (entry.kind, leads_to) {
             (FileType::Directory, _) => (entry.ino, link),
             (_, Some(ino)) if self.args.follow && entry.leads_to_directory() => {
@@ -128,7 +158,11 @@ impl<'a> Walk<'a> {
         if !self.seen.insert((link, ino)) {
             flush(out)?;
             let image_path = self.volume.image_path(&entry.path);
-            app.fail_at(ExitStatus::Corrupt, image_path, "directory is in another place too");
+            app.fail_at(
+                ExitStatus::Corrupt,
+                image_path,
+                "directory is in another place too",
+            );
             return Ok((note("error opening dir"), link));
         }
         match self.read(&entry.path, is_matched) {
@@ -151,19 +185,35 @@ impl<'a> Walk<'a> {
         below: Option<Below>,
         link: usize,
     ) -> Item {
-        let Below { entries, note } = below.unwrap_or(Below { entries: Vec::new(), note: None });
+        let Below { entries, note } = below.unwrap_or(Below {
+            entries: Vec::new(),
+            note: None,
+        });
         let has_children = !entries.is_empty();
         if has_children {
-            self.levels.push(Level { entries: entries.into_iter(), link });
+            self.levels.push(Level {
+                entries: entries.into_iter(),
+                link,
+            });
         }
         let size = entry.metadata.as_ref().map_or(0, Metadata::len);
-        Item { entry, depth, is_last, has_children, is_matched, note, size }
+        Item {
+            entry,
+            depth,
+            is_last,
+            has_children,
+            is_matched,
+            note,
+            size,
+        }
     }
 
     /// Returns the entries of a directory that are to be shown, in order.
     fn read(&self, path: &Path, is_matched: bool) -> extern4::Result<Below> {
         let mut entries = Vec::new();
-        let mut listed = self.volume.reach(path, |session, path| session.read_dir(path))?;
+        let mut listed = self
+            .volume
+            .reach(path, |session, path| session.read_dir(path))?;
         if self.args.needs_metadata() {
             listed = listed.with_metadata();
         }
@@ -176,7 +226,9 @@ impl<'a> Walk<'a> {
             let kind = found.file_type()?;
             let is_directory = kind == FileType::Directory;
             let is_wanted = is_matched || is_directory || self.patterns.is_empty();
-            if self.ignored.matches(name, is_directory) || !is_wanted && !self.patterns.matches(name, false) {
+            if self.ignored.matches(name, is_directory)
+                || !is_wanted && !self.patterns.matches(name, false)
+            {
                 continue;
             }
             let entry = self.entry(path, &found, kind)?;
@@ -185,14 +237,28 @@ impl<'a> Walk<'a> {
             }
         }
         if self.args.filelimit.is_some_and(|most| entries.len() > most) {
-            let note = format!("{} entries exceeds filelimit, not opening dir", entries.len());
-            return Ok(Below { entries: Vec::new(), note: Some(note) });
+            let note = format!(
+                "{} entries exceeds filelimit, not opening dir",
+                entries.len()
+            );
+            return Ok(Below {
+                entries: Vec::new(),
+                note: Some(note),
+            });
         }
         self.sort(&mut entries);
-        Ok(Below { entries, note: None })
+        Ok(Below {
+            entries,
+            note: None,
+        })
     }
 
-    fn entry(&self, directory: &Path, found: &DirEntry, kind: FileType) -> extern4::Result<TreeFile> {
+    fn entry(
+        &self,
+        directory: &Path,
+        found: &DirEntry,
+        kind: FileType,
+    ) -> extern4::Result<TreeFile> {
         let path = directory.join(found.file_name());
         let link = (kind == FileType::Symlink).then(|| Link {
             target: self
@@ -200,10 +266,24 @@ impl<'a> Walk<'a> {
                 .reach(&path, |session, path| session.read_link(path))
                 .map(|target| target.as_os_str().as_bytes().to_vec())
                 .unwrap_or_default(),
-            metadata: self.volume.reach(&path, |session, path| session.metadata(path)).ok(),
+            metadata: self
+                .volume
+                .reach(&path, |session, path| session.metadata(path))
+                .ok(),
         });
-        let metadata = self.args.needs_metadata().then(|| found.metadata()).transpose()?;
-        Ok(TreeFile { name: found.file_name().to_owned(), path, ino: found.ino(), kind, metadata, link })
+        let metadata = self
+            .args
+            .needs_metadata()
+            .then(|| found.metadata())
+            .transpose()?;
+        Ok(TreeFile {
+            name: found.file_name().to_owned(),
+            path,
+            ino: found.ino(),
+            kind,
+            metadata,
+            link,
+        })
     }
 
     fn sort(&self, entries: &mut [TreeFile]) {
@@ -213,7 +293,11 @@ impl<'a> Walk<'a> {
         }
         entries.sort_by(|a, b| {
             let ordering = compare(a, b, order);
-            let ordering = if self.args.reverse { ordering.reverse() } else { ordering };
+            let ordering = if self.args.reverse {
+                ordering.reverse()
+            } else {
+                ordering
+            };
             let directories_first = b.is_directory().cmp(&a.is_directory());
             match (self.args.dirsfirst, self.args.filesfirst) {
                 (true, _) => directories_first.then(ordering),

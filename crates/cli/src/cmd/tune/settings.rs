@@ -24,8 +24,15 @@ const SWITCHED: [&str; 10] = [
 ];
 
 /// The features that a volume is whole without, as long as no file uses them.
-const TAKEN_AWAY: [&str; 7] =
-    ["dir_index", "ea_inode", "encrypt", "large_file", "huge_file", "dir_nlink", "stable_inodes"];
+const TAKEN_AWAY: [&str; 7] = [
+    "dir_index",
+    "ea_inode",
+    "encrypt",
+    "large_file",
+    "huge_file",
+    "dir_nlink",
+    "stable_inodes",
+];
 
 /// The features for which a volume needs files of its own.
 const WITH_FILES: [&str; 3] = ["has_journal", "quota", "project"];
@@ -62,10 +69,16 @@ const MOUNT_OPTIONS: [(&str, u32); 12] = [
 pub(super) fn mount_options(text: &str) -> Result<MountOptions, String> {
     let mut options = MountOptions::default();
     for word in text.split(',') {
-        let (clears, name) = word.strip_prefix('^').map_or((false, word), |name| (true, name));
+        let (clears, name) = word
+            .strip_prefix('^')
+            .map_or((false, word), |name| (true, name));
         let bits = MOUNT_OPTIONS.iter().find(|(known, _)| *known == name);
         let (_, bits) = *bits.ok_or_else(|| format!("{name} is no default mount option"))?;
-        let mask = if bits & JOURNAL_MODE == 0 { bits } else { JOURNAL_MODE };
+        let mask = if bits & JOURNAL_MODE == 0 {
+            bits
+        } else {
+            JOURNAL_MODE
+        };
         options.clear |= mask;
         options.set = options.set & !mask | if clears { 0 } else { bits };
     }
@@ -74,7 +87,11 @@ pub(super) fn mount_options(text: &str) -> Result<MountOptions, String> {
 
 /// Returns the names of the features that can be added, or with `clears` be taken away.
 pub(crate) fn feature_names(clears: bool) -> impl Iterator<Item = &'static str> {
-    let known = if clears { &TAKEN_AWAY[..] } else { &SWITCHED[..] };
+    let known = if clears {
+        &TAKEN_AWAY[..]
+    } else {
+        &SWITCHED[..]
+    };
     known.iter().chain(&WITH_FILES).copied()
 }
 
@@ -82,22 +99,35 @@ pub(crate) fn feature_names(clears: bool) -> impl Iterator<Item = &'static str> 
 pub(super) fn features(text: &str) -> Result<FeatureChange, String> {
     let (mut with, mut without) = ([0; 3], [0; 3]);
     for word in text.split(',') {
-        let (clears, name) = word.strip_prefix('^').map_or((false, word), |name| (true, name));
+        let (clears, name) = word
+            .strip_prefix('^')
+            .map_or((false, word), |name| (true, name));
         let feature = Feature::from_name(name).ok_or_else(|| format!("{name} is no feature"))?;
         let (known, why) = match clears {
             false => (&SWITCHED[..], "cannot be added; these can"),
-            true => (&TAKEN_AWAY[..], "cannot be taken away; these can, if no file uses them"),
+            true => (
+                &TAKEN_AWAY[..],
+                "cannot be taken away; these can, if no file uses them",
+            ),
         };
         let is_known = |name: &str| known.contains(&name) || WITH_FILES.contains(&name);
         if !is_known(feature.to_string().as_str()) {
-            return Err(format!("{name} {why}: {}, {}", known.join(", "), WITH_FILES.join(", ")));
+            return Err(format!(
+                "{name} {why}: {}, {}",
+                known.join(", "),
+                WITH_FILES.join(", ")
+            ));
         }
         let (set, mask) = (feature.set() as usize, feature.mask());
         (with[set], without[set]) = (with[set] & !mask, without[set] & !mask);
         (if clears { &mut without } else { &mut with })[set] |= mask;
     }
-    let features = |[compat, incompat, ro_compat]: [u32; 3]| Features::from_bits(compat, incompat, ro_compat);
-    Ok(FeatureChange { with: features(with), without: features(without) })
+    let features =
+        |[compat, incompat, ro_compat]: [u32; 3]| Features::from_bits(compat, incompat, ro_compat);
+    Ok(FeatureChange {
+        with: features(with),
+        without: features(without),
+    })
 }
 
 /// Changes of the quotas that a volume keeps.
@@ -114,16 +144,27 @@ pub(super) struct QuotaChange {
 pub(super) fn quotas(text: &str) -> Result<QuotaChange, String> {
     let mut change = QuotaChange::default();
     for word in text.split(',') {
-        let (clears, name) = word.strip_prefix('^').map_or((false, word), |name| (true, name));
+        let (clears, name) = word
+            .strip_prefix('^')
+            .map_or((false, word), |name| (true, name));
         let kind = match name {
             "usr" | "usrquota" => Kind::User,
             "grp" | "grpquota" => Kind::Group,
             "prj" | "prjquota" => Kind::Project,
-            _ => return Err(format!("'{name}' is none of usrquota, grpquota and prjquota")),
+            _ => {
+                return Err(format!(
+                    "'{name}' is none of usrquota, grpquota and prjquota"
+                ));
+            }
         };
         change.with.retain(|other| *other != kind);
         change.without.retain(|other| *other != kind);
-        (if clears { &mut change.without } else { &mut change.with }).push(kind);
+        (if clears {
+            &mut change.without
+        } else {
+            &mut change.with
+        })
+        .push(kind);
     }
     Ok(change)
 }
@@ -137,7 +178,10 @@ pub(super) fn interval(text: &str) -> Result<u32, String> {
         Some(b'm') => (&text[..text.len() - 1], 30 * DAY),
         _ => (text, DAY),
     };
-    let number = digits.parse::<u32>().ok().and_then(|number| number.checked_mul(unit));
+    let number = digits
+        .parse::<u32>()
+        .ok()
+        .and_then(|number| number.checked_mul(unit));
     number.ok_or_else(|| "write it as 30, 30d, 4w or 6m".to_owned())
 }
 
@@ -154,7 +198,9 @@ pub(super) fn max_mounts(text: &str) -> Result<u16, String> {
 /// Reads the time of the last check: `now`, or `YYYYMMDD[HH[MM[SS]]]`.
 pub(super) fn checked(text: &str) -> Result<u64, String> {
     if text == "now" {
-        return Ok(SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs()));
+        return Ok(SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .map_or(0, |now| now.as_secs()));
     }
     let wrong = || "write it as now or 20240229120000".to_owned();
     if !matches!(text.len(), 8 | 10 | 12 | 14) || !text.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -162,7 +208,9 @@ pub(super) fn checked(text: &str) -> Result<u64, String> {
     }
     let time = jiff::civil::DateTime::strptime("%Y%m%d%H%M%S", format!("{text:0<14}"));
     let time = time.and_then(|time| time.to_zoned(jiff::tz::TimeZone::system()));
-    time.ok().and_then(|time| u64::try_from(time.timestamp().as_second()).ok()).ok_or_else(wrong)
+    time.ok()
+        .and_then(|time| u64::try_from(time.timestamp().as_second()).ok())
+        .ok_or_else(wrong)
 }
 
 #[cfg(test)]
@@ -181,12 +229,18 @@ mod tests {
         assert!(mount_options("nonsense").is_err());
         let change = features("large_dir,^large_file,large_file,^dir_nlink").expect("features");
         let names = |features: Features| features.to_string();
-        assert_eq!((&*names(change.with), &*names(change.without)), ("large_dir large_file", "dir_nlink"));
+        assert_eq!(
+            (&*names(change.with), &*names(change.without)),
+            ("large_dir large_file", "dir_nlink")
+        );
         for bad in ["^large_dir", "flex_bg", "nonsense", "^", ""] {
             assert!(features(bad).is_err(), "{bad}");
         }
         let change = quotas("usr,^grpquota,prjquota,^usrquota").expect("quotas");
-        assert_eq!((change.with, change.without), (vec![Kind::Project], vec![Kind::Group, Kind::User]));
+        assert_eq!(
+            (change.with, change.without),
+            (vec![Kind::Project], vec![Kind::Group, Kind::User])
+        );
         assert!(quotas("user").is_err() && quotas("").is_err());
         assert!(checked("now").is_ok() && checked("20240229").is_ok());
         assert!(checked("2024").is_err() && checked("20240230").is_err());

@@ -65,7 +65,14 @@ impl Structures {
             return Err("-J location=: a journal that is added gets the first room for it");
         }
         let quotas = quotas.cloned().unwrap_or_default();
-        Ok(Self { adds_journal, is_new_journal, removes_journal, journal, features: own, quotas })
+        Ok(Self {
+            adds_journal,
+            is_new_journal,
+            removes_journal,
+            journal,
+            features: own,
+            quotas,
+        })
     }
 
     fn changes_quotas(&self) -> bool {
@@ -87,15 +94,19 @@ impl Structures {
             return false;
         }
         if self.adds_journal && !has_journal {
-            let Some(size) = self.journal_size(ext4.superblock(), image, app) else { return false };
+            let Some(size) = self.journal_size(ext4.superblock(), image, app) else {
+                return false;
+            };
             if let Err(error) = ext4.add_journal(size) {
                 app.ext4_error(image, &error);
                 return false;
             }
         }
         if self.changes_quotas()
-            && let Err(error) =
-                ext4.set_quotas(&self.kinds(ext4.superblock()), self.keeps_projects(ext4.superblock()))
+            && let Err(error) = ext4.set_quotas(
+                &self.kinds(ext4.superblock()),
+                self.keeps_projects(ext4.superblock()),
+            )
         {
             app.ext4_error(image, &error);
             return false;
@@ -108,11 +119,16 @@ impl Structures {
         let has_fast_commits = sb.features().compat.contains(Compat::FAST_COMMIT);
         let wanted = (self.journal.size, self.journal.fast_commit_kib);
         match JournalBlocks::choose(sb.blocks_count(), sb.block_size(), has_fast_commits, wanted) {
-            Ok(Some(JournalBlocks { all, fast_commits })) => {
-                Some(JournalSize { blocks: all, fast_commit_blocks: fast_commits })
-            }
+            Ok(Some(JournalBlocks { all, fast_commits })) => Some(JournalSize {
+                blocks: all,
+                fast_commit_blocks: fast_commits,
+            }),
             Ok(None) => {
-                app.fail_at(ExitStatus::Failed, image, "the volume is too small for a journal");
+                app.fail_at(
+                    ExitStatus::Failed,
+                    image,
+                    "the volume is too small for a journal",
+                );
                 None
             }
             Err(error) => {
@@ -133,12 +149,16 @@ impl Structures {
     /// Returns the kinds of quota that the volume is to keep.
     fn kinds(&self, sb: &Superblock) -> Vec<Kind> {
         let has = |kind: Kind| sb.quota_inode(kind).is_some();
-        let (with, gone) = (self.features.with.ro_compat, self.features.without.ro_compat);
+        let (with, gone) = (
+            self.features.with.ro_compat,
+            self.features.without.ro_compat,
+        );
         let projects = sb.features().ro_compat.contains(RoCompat::PROJECT);
         // As with tune2fs, the feature alone stands for users and groups, where nothing else says
         // for which kinds.
-        let by_default =
-            with.contains(RoCompat::QUOTA) && self.quotas.with.is_empty() && !Kind::ALL.into_iter().any(has);
+        let by_default = with.contains(RoCompat::QUOTA)
+            && self.quotas.with.is_empty()
+            && !Kind::ALL.into_iter().any(has);
         let wanted = |kind: Kind| match kind {
             Kind::User | Kind::Group => by_default,
             Kind::Project => with.contains(RoCompat::PROJECT) || by_default && projects,
@@ -150,6 +170,9 @@ impl Structures {
         };
         let stays = |kind: &Kind| has(*kind) && !leaves(*kind);
         let comes = |kind: &Kind| self.quotas.with.contains(kind) || wanted(*kind);
-        Kind::ALL.into_iter().filter(|kind| stays(kind) || comes(kind)).collect()
+        Kind::ALL
+            .into_iter()
+            .filter(|kind| stays(kind) || comes(kind))
+            .collect()
     }
 }

@@ -24,7 +24,10 @@ struct Groups {
 impl Groups {
     /// Groups that have not been examined.
     fn new(groups: u64) -> Self {
-        Self { offer: Offer::new(groups * GROUP), sound: AtomicU64::new(0) }
+        Self {
+            offer: Offer::new(groups * GROUP),
+            sound: AtomicU64::new(0),
+        }
     }
 
     /// A group that is sound, and one that has not been examined.
@@ -51,7 +54,10 @@ impl Groups {
     /// them.
     fn reserve(&self, most: u64) -> u64 {
         let taken = (0..most).take_while(|_| self.offer.take(1, 0)).count() as u64;
-        assert!(taken <= self.sound.load(Ordering::Relaxed), "of a group that is not sound");
+        assert!(
+            taken <= self.sound.load(Ordering::Relaxed),
+            "of a group that is not sound"
+        );
         taken
     }
 
@@ -60,10 +66,16 @@ impl Groups {
     fn check(&self, reserved: u64) {
         let sound = self.sound.load(Ordering::Relaxed);
         assert!(reserved <= sound, "{reserved} of {sound} are reserved");
-        assert!(!self.offer.take(sound - reserved + 1, 0), "more than sound groups have");
+        assert!(
+            !self.offer.take(sound - reserved + 1, 0),
+            "more than sound groups have"
+        );
         self.offer.give(reserved);
         assert!(self.offer.take(sound, 0), "blocks are lost");
-        assert!(!self.offer.take(1, 0) && !self.offer.could_take(1, 0, 0), "blocks appear");
+        assert!(
+            !self.offer.take(1, 0) && !self.offer.could_take(1, 0, 0),
+            "blocks appear"
+        );
     }
 }
 

@@ -71,7 +71,8 @@ impl HtreePath {
     pub(crate) fn root_has_room(fs: &Ext4, dir: &InodeInfo) -> Result<bool> {
         let tree = Tree::open(fs, dir)?;
         let root = tree.root()?;
-        Ok(root.levels < most_levels(&expect(fs, dir)) || root.node.len() < usize::from(root.node.limit()))
+        Ok(root.levels < most_levels(&expect(fs, dir))
+            || root.node.len() < usize::from(root.node.limit()))
     }
 
     /// Whether the tree of `dir` surely has room for any `names` names. False means that it may
@@ -85,7 +86,8 @@ impl HtreePath {
         // The root gets an entry when a full node below it is split. Each of these may be full now.
         // After its split, a node is full again only after as many leaf splits as half its entries,
         // and a name splits at most one leaf.
-        let half = NodeEntries::node_limit(to_usize(fs.superblock().block_size()), expect.checksum) / 2;
+        let half =
+            NodeEntries::node_limit(to_usize(fs.superblock().block_size()), expect.checksum) / 2;
         let splits = root.node.len() as u64 + names / half as u64 + 1;
         Ok(root.node.len() as u64 + splits <= u64::from(root.node.limit()))
     }
@@ -95,13 +97,25 @@ impl HtreePath {
         let tree = Tree::open(fs, dir)?;
         let version = tree.root()?.hash_version;
         if matches!(tree.hash, NameHash::Stored) {
-            let kind = CorruptKind::Field { field: "hash_version", value: version.to_raw().into() };
-            return Err(Place::new(Structure::HtreeNode).ino(dir.ino()).corrupt(kind).into());
+            let kind = CorruptKind::Field {
+                field: "hash_version",
+                value: version.to_raw().into(),
+            };
+            return Err(Place::new(Structure::HtreeNode)
+                .ino(dir.ino())
+                .corrupt(kind)
+                .into());
         }
         let hash = tree.hash;
         let cursor = tree.seek(hash.of_entry(&nameless(name)).major)?;
         let (leaf, range) = (cursor.leaf(), cursor.range()?);
-        Ok(Self { version, hash, nodes: cursor.into_nodes(), leaf, range })
+        Ok(Self {
+            version,
+            hash,
+            nodes: cursor.into_nodes(),
+            leaf,
+            range,
+        })
     }
 
     /// Whether the tree has room for `name`, whose path this is.
@@ -111,7 +125,11 @@ impl HtreePath {
         }
         let leaf = dir_block(fs, dir, self.leaf)?;
         let layout = dir_layout(fs, dir);
-        let used = self.names(fs, dir, &leaf)?.iter().map(|(_, it)| layout.rec_len(it.name)).sum::<usize>();
+        let used = self
+            .names(fs, dir, &leaf)?
+            .iter()
+            .map(|(_, it)| layout.rec_len(it.name))
+            .sum::<usize>();
         Ok(used + layout.rec_len(name) <= names_len(leaf.len(), &layout))
     }
 
@@ -132,7 +150,11 @@ impl HtreePath {
     /// Returns the most blocks by which the directory grows if the leaf is split.
     pub(crate) fn blocks_for_leaf(&self, fs: &Ext4, dir: &InodeInfo) -> Result<u32> {
         let steps = self.steps(&expect(fs, dir), dir)?;
-        Ok(if steps.last().is_some_and(|step| !step.is_full()) { 1 } else { MAX_NEW_BLOCKS })
+        Ok(if steps.last().is_some_and(|step| !step.is_full()) {
+            1
+        } else {
+            MAX_NEW_BLOCKS
+        })
     }
 
     /// Returns the names in the leaf, with hashes that belong there.
@@ -156,14 +178,22 @@ impl HtreePath {
                 0 => Root::decode(block, expect, place)?.node,
                 _ => HtreeNode::decode(block, expect, place)?,
             };
-            Ok(Step { node: node.to_owned(), block: block.clone(), at: *at })
+            Ok(Step {
+                node: node.to_owned(),
+                block: block.clone(),
+                at: *at,
+            })
         });
         steps.collect()
     }
 }
 
 /// Adds an entry to a directory that has a tree.
-pub(crate) fn add_to_tree(handle: &Handle<'_>, dir: &mut InodeInfo, entry: &DirEntry<'_>) -> Result<()> {
+pub(crate) fn add_to_tree(
+    handle: &Handle<'_>,
+    dir: &mut InodeInfo,
+    entry: &DirEntry<'_>,
+) -> Result<()> {
     let path = HtreePath::to(handle.fs, dir, entry.name)?;
     if put_name(handle, dir, path.leaf, entry)? {
         return Ok(());
@@ -201,8 +231,12 @@ pub(crate) fn make_tree(
     let layout = dir_layout(handle.fs, dir);
     let (_, parent) = dirent::dot_and_dotdot(&old, &layout, names_place(dir, &old))?;
     let hashed = |entry: DirEntry<'_>| hash.of_entry(&entry).major;
-    let entries = dir_entries(handle.fs, dir, &old).skip(2).chain([Ok(*entry)]);
-    let mut names = entries.map(|it| it.map(|it| (hashed(it), it))).collect::<Result<Names<'_>, _>>()?;
+    let entries = dir_entries(handle.fs, dir, &old)
+        .skip(2)
+        .chain([Ok(*entry)]);
+    let mut names = entries
+        .map(|it| it.map(|it| (hashed(it), it)))
+        .collect::<Result<Names<'_>, _>>()?;
     let half = halve(handle, dir, &mut names);
     let (lower, upper) = names.split_at(half.map_or(names.len(), |(at, _)| at));
     let (first, mut leaf) = append_dir_block(handle, dir)?;
@@ -214,7 +248,10 @@ pub(crate) fn make_tree(
         entries.push((hash, second));
     }
     let limit = NodeEntries::root_limit(root.len(), layout.checksum);
-    let node = NodeEntries { entries, limit: u16::try_from(limit).unwrap_or(u16::MAX) };
+    let node = NodeEntries {
+        entries,
+        limit: u16::try_from(limit).unwrap_or(u16::MAX),
+    };
     handle.edit(&mut root, |bytes| {
         bytes.fill(0);
         encode_dots(bytes, dir.ino(), parent, &layout);
@@ -232,13 +269,21 @@ pub(crate) fn make_tree(
 fn halve(handle: &Handle<'_>, dir: &InodeInfo, names: &mut Names<'_>) -> Option<(usize, u32)> {
     let layout = dir_layout(handle.fs, dir);
     names.sort_by_key(|(hash, _)| *hash);
-    let sizes: Vec<_> = names.iter().map(|(hash, it)| (*hash, layout.rec_len(it.name))).collect();
+    let sizes: Vec<_> = names
+        .iter()
+        .map(|(hash, it)| (*hash, layout.rec_len(it.name)))
+        .collect();
     let at = split_at(&sizes, names_len(to_usize(layout.block_size), &layout))?;
     let (last, first) = (names[at - 1].0, names[at].0);
     Some((at, if last == first { first | 1 } else { first }))
 }
 
-fn fill_leaf(handle: &Handle<'_>, dir: &InodeInfo, leaf: &mut Buffer, names: &[(u32, DirEntry<'_>)]) {
+fn fill_leaf(
+    handle: &Handle<'_>,
+    dir: &InodeInfo,
+    leaf: &mut Buffer,
+    names: &[(u32, DirEntry<'_>)],
+) {
     edit_names(handle, dir, leaf, |bytes, layout| {
         entries::fill(bytes, names.iter().map(|(_, entry)| entry), layout);
     });
@@ -276,30 +321,54 @@ fn insert_leaf(
 }
 
 /// Moves the entries of the root to a new node below it.
-fn grow(handle: &Handle<'_>, dir: &mut InodeInfo, version: HashVersion, steps: &mut Vec<Step>) -> Result<()> {
+fn grow(
+    handle: &Handle<'_>,
+    dir: &mut InodeInfo,
+    version: HashVersion,
+    steps: &mut Vec<Step>,
+) -> Result<()> {
     let levels = steps.len();
     let root = &mut steps[0];
     let entries = std::mem::take(&mut root.node.entries);
     let (logical, below) = append_node(handle, dir, entries)?;
     let at = std::mem::take(&mut root.at);
     root.node.entries = vec![(0, logical)];
-    store_index_root(handle, dir, &mut root.block, version, levels as u8, &root.node)?;
+    store_index_root(
+        handle,
+        dir,
+        &mut root.block,
+        version,
+        levels as u8,
+        &root.node,
+    )?;
     steps.insert(1, Step { at, ..below });
     Ok(())
 }
 
 /// Returns a new node, and its number in the directory.
-fn append_node(handle: &Handle<'_>, dir: &mut InodeInfo, entries: Vec<(u32, u32)>) -> Result<(u32, Step)> {
+fn append_node(
+    handle: &Handle<'_>,
+    dir: &mut InodeInfo,
+    entries: Vec<(u32, u32)>,
+) -> Result<(u32, Step)> {
     let (logical, mut block) = append_dir_block(handle, dir)?;
     let checksum = handle.fs.superblock().features().metadata_csum();
     let limit = NodeEntries::node_limit(block.len(), checksum);
-    let node = NodeEntries { entries, limit: u16::try_from(limit).unwrap_or(u16::MAX) };
+    let node = NodeEntries {
+        entries,
+        limit: u16::try_from(limit).unwrap_or(u16::MAX),
+    };
     handle.edit(&mut block, entries::free_record);
     store_node(handle, dir, &mut block, &node)?;
     Ok((logical, Step { block, node, at: 0 }))
 }
 
-fn store_node(handle: &Handle<'_>, dir: &InodeInfo, block: &mut Buffer, node: &NodeEntries) -> Result<()> {
+fn store_node(
+    handle: &Handle<'_>,
+    dir: &InodeInfo,
+    block: &mut Buffer,
+    node: &NodeEntries,
+) -> Result<()> {
     edit_node(handle, dir, block, false, |bytes| node.encode(bytes))
 }
 
@@ -311,7 +380,9 @@ fn store_index_root(
     levels: u8,
     node: &NodeEntries,
 ) -> Result<()> {
-    edit_node(handle, dir, block, true, |bytes| Root::encode(version, levels, node, bytes))
+    edit_node(handle, dir, block, true, |bytes| {
+        Root::encode(version, levels, node, bytes)
+    })
 }
 
 /// Changes a root or another node and stores its checksum.
@@ -327,7 +398,9 @@ fn edit_node(
         edit(bytes);
         // The block may have held names, with a deferred checksum.
         *unsealed = Unsealed::default();
-        dir.seed().map_or(Ok(()), |seed| htree::store_checksum(bytes, is_root, seed, place))
+        dir.seed().map_or(Ok(()), |seed| {
+            htree::store_checksum(bytes, is_root, seed, place)
+        })
     })?;
     handle.fs.note_verified(block, Verified::HtreeNode);
     Ok(())
@@ -358,11 +431,19 @@ fn most_levels(expect: &Expect) -> u8 {
 
 /// Returns an entry that has only a name.
 fn nameless(name: &[u8]) -> DirEntry<'_> {
-    DirEntry { ino: 0, kind: FileType::Unknown, name, offset: 0, hash: None }
+    DirEntry {
+        ino: 0,
+        kind: FileType::Unknown,
+        name,
+        offset: 0,
+        hash: None,
+    }
 }
 
 fn node_place(dir: &InodeInfo, block: &Buffer) -> Place {
-    Place::new(Structure::HtreeNode).ino(dir.ino()).block(block.number())
+    Place::new(Structure::HtreeNode)
+        .ino(dir.ino())
+        .block(block.number())
 }
 
 /// Returns the index of the first name for the second of two leaves of `room` bytes; `None` if all
@@ -400,9 +481,18 @@ mod tests {
         assert_eq!(split_at(&[(2, 100), (4, 100)], 200), None);
         assert_eq!(split_at(&[(2, 100), (4, 100), (6, 100)], 250), Some(1));
         assert_eq!(split_at(&[(2, 16), (4, 100), (6, 100)], 200), Some(2));
-        assert_eq!(split_at(&[(2, 100), (4, 100), (4, 100), (4, 100)], 300), Some(1));
-        assert_eq!(split_at(&[(4, 100), (4, 100), (4, 100), (4, 100)], 300), Some(2));
+        assert_eq!(
+            split_at(&[(2, 100), (4, 100), (4, 100), (4, 100)], 300),
+            Some(1)
+        );
+        assert_eq!(
+            split_at(&[(4, 100), (4, 100), (4, 100), (4, 100)], 300),
+            Some(2)
+        );
         // The only other place leaves too many on one side.
-        assert_eq!(split_at(&[(2, 16), (4, 100), (4, 100), (4, 100)], 250), Some(2));
+        assert_eq!(
+            split_at(&[(2, 16), (4, 100), (4, 100), (4, 100)], 250),
+            Some(2)
+        );
     }
 }

@@ -56,11 +56,16 @@ pub enum NameHash {
 impl NameHash {
     /// Returns how a directory with the flags `dir` hashes its names if its root has `version`.
     pub fn new(superblock: &Superblock, dir: InodeFlags, version: HashVersion) -> Self {
-        let version = if superblock.unsigned_hash() { version.unsigned() } else { version };
+        let version = if superblock.unsigned_hash() {
+            version.unsigned()
+        } else {
+            version
+        };
         match Hasher::new(version, superblock.hash_seed()) {
             // The names of an encrypted directory are hashed as they are on the disk.
             Some(hasher) => {
-                let casefold = dir.contains(InodeFlags::CASEFOLD) && !dir.contains(InodeFlags::ENCRYPT);
+                let casefold =
+                    dir.contains(InodeFlags::CASEFOLD) && !dir.contains(InodeFlags::ENCRYPT);
                 Self::Function { hasher, casefold }
             }
             None => Self::Stored,
@@ -70,14 +75,15 @@ impl NameHash {
     /// Returns the hash of an entry's name.
     pub fn of_entry(&self, entry: &DirEntry<'_>) -> Hash {
         match self {
-            Self::Function { hasher, casefold: true } if !entry.name.is_ascii() || has_upper(entry.name) => {
-                casefold::fold(entry.name)
-                    .map_or_else(|| hasher.hash(entry.name), |folded| hasher.hash(&folded))
-            }
+            Self::Function {
+                hasher,
+                casefold: true,
+            } if !entry.name.is_ascii() || has_upper(entry.name) => casefold::fold(entry.name)
+                .map_or_else(|| hasher.hash(entry.name), |folded| hasher.hash(&folded)),
             Self::Function { hasher, .. } => hasher.hash(entry.name),
-            Self::Stored => {
-                entry.hash.map_or(Hash::new(0, 0), |stored| Hash::new(stored.major, stored.minor))
-            }
+            Self::Stored => entry.hash.map_or(Hash::new(0, 0), |stored| {
+                Hash::new(stored.major, stored.minor)
+            }),
         }
     }
 }
@@ -109,19 +115,36 @@ impl<'a> Tree<'a> {
         let root = node_block(fs, dir, 0)?;
         let expect = expect(fs, dir);
         let facts = Root::peek(&root, &expect, place(dir, &root))?;
-        let (levels, hash) =
-            (facts.levels, NameHash::new(fs.superblock(), dir.fields().flags(), facts.hash_version));
-        Ok(Self { fs, dir, expect, levels, root, hash })
+        let (levels, hash) = (
+            facts.levels,
+            NameHash::new(fs.superblock(), dir.fields().flags(), facts.hash_version),
+        );
+        Ok(Self {
+            fs,
+            dir,
+            expect,
+            levels,
+            root,
+            hash,
+        })
     }
 
     /// Returns the decoded root of the tree.
     pub(crate) fn root(&self) -> Result<Root<'_>> {
-        Ok(Root::peek(&self.root, &self.expect, place(self.dir, &self.root))?)
+        Ok(Root::peek(
+            &self.root,
+            &self.expect,
+            place(self.dir, &self.root),
+        )?)
     }
 
     /// Returns a cursor at the first leaf that can have names with hash `major`.
     pub(crate) fn seek(&self, major: u32) -> Result<Cursor<'_>> {
-        let mut cursor = Cursor { tree: self, frames: Vec::with_capacity(3), leaf: 0 };
+        let mut cursor = Cursor {
+            tree: self,
+            frames: Vec::with_capacity(3),
+            leaf: 0,
+        };
         cursor.descend(self.root.clone(), |node| node.find(major))?;
         Ok(cursor)
     }
@@ -140,8 +163,14 @@ impl<'a> Tree<'a> {
     fn child(&self, node: &HtreeNode<'_>, at: usize) -> Result<u32> {
         let block = node.block(at);
         if block == 0 || block >= self.expect.blocks {
-            let kind = CorruptKind::Field { field: "dx_entry.block", value: block.into() };
-            return Err(Place::new(Structure::HtreeNode).ino(self.dir.ino()).corrupt(kind).into());
+            let kind = CorruptKind::Field {
+                field: "dx_entry.block",
+                value: block.into(),
+            };
+            return Err(Place::new(Structure::HtreeNode)
+                .ino(self.dir.ino())
+                .corrupt(kind)
+                .into());
         }
         Ok(block)
     }
@@ -175,11 +204,21 @@ impl<'a> Tree<'a> {
             if !seen.insert(block) {
                 return Err(loop_in(self.dir));
             }
-            each(HtreeEntry { depth, hash, block, leaf });
+            each(HtreeEntry {
+                depth,
+                hash,
+                block,
+                leaf,
+            });
         }
         if !leaf {
             for (_, block) in node.iter() {
-                self.visit_below(depth + 1, &node_block(self.fs, self.dir, block)?, seen, each)?;
+                self.visit_below(
+                    depth + 1,
+                    &node_block(self.fs, self.dir, block)?,
+                    seen,
+                    each,
+                )?;
             }
         }
         Ok(())
@@ -201,7 +240,10 @@ impl Cursor<'_> {
 
     /// Returns the nodes from the root on, and the index of the path's entry in each.
     pub(crate) fn into_nodes(self) -> Vec<(Buffer, usize)> {
-        self.frames.into_iter().map(|frame| (frame.block, frame.at)).collect()
+        self.frames
+            .into_iter()
+            .map(|frame| (frame.block, frame.at))
+            .collect()
     }
 
     /// Returns the lowest and the highest hash that names in the leaf may have, according to the
@@ -215,7 +257,11 @@ impl Cursor<'_> {
                 // A next leaf that continues this one shares its last hash. Any other starts with a
                 // higher one.
                 let next = node.hash(frame.at + 1);
-                high = high.min(if next & 1 == 1 { next - 1 } else { next.saturating_sub(2) });
+                high = high.min(if next & 1 == 1 {
+                    next - 1
+                } else {
+                    next.saturating_sub(2)
+                });
             }
         }
         Ok((low, high.max(low)))
@@ -266,9 +312,13 @@ impl Cursor<'_> {
 /// entries verified.
 pub(crate) fn node_block(fs: &Ext4, dir: &InodeInfo, logical: u32) -> Result<Buffer> {
     let physical = dir_physical(fs, dir, logical)?;
-    let place = Place::new(Structure::HtreeNode).ino(dir.ino()).block(physical);
+    let place = Place::new(Structure::HtreeNode)
+        .ino(dir.ino())
+        .block(physical);
     fs.verified(physical, Verified::HtreeNode, |bytes| {
-        dir.seed().map_or(Ok(()), |seed| verify_checksum(bytes, logical == 0, seed, place))?;
+        dir.seed().map_or(Ok(()), |seed| {
+            verify_checksum(bytes, logical == 0, seed, place)
+        })?;
         match logical {
             0 => Root::decode(bytes, &expect(fs, dir), place).map(drop),
             _ => HtreeNode::decode(bytes, &expect(fs, dir), place).map(drop),
@@ -287,13 +337,17 @@ pub(crate) fn expect(fs: &Ext4, dir: &InodeInfo) -> Expect {
 }
 
 fn place(dir: &InodeInfo, block: &Buffer) -> Place {
-    Place::new(Structure::HtreeNode).ino(dir.ino()).block(block.number())
+    Place::new(Structure::HtreeNode)
+        .ino(dir.ino())
+        .block(block.number())
 }
 
 /// Returns the error for a tree that leads to the same block twice.
 pub(crate) fn loop_in(dir: &InodeInfo) -> crate::Error {
     Place::new(Structure::HtreeNode)
         .ino(dir.ino())
-        .corrupt(CorruptKind::Loop { what: "the hash tree" })
+        .corrupt(CorruptKind::Loop {
+            what: "the hash tree",
+        })
         .into()
 }

@@ -82,13 +82,20 @@ const CREDITS: u32 = 64;
 const BLOCKS: u32 = 12;
 
 fn open(image: &std::path::Path) -> Ext4 {
-    let options = FileOptions { write: true, ..FileOptions::default() };
+    let options = FileOptions {
+        write: true,
+        ..FileOptions::default()
+    };
     let device = FileDevice::open_with(image, &options).expect("the image opens");
     Ext4::open_for_writing(Arc::new(device), &OpenOptions::default()).expect("the volume opens")
 }
 
 fn make_inode(handle: &Handle<'_>, parent: u32, kind: FileKind) -> Result<InodeInfo> {
-    let (ino, _) = handle.writer.allocator.allocate_inode(handle, parent, kind == FileKind::Directory)?;
+    let (ino, _) =
+        handle
+            .writer
+            .allocator
+            .allocate_inode(handle, parent, kind == FileKind::Directory)?;
     handle.writer.allocator.clear_record(handle, ino)?;
     let sb = handle.fs.superblock();
     let inode = Inode::new(ino, kind.mode_bits() | 0o755, ino ^ 0x5555, sb);
@@ -102,7 +109,12 @@ fn make_inode(handle: &Handle<'_>, parent: u32, kind: FileKind) -> Result<InodeI
 fn in_use(fs: &Ext4, dir: &InodeInfo) -> VfsInode {
     let attr = dir.attr(fs).expect("attributes");
     let private = Box::new(CachedInode::new(dir));
-    VfsInode::detached(NewInode { attr, no_acl: true, no_caps: true, private })
+    VfsInode::detached(NewInode {
+        attr,
+        no_acl: true,
+        no_caps: true,
+        private,
+    })
 }
 
 impl Subject {
@@ -112,7 +124,14 @@ impl Subject {
         let image = scratch.path().join("image");
         let path = image.to_str().expect("a path of letters").to_owned();
         let fixed = ["-q", "-F", "-O", "^has_journal"];
-        run("mke2fs", fixed.iter().chain(mke2fs).copied().chain([path.as_str(), size]));
+        run(
+            "mke2fs",
+            fixed
+                .iter()
+                .chain(mke2fs)
+                .copied()
+                .chain([path.as_str(), size]),
+        );
         if !tune.is_empty() {
             tools::debugfs(&image, true, tune);
         }
@@ -176,7 +195,10 @@ impl Subject {
     /// Checks what the map says of a name, and counts absent names that it knows.
     fn ask(&mut self, name: &[u8]) {
         let lacks = self.names().lacks(|| name_hash(self.fs(), &self.dir, name));
-        assert!(!lacks || !self.model.contains_key(&self.key(name)), "{name:?} is not absent");
+        assert!(
+            !lacks || !self.model.contains_key(&self.key(name)),
+            "{name:?} is not absent"
+        );
         self.known_absent += usize::from(lacks);
     }
 
@@ -211,7 +233,11 @@ impl Subject {
 
     fn name(&mut self) -> Vec<u8> {
         // Mostly short, as names are.
-        let most = if self.random.below(4) == 0 { self.longest } else { self.longest.min(30) };
+        let most = if self.random.below(4) == 0 {
+            self.longest
+        } else {
+            self.longest.min(30)
+        };
         let len = 1 + self.random.below(most);
         let mut name = Vec::new();
         while name.len() < len {
@@ -221,22 +247,34 @@ impl Subject {
                     name.push(if matches!(byte, 0 | b'/') { b'x' } else { byte });
                 }
                 Letters::Text => {
-                    let text = ["a", "B", "c", "D", "e", "F", "ä", "Ö", "ß", "é", "Σ", "7", "-", "g", "H"];
+                    let text = [
+                        "a", "B", "c", "D", "e", "F", "ä", "Ö", "ß", "é", "Σ", "7", "-", "g", "H",
+                    ];
                     name.extend_from_slice(text[self.random.below(text.len())].as_bytes());
                 }
             }
         }
         name.truncate(len);
         if self.letters == Letters::Text {
-            name = String::from_utf8_lossy(&name).replace('\u{fffd}', "").into_bytes();
+            name = String::from_utf8_lossy(&name)
+                .replace('\u{fffd}', "")
+                .into_bytes();
         }
-        if name.is_empty() || name == b"." || name == b".." { b"dots".to_vec() } else { name }
+        if name.is_empty() || name == b"." || name == b".." {
+            b"dots".to_vec()
+        } else {
+            name
+        }
     }
 
     fn any_name(&mut self) -> Option<Vec<u8>> {
         let probe = self.name();
         let key = self.key(&probe);
-        let next = self.model.range(key..).next().or_else(|| self.model.iter().next());
+        let next = self
+            .model
+            .range(key..)
+            .next()
+            .or_else(|| self.model.iter().next());
         next.map(|(_, (name, _))| name.clone())
     }
 
@@ -260,7 +298,10 @@ impl Subject {
         let before = len(self);
         self.change(|handle, names| names.add(handle, name, ino, kind))?;
         let after = len(self);
-        assert!(after - before <= super::MAX_NEW_BLOCKS, "from {before} to {after} blocks");
+        assert!(
+            after - before <= super::MAX_NEW_BLOCKS,
+            "from {before} to {after} blocks"
+        );
         self.files[index].2 += 1;
         self.model.insert(self.key(name), (name.to_vec(), index));
         Ok(())
@@ -269,8 +310,12 @@ impl Subject {
     fn remove(&mut self, name: &[u8]) {
         let asked = self.other_case(name);
         let ino = self.look_up(&asked);
-        self.change(|handle, names| names.remove(handle, &asked)).expect("a removal");
-        let (_, index) = self.model.remove(&self.key(name)).expect("a name of the model");
+        self.change(|handle, names| names.remove(handle, &asked))
+            .expect("a removal");
+        let (_, index) = self
+            .model
+            .remove(&self.key(name))
+            .expect("a name of the model");
         assert_eq!(ino, Some(self.files[index].0.ino()));
         self.files[index].2 -= 1;
     }
@@ -279,7 +324,8 @@ impl Subject {
         let index = self.random.below(FILES);
         let asked = self.other_case(name);
         let (ino, kind) = (self.files[index].0.ino(), self.files[index].1);
-        self.change(|handle, names| names.replace(handle, &asked, ino, kind)).expect("a replacement");
+        self.change(|handle, names| names.replace(handle, &asked, ino, kind))
+            .expect("a replacement");
         let key = self.key(name);
         let old = self.model.get_mut(&key).expect("a name of the model");
         self.files[old.1].2 -= 1;
@@ -299,7 +345,13 @@ impl Subject {
         }
         let (_, index) = self.model[&self.key(name)];
         let (ino, kind) = (self.files[index].0.ino(), self.files[index].1);
-        let entry = DirEntry { ino, kind, name: &new, offset: 0, hash: None };
+        let entry = DirEntry {
+            ino,
+            kind,
+            name: &new,
+            offset: 0,
+            hash: None,
+        };
         let stays = self.change(|handle, names| names.rename(handle, &asked, &entry));
         if !stays.expect("a name that is there") {
             return self.remove(name);
@@ -346,7 +398,10 @@ impl Subject {
             self.ask(&name);
             assert_eq!(self.look_up(&name), None);
         }
-        assert_eq!(is_empty_directory(self.fs(), &self.dir).expect("a look"), self.model.is_empty());
+        assert_eq!(
+            is_empty_directory(self.fs(), &self.dir).expect("a look"),
+            self.model.is_empty()
+        );
     }
 
     fn listed(&self, fs: &Ext4) -> BTreeMap<Vec<u8>, u32> {
@@ -354,7 +409,11 @@ impl Subject {
         let dir = fs.load_inode(self.dir.ino()).expect("the directory");
         list_dir(fs, &dir, 0, &mut |entry| {
             let twice = names.insert(entry.name.to_vec(), entry.ino as u32);
-            assert!(twice.is_none(), "{:?} is there twice", entry.name.escape_ascii().to_string());
+            assert!(
+                twice.is_none(),
+                "{:?} is there twice",
+                entry.name.escape_ascii().to_string()
+            );
             ControlFlow::Continue(())
         })
         .expect("a listing");
@@ -362,35 +421,52 @@ impl Subject {
     }
 
     fn expected(&self) -> BTreeMap<Vec<u8>, u32> {
-        let names = self.model.values().map(|(name, index)| (name.clone(), self.files[*index].0.ino()));
-        names.chain([(b".".to_vec(), self.dir.ino()), (b"..".to_vec(), ROOT_INO)]).collect()
+        let names = self
+            .model
+            .values()
+            .map(|(name, index)| (name.clone(), self.files[*index].0.ino()));
+        names
+            .chain([(b".".to_vec(), self.dir.ino()), (b"..".to_vec(), ROOT_INO)])
+            .collect()
     }
 
     /// Closes the volume, and checks it with other programs.
     fn check(&mut self) {
-        assert!(self.listed(self.fs()) == self.expected(), "the listing differs before closing");
+        assert!(
+            self.listed(self.fs()) == self.expected(),
+            "the listing differs before closing"
+        );
         let mut files = std::mem::take(&mut self.files);
         let home = (0..FILES).map(|index| format!("file-{index}").into_bytes());
         let mut root = self.fs().load_inode(ROOT_INO).expect("the root");
-        let fresh =
-            lookup_name(self.fs(), &root, &DirNames::default(), b"file-0").expect("a lookup").is_none();
+        let fresh = lookup_name(self.fs(), &root, &DirNames::default(), b"file-0")
+            .expect("a lookup")
+            .is_none();
         self.fs()
             .with_handle(CREDITS, 50, |handle| {
                 for ((info, kind, links), name) in files.iter_mut().zip(home) {
                     if fresh {
                         add_name(handle, &mut root, &name, info.ino(), *kind)?;
                     }
-                    info.fields_mut().set_links(u16::try_from(*links + 1).expect("few links"));
+                    info.fields_mut()
+                        .set_links(u16::try_from(*links + 1).expect("few links"));
                     handle.store(info)?;
                 }
                 handle.store(&root)
             })
             .expect("the files are stored");
         self.files = files;
-        self.open.take().expect("an open volume").close().expect("the volume closes");
+        self.open
+            .take()
+            .expect("an open volume")
+            .close()
+            .expect("the volume closes");
         run("e2fsck", ["-fn".as_ref(), self.image.as_os_str()]);
         self.reopen();
-        assert!(self.listed(self.fs()) == self.expected(), "the listing differs");
+        assert!(
+            self.listed(self.fs()) == self.expected(),
+            "the listing differs"
+        );
         for (name, index) in self.model.values() {
             assert_eq!(self.look_up(name), Some(self.files[*index].0.ino()));
         }
@@ -399,17 +475,30 @@ impl Subject {
     /// Looks every name up through the kernel's mount, while the volume is closed here.
     fn check_kernel(&mut self) {
         let casefold = self.dir.is_casefolded();
-        if !tools::can_run(&[Need::Mount]) || casefold && !tools::can_run(&[Need::KernelFeature("casefold")])
+        if !tools::can_run(&[Need::Mount])
+            || casefold && !tools::can_run(&[Need::KernelFeature("casefold")])
         {
             return;
         }
-        self.open.take().expect("an open volume").close().expect("the volume closes");
+        self.open
+            .take()
+            .expect("an open volume")
+            .close()
+            .expect("the volume closes");
         let point = tools::temporary("extern4-names-mnt-");
         let options = ["-t", "ext4", "-o", "loop,ro"].map(std::ffi::OsStr::new);
-        run("mount", options.into_iter().chain([self.image.as_os_str(), point.path().as_os_str()]));
+        run(
+            "mount",
+            options
+                .into_iter()
+                .chain([self.image.as_os_str(), point.path().as_os_str()]),
+        );
         let listed = std::fs::read_dir(point.path().join("dir")).map(Iterator::count);
         let missing = self.model.values().filter(|(name, index)| {
-            let path = point.path().join("dir").join(std::ffi::OsStr::from_bytes(name));
+            let path = point
+                .path()
+                .join("dir")
+                .join(std::ffi::OsStr::from_bytes(name));
             let found = path.symlink_metadata().map(|meta| meta.ino());
             found.ok() != Some(self.files[*index].0.ino().into())
         });
@@ -423,7 +512,9 @@ impl Subject {
     fn levels(&self) -> Option<usize> {
         let mut deepest = None;
         self.fs()
-            .htree(self.dir.ino(), &mut |entry| deepest = deepest.max(Some(entry.depth)))
+            .htree(self.dir.ino(), &mut |entry| {
+                deepest = deepest.max(Some(entry.depth))
+            })
             .expect("a tree");
         deepest
     }
@@ -442,12 +533,20 @@ impl Subject {
         self.churn(changes / 4, 90);
         self.check();
         self.check_kernel();
-        assert!(self.known_absent > changes / 16, "{} of {changes}", self.known_absent);
+        assert!(
+            self.known_absent > changes / 16,
+            "{} of {changes}",
+            self.known_absent
+        );
     }
 }
 
 fn can_run() -> bool {
-    tools::can_run(&[Need::Tool("mke2fs"), Need::Tool("e2fsck"), Need::Tool("debugfs")])
+    tools::can_run(&[
+        Need::Tool("mke2fs"),
+        Need::Tool("e2fsck"),
+        Need::Tool("debugfs"),
+    ])
 }
 
 #[test]
@@ -457,9 +556,18 @@ fn linear_directories() {
     }
     for (size, args) in [
         ("16M", &["-t", "ext2", "-b", "1024", "-O", "^dir_index"][..]),
-        ("16M", &["-t", "ext2", "-b", "2048", "-O", "^dir_index,^filetype"]),
-        ("16M", &["-t", "ext4", "-b", "1024", "-O", "^dir_index,metadata_csum"]),
-        ("32M", &["-t", "ext4", "-b", "4096", "-O", "^dir_index,metadata_csum"]),
+        (
+            "16M",
+            &["-t", "ext2", "-b", "2048", "-O", "^dir_index,^filetype"],
+        ),
+        (
+            "16M",
+            &["-t", "ext4", "-b", "1024", "-O", "^dir_index,metadata_csum"],
+        ),
+        (
+            "32M",
+            &["-t", "ext4", "-b", "4096", "-O", "^dir_index,metadata_csum"],
+        ),
     ] {
         let mut subject = Subject::new(size, args, "", InodeFlags::empty());
         subject.random_changes(600);
@@ -474,12 +582,36 @@ fn hashed_directories() {
         return;
     }
     for (size, args, levels) in [
-        ("32M", &["-t", "ext2", "-b", "1024", "-O", "dir_index"][..], 1),
-        ("32M", &["-t", "ext2", "-b", "2048", "-O", "dir_index,^filetype"], 0),
-        ("32M", &["-t", "ext4", "-b", "1024", "-O", "metadata_csum"], 1),
-        ("32M", &["-t", "ext4", "-b", "2048", "-O", "metadata_csum"], 0),
-        ("64M", &["-t", "ext4", "-b", "4096", "-O", "metadata_csum"], 0),
-        ("64M", &["-t", "ext4", "-b", "4096", "-O", "^metadata_csum"], 0),
+        (
+            "32M",
+            &["-t", "ext2", "-b", "1024", "-O", "dir_index"][..],
+            1,
+        ),
+        (
+            "32M",
+            &["-t", "ext2", "-b", "2048", "-O", "dir_index,^filetype"],
+            0,
+        ),
+        (
+            "32M",
+            &["-t", "ext4", "-b", "1024", "-O", "metadata_csum"],
+            1,
+        ),
+        (
+            "32M",
+            &["-t", "ext4", "-b", "2048", "-O", "metadata_csum"],
+            0,
+        ),
+        (
+            "64M",
+            &["-t", "ext4", "-b", "4096", "-O", "metadata_csum"],
+            0,
+        ),
+        (
+            "64M",
+            &["-t", "ext4", "-b", "4096", "-O", "^metadata_csum"],
+            0,
+        ),
         ("32M", &["-t", "ext4", "-b", "1024", "-O", "large_dir"], 1),
     ] {
         let mut subject = Subject::new(size, args, "", InodeFlags::empty());
@@ -493,7 +625,11 @@ fn blocks_of_64_kib() {
     if !can_run() {
         return;
     }
-    for features in ["metadata_csum", "^metadata_csum", "^metadata_csum,^dir_index"] {
+    for features in [
+        "metadata_csum",
+        "^metadata_csum",
+        "^metadata_csum,^dir_index",
+    ] {
         let args = ["-t", "ext4", "-b", "65536", "-O", features];
         let mut subject = Subject::new("512M", &args, "", InodeFlags::empty());
         subject.churn(5000, 80);
@@ -527,7 +663,16 @@ fn directories_without_case() {
         return;
     }
     for (block, levels) in [("1024", 1), ("4096", 0)] {
-        let args = ["-t", "ext4", "-b", block, "-O", "casefold", "-E", "encoding=utf8"];
+        let args = [
+            "-t",
+            "ext4",
+            "-b",
+            block,
+            "-O",
+            "casefold",
+            "-E",
+            "encoding=utf8",
+        ];
         let mut subject = Subject::new("64M", &args, "", InodeFlags::CASEFOLD);
         subject.churn(4000, 80);
         subject.check();
@@ -536,7 +681,14 @@ fn directories_without_case() {
         assert_eq!(subject.levels(), Some(levels));
         subject.check_kernel();
     }
-    let args = ["-t", "ext4", "-O", "casefold", "-E", "encoding=utf8,encoding_flags=strict"];
+    let args = [
+        "-t",
+        "ext4",
+        "-O",
+        "casefold",
+        "-E",
+        "encoding=utf8,encoding_flags=strict",
+    ];
     let mut subject = Subject::new("16M", &args, "", InodeFlags::CASEFOLD);
     assert_eq!(subject.add(b"\xff\xfe").unwrap_err().errno(), Errno::EINVAL);
     subject.add("gut".as_bytes()).expect("a name");
@@ -554,7 +706,16 @@ fn deep_trees() {
         name[..16].copy_from_slice(number.as_bytes());
         name
     };
-    let args = ["-t", "ext4", "-b", "1024", "-N", "100", "-O", "large_dir,metadata_csum"];
+    let args = [
+        "-t",
+        "ext4",
+        "-b",
+        "1024",
+        "-N",
+        "100",
+        "-O",
+        "large_dir,metadata_csum",
+    ];
     let mut subject = Subject::new("128M", &args, "", InodeFlags::empty());
     while subject.model.len() < 50_000 {
         let name = long(&mut subject);
@@ -565,7 +726,16 @@ fn deep_trees() {
     subject.check();
     subject.check_kernel();
     // Without `large_dir` the tree is full before.
-    let args = ["-t", "ext4", "-b", "1024", "-N", "100", "-O", "^large_dir,metadata_csum"];
+    let args = [
+        "-t",
+        "ext4",
+        "-b",
+        "1024",
+        "-N",
+        "100",
+        "-O",
+        "^large_dir,metadata_csum",
+    ];
     let mut subject = Subject::new("128M", &args, "", InodeFlags::empty());
     let refused = loop {
         let name = long(&mut subject);
@@ -573,7 +743,10 @@ fn deep_trees() {
             break error;
         }
     };
-    assert_eq!((refused.errno(), subject.levels()), (Errno::ENOSPC, Some(1)));
+    assert_eq!(
+        (refused.errno(), subject.levels()),
+        (Errno::ENOSPC, Some(1))
+    );
     assert!(subject.model.len() > 10_000);
     assert!(!has_much_room(subject.fs(), &subject.dir, b"name").expect("an answer"));
     // Where there is a gap, names still fit.
@@ -628,7 +801,9 @@ fn directories_inside_their_inode() {
         ("1024", "1024", "inline_data"),
         ("4096", "4096", "inline_data,^filetype,^dir_index"),
     ] {
-        let args = ["-t", "ext4", "-b", block, "-I", inode_size, "-N", "64", "-O", features];
+        let args = [
+            "-t", "ext4", "-b", block, "-I", inode_size, "-N", "64", "-O", features,
+        ];
         let mut subject = Subject::new("16M", &args, "", InodeFlags::empty());
         assert!(subject.dir.is_inline());
         subject.check();
@@ -638,7 +813,10 @@ fn directories_inside_their_inode() {
             for _ in 0..40 {
                 let (name, before) = (subject.name(), subject.dir.clone());
                 let layout = dir_layout(subject.fs(), &before);
-                let room = before.inline_room(subject.fs()).expect("the room").unwrap_or(0);
+                let room = before
+                    .inline_room(subject.fs())
+                    .expect("the room")
+                    .unwrap_or(0);
                 let fits = before.size() as usize + layout.rec_len(&name) <= room;
                 if fits && !subject.model.contains_key(&name) {
                     subject.add(&name).expect("an addition");
@@ -665,7 +843,10 @@ fn directories_inside_their_inode() {
         let mut dir = subject.dir.clone();
         let moved = subject.fs().with_handle(CREDITS, 0, |handle| {
             set_parent(handle, &mut dir, 11)?;
-            assert_eq!(dir.with_inline_dir(handle.fs, |inline, _, _| Ok(inline.parent))?, 11);
+            assert_eq!(
+                dir.with_inline_dir(handle.fs, |inline, _, _| Ok(inline.parent))?,
+                11
+            );
             set_parent(handle, &mut dir, ROOT_INO)
         });
         moved.expect("another parent, and back");
@@ -683,7 +864,12 @@ fn dotdot_is_set() {
     if !can_run() {
         return;
     }
-    for features in ["metadata_csum,^inline_data", "^metadata_csum", "^dir_index", "inline_data"] {
+    for features in [
+        "metadata_csum,^inline_data",
+        "^metadata_csum",
+        "^dir_index",
+        "inline_data",
+    ] {
         let args = ["-t", "ext4", "-b", "1024", "-O", features];
         let mut subject = Subject::new("16M", &args, "", InodeFlags::empty());
         for _ in 0..2 {
@@ -695,7 +881,11 @@ fn dotdot_is_set() {
             moved.expect("another parent");
             let mut parent = 0;
             let listed = list_dir(subject.fs(), &dir, 0, &mut |entry| {
-                parent = if entry.name == b".." { entry.ino } else { parent };
+                parent = if entry.name == b".." {
+                    entry.ino
+                } else {
+                    parent
+                };
                 ControlFlow::Continue(())
             });
             listed.expect("a listing");
@@ -722,7 +912,10 @@ fn names_that_are_refused_change_nothing() {
     let mut subject = Subject::new("16M", &args, "", InodeFlags::ENCRYPT);
     assert_eq!(subject.add(b"name").unwrap_err().errno(), Errno::ENOKEY);
     let mut subject = Subject::new("16M", &["-t", "ext4"], "", InodeFlags::empty());
-    assert_eq!(subject.add(&[b'x'; 256]).unwrap_err().errno(), Errno::ENAMETOOLONG);
+    assert_eq!(
+        subject.add(&[b'x'; 256]).unwrap_err().errno(),
+        Errno::ENAMETOOLONG
+    );
     let missing = subject.change(|handle, names| names.remove(handle, b"name"));
     assert_eq!(missing.unwrap_err().errno(), Errno::ENOENT);
     subject.check();
@@ -731,7 +924,14 @@ fn names_that_are_refused_change_nothing() {
 /// One byte of the legacy hash over unsigned bytes: the last two states before and after it.
 fn legacy_step((previous, hash): (u32, u32), byte: u8) -> (u32, u32) {
     let next = previous.wrapping_add(hash ^ u32::from(byte).wrapping_mul(LEGACY_FACTOR));
-    (hash, if next >> 31 == 1 { next.wrapping_sub(0x7FFF_FFFF) } else { next })
+    (
+        hash,
+        if next >> 31 == 1 {
+            next.wrapping_sub(0x7FFF_FFFF)
+        } else {
+            next
+        },
+    )
 }
 
 const LEGACY_FACTOR: u32 = 7_152_373;
@@ -743,18 +943,29 @@ fn names_of_one_hash(count: usize) -> Vec<Vec<u8>> {
     let inverse = (0..5).fold(LEGACY_FACTOR, |inverse, _| {
         inverse.wrapping_mul(2u32.wrapping_sub(LEGACY_FACTOR.wrapping_mul(inverse)))
     });
-    let start = [b'p'; 250].iter().fold((0x37AB_E8F9, 0x12A3_FE2D), |state, byte| legacy_step(state, *byte));
-    let target = b"first".iter().fold(start, |state, byte| legacy_step(state, *byte)).1;
+    let start = [b'p'; 250]
+        .iter()
+        .fold((0x37AB_E8F9, 0x12A3_FE2D), |state, byte| {
+            legacy_step(state, *byte)
+        });
+    let target = b"first"
+        .iter()
+        .fold(start, |state, byte| legacy_step(state, *byte))
+        .1;
     let mut names = Vec::new();
     for number in 0u32.. {
         let middle = number.to_le_bytes();
         if middle.iter().any(|byte| matches!(byte, 0 | b'/')) {
             continue;
         }
-        let state = middle.iter().fold(start, |state, byte| legacy_step(state, *byte));
+        let state = middle
+            .iter()
+            .fold(start, |state, byte| legacy_step(state, *byte));
         for sum in [target, target.wrapping_add(0x7FFF_FFFF)] {
             let byte = (sum.wrapping_sub(state.0) ^ state.1).wrapping_mul(inverse);
-            let byte = u8::try_from(byte).ok().filter(|byte| !matches!(byte, 0 | b'/'));
+            let byte = u8::try_from(byte)
+                .ok()
+                .filter(|byte| !matches!(byte, 0 | b'/'));
             if let Some(byte) = byte.filter(|byte| legacy_step(state, *byte).1 == target) {
                 names.push([&[b'p'; 250][..], &middle, &[byte]].concat());
             }
@@ -782,7 +993,9 @@ fn names_that_share_a_hash_span_leaves() {
         }
         let mut continued = 0;
         let ino = subject.dir.ino();
-        let walked = subject.fs().htree(ino, &mut |entry| continued += usize::from(entry.hash & 1 == 1));
+        let walked = subject.fs().htree(ino, &mut |entry| {
+            continued += usize::from(entry.hash & 1 == 1)
+        });
         walked.expect("a tree");
         // No leaf has room for more than three.
         assert!(continued >= 3, "{continued} leaves continue others");

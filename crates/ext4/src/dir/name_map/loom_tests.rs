@@ -21,8 +21,15 @@ struct Directory {
 fn directory(hashes: &[u32]) -> Directory {
     let names = DirNames::default();
     let mapped: Vec<_> = hashes.iter().map(|&hash| (hash, 0)).collect();
-    names.publish(NameMaps::new(&CacheBudget::new(1 << 20)).map(&mapped).unwrap());
-    Directory { names, hides: AtomicBool::new(false) }
+    names.publish(
+        NameMaps::new(&CacheBudget::new(1 << 20))
+            .map(&mapped)
+            .unwrap(),
+    );
+    Directory {
+        names,
+        hides: AtomicBool::new(false),
+    }
 }
 
 impl Directory {
@@ -49,7 +56,9 @@ fn a_name_that_stays_is_never_absent() {
             [A, B, MIDDLE].into_iter().for_each(|hash| dir.add(hash));
         },
         |dir| (0..2).for_each(|_| assert!(!dir.lacks(LAST))),
-        |dir| assert!([A, B, MIDDLE, LAST].iter().all(|&hash| !dir.lacks(hash)) && dir.lacks(A + B)),
+        |dir| {
+            assert!([A, B, MIDDLE, LAST].iter().all(|&hash| !dir.lacks(hash)) && dir.lacks(A + B))
+        },
     );
 }
 

@@ -34,8 +34,15 @@ impl InodeInfo {
 /// mapped.
 ///
 /// The contents of a directory are the bytes of `i_block` followed by those of the attribute.
-pub(crate) fn set_inline_data(handle: &Handle<'_>, info: &mut InodeInfo, data: &[u8]) -> Result<bool> {
-    if info.inline_room(handle.fs)?.is_none_or(|room| data.len() > room) {
+pub(crate) fn set_inline_data(
+    handle: &Handle<'_>,
+    info: &mut InodeInfo,
+    data: &[u8],
+) -> Result<bool> {
+    if info
+        .inline_room(handle.fs)?
+        .is_none_or(|room| data.len() > room)
+    {
         return Ok(false);
     }
     let (head, tail) = data.split_at(data.len().min(HEAD_SIZE));
@@ -83,11 +90,23 @@ mod tests {
     const SPEC: ImageSpec = ImageSpec::new(
         "inline",
         16 << 20,
-        &["-t", "ext4", "-I", "256", "-b", "1024", "-O", "^has_journal,inline_data,metadata_csum"],
+        &[
+            "-t",
+            "ext4",
+            "-I",
+            "256",
+            "-b",
+            "1024",
+            "-O",
+            "^has_journal,inline_data,metadata_csum",
+        ],
     );
 
     fn open(image: &Image) -> Ext4 {
-        let options = FileOptions { write: true, ..FileOptions::default() };
+        let options = FileOptions {
+            write: true,
+            ..FileOptions::default()
+        };
         let opened = (0..100).find_map(|_| {
             // A loop device lets go of the image a moment after it has been unmounted.
             std::thread::sleep(std::time::Duration::from_millis(20));
@@ -114,9 +133,14 @@ mod tests {
         let fs = open(&image);
         let root = fs.load_inode(2).unwrap();
         let load = |number: usize| {
-            let ino = lookup_name(&fs, &root, &DirNames::default(), format!("f{number}").as_bytes())
-                .unwrap()
-                .unwrap();
+            let ino = lookup_name(
+                &fs,
+                &root,
+                &DirNames::default(),
+                format!("f{number}").as_bytes(),
+            )
+            .unwrap()
+            .unwrap();
             fs.load_inode(ino).unwrap()
         };
         let room = load(0).inline_room(&fs).unwrap().unwrap();
@@ -124,10 +148,16 @@ mod tests {
         for (number, len) in lens.into_iter().enumerate() {
             let mut info = load(number);
             let set = |info: &mut InodeInfo, len| {
-                fs.with_handle(1, 0, |handle| set_inline_data(handle, info, &vec![b'n'; len])).unwrap()
+                fs.with_handle(1, 0, |handle| {
+                    set_inline_data(handle, info, &vec![b'n'; len])
+                })
+                .unwrap()
             };
             assert!(!set(&mut info, room + 1));
-            assert_eq!(info.read_contents(&fs, &mut [0; 200], 0).unwrap() as u64, load(number).size());
+            assert_eq!(
+                info.read_contents(&fs, &mut [0; 200], 0).unwrap() as u64,
+                load(number).size()
+            );
             assert!(set(&mut info, len), "{len} of {room}");
         }
         let mut info = load(5);
@@ -145,7 +175,10 @@ mod tests {
             let path = mount.path.join(format!("f{number}"));
             assert_eq!(std::fs::read(&path).unwrap(), vec![b'n'; len]);
             let mut value = [0; 8];
-            assert_eq!(rustix::fs::getxattr(&path, "user.x", &mut value[..]).unwrap(), 5);
+            assert_eq!(
+                rustix::fs::getxattr(&path, "user.x", &mut value[..]).unwrap(),
+                5
+            );
         }
         mount.unmount();
     }

@@ -37,7 +37,11 @@ impl InodeInfo {
         let place = Place::new(Structure::InlineData).ino(self.ino());
         let layout = dir_layout(fs, self);
         self.with_attribute(fs, |attribute| {
-            look(Dir::decode(self.i_block(), attribute, &layout, place)?, &layout, place)
+            look(
+                Dir::decode(self.i_block(), attribute, &layout, place)?,
+                &layout,
+                place,
+            )
         })
     }
 

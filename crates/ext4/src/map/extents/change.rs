@@ -28,7 +28,12 @@ pub(crate) fn blocks_needed(fs: &Ext4, info: &InodeInfo, logical: u32, blocks: u
 /// Returns how many of `blocks` blocks of a hole belong in the leaf that maps `logical`, and the
 /// most nodes that inserting them at once allocates. Blocks beyond could split the next leaf, too,
 /// so they are left for another change.
-pub(crate) fn part_of_hole(fs: &Ext4, info: &InodeInfo, logical: u32, blocks: u32) -> Result<(u32, u32)> {
+pub(crate) fn part_of_hole(
+    fs: &Ext4,
+    info: &InodeInfo,
+    logical: u32,
+    blocks: u32,
+) -> Result<(u32, u32)> {
     let path = ExtentPath::load(fs, info, logical)?;
     let room = u32::try_from(path.end().saturating_sub(logical.into())).unwrap_or(u32::MAX);
     let blocks = blocks.min(room).max(1);
@@ -46,14 +51,21 @@ pub(crate) fn blocks_to_cut(fs: &Ext4, info: &InodeInfo, blocks: &Range<u64>) ->
     }
     // As in Linux, a tree that is too deep to be read can only be cut at its end.
     info.map(fs, block(blocks.start))?;
-    let at_end = nodes_to_cut(&ExtentPath::load(fs, info, block(blocks.end.saturating_sub(1)))?, blocks.end);
+    let at_end = nodes_to_cut(
+        &ExtentPath::load(fs, info, block(blocks.end.saturating_sub(1)))?,
+        blocks.end,
+    );
     Ok(at_start.max(at_end))
 }
 
 /// Returns the most nodes that cutting a leaf's extent at block `at` allocates.
 fn nodes_to_cut(path: &ExtentPath, at: u64) -> u32 {
     let goes_on = |it: &Extent| u64::from(it.logical) < at && it.end() > at;
-    if path.extents().iter().any(goes_on) { path.nodes_needed(1) } else { 0 }
+    if path.extents().iter().any(goes_on) {
+        path.nodes_needed(1)
+    } else {
+        0
+    }
 }
 
 /// Returns how many nodes are allocated if `blocks` are marked in the leaf where they start.
@@ -73,12 +85,19 @@ pub(crate) fn blocks_to_mark(
 /// Returns the extent that maps block `logical`.
 pub(crate) fn extent_at(fs: &Ext4, info: &InodeInfo, logical: u32) -> Result<Option<Extent>> {
     let path = ExtentPath::load(fs, info, logical)?;
-    Ok(path.extents().iter().find(|it| it.logical <= logical && it.end() > logical.into()).copied())
+    Ok(path
+        .extents()
+        .iter()
+        .find(|it| it.logical <= logical && it.end() > logical.into())
+        .copied())
 }
 
 /// Returns one past the last block that is mapped.
 pub(crate) fn end(fs: &Ext4, info: &InodeInfo) -> Result<u64> {
-    Ok(ExtentPath::load(fs, info, u32::MAX)?.extents().last().map_or(0, Extent::end))
+    Ok(ExtentPath::load(fs, info, u32::MAX)?
+        .extents()
+        .last()
+        .map_or(0, Extent::end))
 }
 
 /// Returns the goal for blocks for the hole at `logical`, and how many of `want` blocks fit into
@@ -98,10 +117,15 @@ pub(crate) fn goal(
     if before.is_some_and(|before| before.end() > u64::from(logical)) {
         return Err(occupied(info));
     }
-    let end = extents.get(next).map_or(path.end(), |after| u64::from(after.logical));
+    let end = extents
+        .get(next)
+        .map_or(path.end(), |after| u64::from(after.logical));
     // The block with the last possible number cannot belong to a file.
     let room = end.min(LOGICAL_END - 1).saturating_sub(logical.into());
-    let goal = before.map_or_else(|| home_block(handle, info), |it| it.physical + u64::from(it.len_blocks));
+    let goal = before.map_or_else(
+        || home_block(handle, info),
+        |it| it.physical + u64::from(it.len_blocks),
+    );
     let room = u32::try_from(room).unwrap_or(u32::MAX);
     match want.min(room).min(max_len(unwritten)) {
         0 => Err(extern4_vfs::Errno::EFBIG.into()),
@@ -111,7 +135,10 @@ pub(crate) fn goal(
 
 fn occupied(info: &InodeInfo) -> crate::Error {
     let what = "blocks were to be mapped twice";
-    Place::new(Structure::ExtentNode).ino(info.ino()).corrupt(CorruptKind::Mismatch { what }).into()
+    Place::new(Structure::ExtentNode)
+        .ino(info.ino())
+        .corrupt(CorruptKind::Mismatch { what })
+        .into()
 }
 
 /// Returns the part of an extent inside `range`; `None` if there is none.
@@ -130,15 +157,26 @@ fn part(extent: &Extent, range: &Range<u64>) -> Option<Extent> {
 
 /// Returns the parts of an extent before `range`, in it, and after it.
 fn parts(extent: &Extent, range: &Range<u64>) -> [Option<Extent>; 3] {
-    [part(extent, &(0..range.start)), part(extent, range), part(extent, &(range.end..LOGICAL_END))]
+    [
+        part(extent, &(0..range.start)),
+        part(extent, range),
+        part(extent, &(range.end..LOGICAL_END)),
+    ]
 }
 
 /// Returns the extent that maps a run; `None` for a hole.
 fn extent_of(run: &Run) -> Option<Extent> {
-    let (RunKind::Unwritten { physical } | RunKind::Mapped { physical }) = run.kind else { return None };
+    let (RunKind::Unwritten { physical } | RunKind::Mapped { physical }) = run.kind else {
+        return None;
+    };
     let unwritten = matches!(run.kind, RunKind::Unwritten { .. });
     // OK: a run that has been claimed has at most 32768 blocks.
-    Some(Extent { logical: run.logical, len_blocks: run.len_blocks as u16, physical, unwritten })
+    Some(Extent {
+        logical: run.logical,
+        len_blocks: run.len_blocks as u16,
+        physical,
+        unwritten,
+    })
 }
 
 /// Returns the number of a file's block as 32 bits.
@@ -148,8 +186,14 @@ fn block(logical: u64) -> u32 {
 
 /// Maps runs that all belong in one hole of one leaf. They are inserted at once. One by one, they
 /// could split the leaf more than once, and allocate more nodes than are reserved.
-pub(crate) fn insert_extents(handle: &Handle<'_>, info: &mut InodeInfo, runs: &[Run]) -> Result<()> {
-    let Some(first) = runs.first() else { return Ok(()) };
+pub(crate) fn insert_extents(
+    handle: &Handle<'_>,
+    info: &mut InodeInfo,
+    runs: &[Run],
+) -> Result<()> {
+    let Some(first) = runs.first() else {
+        return Ok(());
+    };
     let mut path = ExtentPath::load(handle.fs, info, first.logical)?;
     let mut extents = path.extents().to_vec();
     let at = extents.partition_point(|extent| extent.logical <= first.logical);
@@ -169,7 +213,11 @@ pub(crate) fn mark_extents(
 ) -> Result<Range<u64>> {
     let mut path = ExtentPath::load(handle.fs, info, block(blocks.start))?;
     let left = path.end().min(blocks.end)..blocks.end;
-    if path.extents().iter().any(|it| it.unwritten != unwritten && part(it, &blocks).is_some()) {
+    if path
+        .extents()
+        .iter()
+        .any(|it| it.unwritten != unwritten && part(it, &blocks).is_some())
+    {
         path.set_extents(marked(path.extents(), &blocks, unwritten));
         store_path(handle, info, path)?;
     }
@@ -195,7 +243,11 @@ pub(crate) fn unmap_extents(
         let mut behind = Vec::new();
         let (mut done, mut freed) = (left.start.max(path.start()), 0);
         while let Some(extent) = kept.pop() {
-            let reach = extent.end().min(left.end).saturating_sub(budget.room(handle.fs)).max(left.start);
+            let reach = extent
+                .end()
+                .min(left.end)
+                .saturating_sub(budget.room(handle.fs))
+                .max(left.start);
             let [before, inside, after] = parts(&extent, &(reach..left.end));
             behind.extend(after);
             if let Some(inside) = inside {
@@ -248,7 +300,10 @@ pub(crate) fn shift_down(
         let next = path.end();
         let move_down = |extent: &Extent| match u64::from(extent.logical) {
             // OK: the caller has made a hole of `by` blocks before the first that moves.
-            at if at >= left.start => Extent { logical: block(at.saturating_sub(by)), ..*extent },
+            at if at >= left.start => Extent {
+                logical: block(at.saturating_sub(by)),
+                ..*extent
+            },
             _ => *extent,
         };
         let moved: Vec<Extent> = path.extents().iter().map(move_down).collect();
@@ -278,10 +333,17 @@ pub(crate) fn shift_up(
         let mut moved = Vec::with_capacity(path.extents().len() + 1);
         for extent in path.extents() {
             let [before, inside, behind] = parts(extent, &left);
-            let up = |it: Extent| Extent { logical: block(u64::from(it.logical) + by), ..it };
+            let up = |it: Extent| Extent {
+                logical: block(u64::from(it.logical) + by),
+                ..it
+            };
             moved.extend(before.into_iter().chain(inside.map(up)).chain(behind));
         }
-        left.end = if path.is_first() { left.start } else { path.start().max(left.start) };
+        left.end = if path.is_first() {
+            left.start
+        } else {
+            path.start().max(left.start)
+        };
         if moved != path.extents() {
             path.set_extents(moved);
             store_path(handle, info, path)?;
@@ -297,7 +359,10 @@ fn marked(extents: &[Extent], range: &Range<u64>, unwritten: bool) -> Vec<Extent
         let [before, inside, after] = parts(extent, range);
         all.extend(before);
         if let Some(inside) = inside {
-            let marked = Extent { unwritten, ..inside };
+            let marked = Extent {
+                unwritten,
+                ..inside
+            };
             // A written extent may be one block longer than an unwritten one can be.
             let cut = u64::from(inside.logical) + u64::from(max_len(unwritten));
             all.extend(part(&marked, &(0..cut)));

@@ -21,7 +21,8 @@ pub(crate) fn map(fs: &Ext4, inode: &InodeInfo, logical: u32) -> Result<Run> {
     {
         return Ok(run_from(&extent, logical));
     }
-    let mut found = ExtentNode::decode(inode.i_block(), Expect::root(fs.blocks()), place)?.find(logical);
+    let mut found =
+        ExtentNode::decode(inode.i_block(), Expect::root(fs.blocks()), place)?.find(logical);
     loop {
         match found {
             Found::Extent(extent) => return Ok(run_from(&extent, logical)),
@@ -36,8 +37,14 @@ pub(crate) fn map(fs: &Ext4, inode: &InodeInfo, logical: u32) -> Result<Run> {
 }
 
 /// Returns the block of a node below the root, with its checksum verified.
-pub(crate) fn node_block(fs: &Ext4, inode: &InodeInfo, block: u64) -> Result<extern4_block::Buffer> {
-    let place = Place::new(Structure::ExtentNode).ino(inode.ino()).block(block);
+pub(crate) fn node_block(
+    fs: &Ext4,
+    inode: &InodeInfo,
+    block: u64,
+) -> Result<extern4_block::Buffer> {
+    let place = Place::new(Structure::ExtentNode)
+        .ino(inode.ino())
+        .block(block);
     fs.verified(block, Verified::ExtentNode, |bytes| match inode.seed() {
         Some(seed) => verify_checksum(bytes, seed, place),
         None => Ok(()),
@@ -48,6 +55,14 @@ pub(crate) fn node_block(fs: &Ext4, inode: &InodeInfo, block: u64) -> Result<ext
 fn run_from(extent: &Extent, logical: u32) -> Run {
     let skip = u64::from(logical - extent.logical);
     let physical = extent.physical + skip;
-    let kind = if extent.unwritten { RunKind::Unwritten { physical } } else { RunKind::Mapped { physical } };
-    Run { logical, len_blocks: u64::from(extent.len_blocks) - skip, kind }
+    let kind = if extent.unwritten {
+        RunKind::Unwritten { physical }
+    } else {
+        RunKind::Mapped { physical }
+    };
+    Run {
+        logical,
+        len_blocks: u64::from(extent.len_blocks) - skip,
+        kind,
+    }
 }

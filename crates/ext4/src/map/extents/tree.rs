@@ -49,7 +49,9 @@ impl ExtentPath {
     /// Loads the path to the leaf that maps `logical` or would map it.
     pub(crate) fn load(fs: &Ext4, info: &InodeInfo, logical: u32) -> Result<Self> {
         let place = Place::new(Structure::ExtentNode).ino(info.ino());
-        let mut path = Self { steps: Vec::with_capacity(3) };
+        let mut path = Self {
+            steps: Vec::with_capacity(3),
+        };
         let expect = Expect::deep_root(fs.blocks(), info.i_block());
         let root = ExtentNode::decode(info.i_block(), expect, place)?;
         let mut next = path.push(ROOT, &root, expect, logical);
@@ -70,9 +72,19 @@ impl ExtentPath {
         expect: Expect,
         logical: u32,
     ) -> Option<(Index, Expect)> {
-        let at = node.children().take_while(|(index, _)| index.logical <= logical).count().saturating_sub(1);
+        let at = node
+            .children()
+            .take_while(|(index, _)| index.logical <= logical)
+            .count()
+            .saturating_sub(1);
         let (start, end) = (expect.start, expect.end);
-        self.steps.push(Step { block, node: node.to_owned(), at, start, end });
+        self.steps.push(Step {
+            block,
+            node: node.to_owned(),
+            at,
+            start,
+            end,
+        });
         node.children().nth(at)
     }
 
@@ -97,7 +109,11 @@ impl ExtentPath {
     /// Replaces the extents of the leaf, and joins adjacent ones.
     pub(crate) fn set_extents(&mut self, mut extents: Vec<Extent>) {
         join(&mut extents);
-        self.steps.last_mut().expect("a path has a root at least").node.entries = Entries::Leaf(extents);
+        self.steps
+            .last_mut()
+            .expect("a path has a root at least")
+            .node
+            .entries = Entries::Leaf(extents);
     }
 
     /// Returns the first block of the file that the leaf may map.
@@ -125,7 +141,11 @@ impl ExtentPath {
                 break;
             }
             // All entries of a root go into one node.
-            more = if step.block == ROOT { 1 } else { len.div_ceil(max) - 1 };
+            more = if step.block == ROOT {
+                1
+            } else {
+                len.div_ceil(max) - 1
+            };
             needed += more;
         }
         // OK: no more than there are entries in a few nodes.
@@ -137,7 +157,11 @@ impl ExtentPath {
     pub(crate) fn check_room(&self) -> Result<()> {
         let full = |step: &Step| len(&step.node) + 2 > usize::from(step.node.max);
         let deepest = self.depth() >= u32::from(MAX_DEPTH);
-        if deepest && self.steps.iter().all(full) { Err(Errno::EFBIG.into()) } else { Ok(()) }
+        if deepest && self.steps.iter().all(full) {
+            Err(Errno::EFBIG.into())
+        } else {
+            Ok(())
+        }
     }
 }
 
@@ -186,19 +210,33 @@ fn cut(mut node: OwnedExtentNode, end: u64) -> (OwnedExtentNode, Vec<OwnedExtent
     let (len, max) = (len(&node), usize::from(node.max));
     // At the end of the file more extents will probably follow, so the node stays full. Elsewhere
     // both halves get room.
-    let each = if end == LOGICAL_END || len > 2 * max { max } else { len.div_ceil(2) };
+    let each = if end == LOGICAL_END || len > 2 * max {
+        max
+    } else {
+        len.div_ceil(2)
+    };
     if len <= max {
         return (node, Vec::new());
     }
-    let like = OwnedExtentNode { entries: Entries::Leaf(Vec::new()), ..node };
-    let of = |entries| OwnedExtentNode { entries, ..like.clone() };
+    let like = OwnedExtentNode {
+        entries: Entries::Leaf(Vec::new()),
+        ..node
+    };
+    let of = |entries| OwnedExtentNode {
+        entries,
+        ..like.clone()
+    };
     let rest = match &mut node.entries {
-        Entries::Leaf(all) => {
-            all.split_off(each).chunks(each).map(|part| of(Entries::Leaf(part.into()))).collect()
-        }
-        Entries::Index(all) => {
-            all.split_off(each).chunks(each).map(|part| of(Entries::Index(part.into()))).collect()
-        }
+        Entries::Leaf(all) => all
+            .split_off(each)
+            .chunks(each)
+            .map(|part| of(Entries::Leaf(part.into())))
+            .collect(),
+        Entries::Index(all) => all
+            .split_off(each)
+            .chunks(each)
+            .map(|part| of(Entries::Index(part.into())))
+            .collect(),
     };
     (node, rest)
 }
@@ -211,12 +249,19 @@ fn indexes(node: &mut OwnedExtentNode) -> &mut Vec<Index> {
 }
 
 /// Stores the changed leaf of a path, and the nodes above it that change with it.
-pub(crate) fn store_path(handle: &Handle<'_>, info: &mut InodeInfo, mut path: ExtentPath) -> Result<()> {
+pub(crate) fn store_path(
+    handle: &Handle<'_>,
+    info: &mut InodeInfo,
+    mut path: ExtentPath,
+) -> Result<()> {
     while let Some(step) = path.steps.pop() {
-        let Some(parent) = path.steps.last_mut() else { return store_root(handle, info, step.node) };
+        let Some(parent) = path.steps.last_mut() else {
+            return store_root(handle, info, step.node);
+        };
         // An only child that fits into the root replaces it.
-        let small =
-            parent.block == ROOT && len(&parent.node) == 1 && len(&step.node) <= usize::from(parent.node.max);
+        let small = parent.block == ROOT
+            && len(&parent.node) == 1
+            && len(&step.node) <= usize::from(parent.node.max);
         if !store_step(handle, info, step, parent)? && !small {
             break;
         }
@@ -225,7 +270,12 @@ pub(crate) fn store_path(handle: &Handle<'_>, info: &mut InodeInfo, mut path: Ex
 }
 
 /// Stores a node below the root. Returns whether that has changed its parent.
-fn store_step(handle: &Handle<'_>, info: &mut InodeInfo, step: Step, parent: &mut Step) -> Result<bool> {
+fn store_step(
+    handle: &Handle<'_>,
+    info: &mut InodeInfo,
+    step: Step,
+    parent: &mut Step,
+) -> Result<bool> {
     let (block, at, children) = (step.block, parent.at, indexes(&mut parent.node));
     let Some(key) = first(&step.node) else {
         free_node(handle, info, block)?;
@@ -238,7 +288,13 @@ fn store_step(handle: &Handle<'_>, info: &mut InodeInfo, step: Step, parent: &mu
     for (node, at) in behind.iter().zip(at + 1..) {
         let child = new_node(handle, info, block)?;
         write_node(handle, info, child, node)?;
-        children.insert(at, Index { logical: first(node).unwrap_or(key), child });
+        children.insert(
+            at,
+            Index {
+                logical: first(node).unwrap_or(key),
+                child,
+            },
+        );
         changed = true;
     }
     Ok(changed)
@@ -247,7 +303,11 @@ fn store_step(handle: &Handle<'_>, info: &mut InodeInfo, step: Step, parent: &mu
 fn store_root(handle: &Handle<'_>, info: &mut InodeInfo, mut root: OwnedExtentNode) -> Result<()> {
     shrink_root(handle, info, &mut root)?;
     if len(&root) == 0 {
-        root = OwnedExtentNode { entries: Entries::Leaf(Vec::new()), depth: 0, ..root };
+        root = OwnedExtentNode {
+            entries: Entries::Leaf(Vec::new()),
+            depth: 0,
+            ..root
+        };
     }
     if len(&root) > usize::from(root.max) {
         grow_root(handle, info, &mut root)?;
@@ -260,12 +320,21 @@ fn store_root(handle: &Handle<'_>, info: &mut InodeInfo, mut root: OwnedExtentNo
 
 /// Replaces the root by its only child, as long as it has one that fits. A damaged child stays
 /// where it is, since the change is half done.
-fn shrink_root(handle: &Handle<'_>, info: &mut InodeInfo, root: &mut OwnedExtentNode) -> Result<()> {
+fn shrink_root(
+    handle: &Handle<'_>,
+    info: &mut InodeInfo,
+    root: &mut OwnedExtentNode,
+) -> Result<()> {
     while let Entries::Index(children) = &root.entries
         && let [Index { child, .. }] = children[..]
     {
-        let place = Place::new(Structure::ExtentNode).ino(info.ino()).block(child);
-        let expect = Expect { depth: Some(root.depth - 1), ..Expect::root(handle.fs.blocks()) };
+        let place = Place::new(Structure::ExtentNode)
+            .ino(info.ino())
+            .block(child);
+        let expect = Expect {
+            depth: Some(root.depth - 1),
+            ..Expect::root(handle.fs.blocks())
+        };
         let node = node_block(handle.fs, info, child)
             .and_then(|block| Ok(ExtentNode::decode(&block, expect, place)?.to_owned()));
         let node = match node {
@@ -276,7 +345,10 @@ fn shrink_root(handle: &Handle<'_>, info: &mut InodeInfo, root: &mut OwnedExtent
             break;
         }
         free_node(handle, info, child)?;
-        *root = OwnedExtentNode { max: root.max, ..node };
+        *root = OwnedExtentNode {
+            max: root.max,
+            ..node
+        };
     }
     Ok(())
 }
@@ -288,25 +360,49 @@ fn grow_root(handle: &Handle<'_>, info: &mut InodeInfo, root: &mut OwnedExtentNo
     // OK: at most 5461, with blocks of 64 KiB.
     let max = ((handle.fs.superblock().block_size() - HEADER_SIZE) / ENTRY_SIZE) as u16;
     let child = new_node(handle, info, home_block(handle, info))?;
-    write_node(handle, info, child, &OwnedExtentNode { max, ..root.clone() })?;
-    *root = OwnedExtentNode { entries: Entries::Index(vec![Index { logical, child }]), depth, ..*root };
+    write_node(
+        handle,
+        info,
+        child,
+        &OwnedExtentNode {
+            max,
+            ..root.clone()
+        },
+    )?;
+    *root = OwnedExtentNode {
+        entries: Entries::Index(vec![Index { logical, child }]),
+        depth,
+        ..*root
+    };
     Ok(())
 }
 
 /// Allocates a block for a new node, near block `near`.
 fn new_node(handle: &Handle<'_>, info: &mut InodeInfo, near: u64) -> Result<u64> {
     let block = allocate_map_block(handle, info, near)?;
-    handle.fs.note_verified(&handle.fresh(block)?, Verified::ExtentNode);
+    handle
+        .fs
+        .note_verified(&handle.fresh(block)?, Verified::ExtentNode);
     Ok(block)
 }
 
 fn free_node(handle: &Handle<'_>, info: &mut InodeInfo, block: u64) -> Result<()> {
-    handle.writer.allocator.free(handle, block..block + 1, true)?;
+    handle
+        .writer
+        .allocator
+        .free(handle, block..block + 1, true)?;
     info.add_blocks(-1, handle.fs.superblock().block_size())
 }
 
-fn write_node(handle: &Handle<'_>, info: &InodeInfo, block: u64, node: &OwnedExtentNode) -> Result<()> {
-    let place = Place::new(Structure::ExtentNode).ino(info.ino()).block(block);
+fn write_node(
+    handle: &Handle<'_>,
+    info: &InodeInfo,
+    block: u64,
+    node: &OwnedExtentNode,
+) -> Result<()> {
+    let place = Place::new(Structure::ExtentNode)
+        .ino(info.ino())
+        .block(block);
     let mut buffer = handle.fs.cache.read(block)?;
     handle.edit(&mut buffer, |bytes| {
         node.encode(bytes);
@@ -315,7 +411,8 @@ fn write_node(handle: &Handle<'_>, info: &InodeInfo, block: u64, node: &OwnedExt
         let used = to_usize(HEADER_SIZE) + len(node) * to_usize(ENTRY_SIZE);
         let room = to_usize(HEADER_SIZE) + usize::from(node.max) * to_usize(ENTRY_SIZE);
         bytes[used..room].fill(0);
-        info.seed().map_or(Ok(()), |seed| extent::store_checksum(bytes, seed, place))
+        info.seed()
+            .map_or(Ok(()), |seed| extent::store_checksum(bytes, seed, place))
     })?;
     Ok(())
 }

@@ -26,8 +26,12 @@ const LEVELS: u32 = 3;
 
 /// Returns the most indirect blocks that mapping `blocks` blocks from `logical` on allocates.
 pub(crate) fn blocks_needed(fs: &Ext4, info: &InodeInfo, logical: u32, blocks: u32) -> Result<u32> {
-    let Some(path) = fs.indirect_map().path(logical) else { return Ok(0) };
-    let last = fs.indirect_map().path(logical.saturating_add(blocks.saturating_sub(1)));
+    let Some(path) = fs.indirect_map().path(logical) else {
+        return Ok(0);
+    };
+    let last = fs
+        .indirect_map()
+        .path(logical.saturating_add(blocks.saturating_sub(1)));
     if last.is_some_and(|last| last.levels() == 0) {
         return Ok(0);
     }
@@ -40,7 +44,12 @@ pub(crate) fn blocks_needed(fs: &Ext4, info: &InodeInfo, logical: u32, blocks: u
 
 /// Returns the goal for blocks for the hole at `logical`, and how many of `want` blocks fit into
 /// it.
-pub(crate) fn goal(handle: &Handle<'_>, info: &InodeInfo, logical: u32, want: u32) -> Result<(u64, u32)> {
+pub(crate) fn goal(
+    handle: &Handle<'_>,
+    info: &InodeInfo,
+    logical: u32,
+    want: u32,
+) -> Result<(u64, u32)> {
     let arithmetic = handle.fs.indirect_map();
     let path = arithmetic.path(logical).ok_or(Errno::EFBIG)?;
     // The map has room for 32-bit block numbers only.
@@ -52,17 +61,25 @@ pub(crate) fn goal(handle: &Handle<'_>, info: &InodeInfo, logical: u32, want: u3
         let what = "blocks were to be mapped twice";
         return Err(place(info).corrupt(CorruptKind::Mismatch { what }).into());
     }
-    let goal = match logical.checked_sub(1).map(|before| info.map(handle.fs, before)).transpose()? {
+    let goal = match logical
+        .checked_sub(1)
+        .map(|before| info.map(handle.fs, before))
+        .transpose()?
+    {
         Some(before) => before.mapped().map(|blocks| blocks.start + 1),
         None => None,
     };
     // A run ends with the indirect block that holds its numbers.
     let room = path.offsets().last().map_or(hole.len_blocks, |&at| {
-        hole.len_blocks.min(u64::from(arithmetic.per_block()) - u64::from(at))
+        hole.len_blocks
+            .min(u64::from(arithmetic.per_block()) - u64::from(at))
     });
     let want = u64::from(want).min(room).max(1);
     // OK: no more than was wanted.
-    Ok((goal.unwrap_or_else(|| home_block(handle, info)), want as u32))
+    Ok((
+        goal.unwrap_or_else(|| home_block(handle, info)),
+        want as u32,
+    ))
 }
 
 fn place(info: &InodeInfo) -> Place {
@@ -78,9 +95,12 @@ struct Branch {
 impl Branch {
     fn load(fs: &Ext4, info: &InodeInfo, path: &Path) -> Result<Self> {
         let mut blocks = Vec::with_capacity(to_usize(LEVELS));
-        let mut next = Pointers::decode(info.i_block(), fs.blocks(), place(info))?.get(path.root())?;
+        let mut next =
+            Pointers::decode(info.i_block(), fs.blocks(), place(info))?.get(path.root())?;
         for &at in path.offsets() {
-            let Some(block) = next.map(|block| u64::from(block.get())) else { break };
+            let Some(block) = next.map(|block| u64::from(block.get())) else {
+                break;
+            };
             blocks.push((block, usize::from(at)));
             if blocks.len() < path.offsets().len() {
                 let buffer = fs.cache.read(block)?;
@@ -105,7 +125,12 @@ struct Taken {
 }
 
 /// Collects numbers to be cleared, from the last of `indexes` backwards, until `budget` is spent.
-fn take(fs: &Ext4, numbers: &Pointers<'_>, indexes: Range<usize>, budget: &mut UnmapBudget) -> Result<Taken> {
+fn take(
+    fs: &Ext4,
+    numbers: &Pointers<'_>,
+    indexes: Range<usize>,
+    budget: &mut UnmapBudget,
+) -> Result<Taken> {
     let mut blocks: Vec<Range<u64>> = Vec::new();
     let mut at = indexes.end;
     while at > indexes.start {
@@ -124,7 +149,10 @@ fn take(fs: &Ext4, numbers: &Pointers<'_>, indexes: Range<usize>, budget: &mut U
         }
         at -= 1;
     }
-    Ok(Taken { indexes: at..indexes.end, blocks })
+    Ok(Taken {
+        indexes: at..indexes.end,
+        blocks,
+    })
 }
 
 fn write_number(bytes: &mut [u8], at: usize, block: u64) {
@@ -138,12 +166,24 @@ fn clear_numbers(bytes: &mut [u8], indexes: Range<usize>) {
 
 /// Maps a run whose numbers are all in one indirect block, or in the inode.
 pub(crate) fn insert_pointers(handle: &Handle<'_>, info: &mut InodeInfo, run: &Run) -> Result<()> {
-    let Some(Range { start: physical, end }) = run.mapped() else { return Ok(()) };
+    let Some(Range {
+        start: physical,
+        end,
+    }) = run.mapped()
+    else {
+        return Ok(());
+    };
     let blocks = end - physical;
-    let path = handle.fs.indirect_map().path(run.logical).ok_or(Errno::EFBIG)?;
+    let path = handle
+        .fs
+        .indirect_map()
+        .path(run.logical)
+        .ok_or(Errno::EFBIG)?;
     if path.levels() == 0 {
         edit_roots(handle, info, |roots| {
-            (physical..physical + blocks).zip(path.root()..).for_each(|(it, at)| write_number(roots, at, it));
+            (physical..physical + blocks)
+                .zip(path.root()..)
+                .for_each(|(it, at)| write_number(roots, at, it));
         });
         return Ok(());
     }
@@ -152,14 +192,22 @@ pub(crate) fn insert_pointers(handle: &Handle<'_>, info: &mut InodeInfo, run: &R
         let block = allocate_map_block(handle, info, physical + blocks)?;
         handle.fresh(block)?;
         match branch.last() {
-            None => edit_roots(handle, info, |roots| write_number(roots, path.root(), block)),
-            Some(&(parent, at)) => edit_numbers(handle, parent, |bytes| write_number(bytes, at, block))?,
+            None => edit_roots(handle, info, |roots| {
+                write_number(roots, path.root(), block)
+            }),
+            Some(&(parent, at)) => {
+                edit_numbers(handle, parent, |bytes| write_number(bytes, at, block))?
+            }
         }
         branch.push((block, usize::from(at)));
     }
-    let Some(&(last, at)) = branch.last() else { return Ok(()) };
+    let Some(&(last, at)) = branch.last() else {
+        return Ok(());
+    };
     edit_numbers(handle, last, |bytes| {
-        (physical..physical + blocks).zip(at..).for_each(|(it, at)| write_number(bytes, at, it));
+        (physical..physical + blocks)
+            .zip(at..)
+            .for_each(|(it, at)| write_number(bytes, at, it));
     })
 }
 
@@ -205,7 +253,10 @@ fn unmap_last(
 ) -> Result<u64> {
     let arithmetic = handle.fs.indirect_map();
     let last = left.end - 1;
-    let path = u32::try_from(last).ok().and_then(|last| arithmetic.path(last)).ok_or(Errno::EFBIG)?;
+    let path = u32::try_from(last)
+        .ok()
+        .and_then(|last| arithmetic.path(last))
+        .ok_or(Errno::EFBIG)?;
     let branch = Branch::load(handle.fs, info, &path)?;
     let depth = branch.depth();
     if depth < path.levels() {
@@ -225,7 +276,9 @@ fn unmap_last(
         None => {
             let numbers = Pointers::decode(info.i_block(), handle.fs.blocks(), place(info))?;
             let taken = take(handle.fs, &numbers, indexes, budget)?;
-            edit_roots(handle, info, |roots| clear_numbers(roots, taken.indexes.clone()));
+            edit_roots(handle, info, |roots| {
+                clear_numbers(roots, taken.indexes.clone())
+            });
             taken
         }
         Some(&(block, _)) => {
@@ -238,7 +291,10 @@ fn unmap_last(
         }
     };
     for blocks in &taken.blocks {
-        handle.writer.allocator.free(handle, blocks.clone(), metadata)?;
+        handle
+            .writer
+            .allocator
+            .free(handle, blocks.clone(), metadata)?;
         let count = blocks.end - blocks.start;
         info.add_blocks(-count.cast_signed(), handle.fs.superblock().block_size())?;
     }
@@ -264,9 +320,14 @@ fn clear_branch(
             return Ok(());
         }
         budget.spend(handle.fs, &(block..block + 1));
-        handle.writer.allocator.free(handle, block..block + 1, true)?;
+        handle
+            .writer
+            .allocator
+            .free(handle, block..block + 1, true)?;
         info.add_blocks(-1, handle.fs.superblock().block_size())?;
-        let above = nth.checked_sub(1).map_or(path.root(), |above| branch.blocks[above].1);
+        let above = nth
+            .checked_sub(1)
+            .map_or(path.root(), |above| branch.blocks[above].1);
         indexes = above..above + 1;
     }
     edit_roots(handle, info, |roots| clear_numbers(roots, indexes));

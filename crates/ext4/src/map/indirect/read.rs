@@ -15,15 +15,27 @@ use crate::map::run::{LOGICAL_END, Run, RunKind};
 /// Returns the run at block `logical` of a file without extents.
 pub(crate) fn map(fs: &Ext4, inode: &InodeInfo, logical: u32) -> Result<Run> {
     let arithmetic = fs.indirect_map();
-    let Some(path) = arithmetic.path(logical) else { return Ok(Run::hole(logical, LOGICAL_END)) };
-    let hole = |depth| Run::hole(logical, u64::from(logical) + arithmetic.hole_blocks(&path, depth));
+    let Some(path) = arithmetic.path(logical) else {
+        return Ok(Run::hole(logical, LOGICAL_END));
+    };
+    let hole = |depth| {
+        Run::hole(
+            logical,
+            u64::from(logical) + arithmetic.hole_blocks(&path, depth),
+        )
+    };
     let place = Place::new(Structure::IndirectBlock).ino(inode.ino());
     let roots = Pointers::decode(inode.i_block(), fs.blocks(), place)?;
     if path.levels() == 0 {
         // OK: DIRECT is 12.
-        return Ok(run_at(logical, roots.run(path.root(), DIRECT as usize - path.root())?));
+        return Ok(run_at(
+            logical,
+            roots.run(path.root(), DIRECT as usize - path.root())?,
+        ));
     }
-    let Some(mut block) = roots.get(path.root())? else { return Ok(hole(0)) };
+    let Some(mut block) = roots.get(path.root())? else {
+        return Ok(hole(0));
+    };
     let mut depth = 0;
     for &at in path.offsets() {
         let at = usize::from(at);
@@ -46,8 +58,14 @@ fn run_at(logical: u32, (first, len): (Option<std::num::NonZeroU32>, usize)) -> 
     let end = u64::from(logical) + len as u64;
     match first {
         Some(first) => {
-            let kind = RunKind::Mapped { physical: u64::from(first.get()) };
-            Run { logical, len_blocks: end - u64::from(logical), kind }
+            let kind = RunKind::Mapped {
+                physical: u64::from(first.get()),
+            };
+            Run {
+                logical,
+                len_blocks: end - u64::from(logical),
+                kind,
+            }
         }
         None => Run::hole(logical, end),
     }

@@ -19,7 +19,9 @@ impl InodeInfo {
             AclKind::Access => NameIndex::POSIX_ACL_ACCESS,
             AclKind::Default => NameIndex::POSIX_ACL_DEFAULT,
         };
-        let Some(bytes) = self.attribute(fs, index, b"")? else { return Ok(None) };
+        let Some(bytes) = self.attribute(fs, index, b"")? else {
+            return Ok(None);
+        };
         let place = Place::new(Structure::Acl).ino(self.ino());
         Ok(Some(disk::decode(&bytes, place)?))
     }

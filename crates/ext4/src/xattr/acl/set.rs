@@ -64,7 +64,12 @@ pub(crate) fn change_acl(
 
 /// Plans how to set an ACL. `ENOSPC` if there is no room for it.
 pub(crate) fn plan_acl(fs: &Ext4, info: &InodeInfo, kind: AclKind, acl: &Acl) -> Result<Plan> {
-    info.plan(fs, &info.attributes(fs)?, (index(kind), b""), Some(&encode(acl)))
+    info.plan(
+        fs,
+        &info.attributes(fs)?,
+        (index(kind), b""),
+        Some(&encode(acl)),
+    )
 }
 
 /// Returns the room that [`init_attributes`] needs for an inode with this mode.
@@ -88,7 +93,9 @@ pub(crate) fn room_for_acls(
     let mut attributes = Attributes::none(inode.xattr_area(&blank).len());
     if sb.features().incompat.contains(Incompat::INLINE_DATA) {
         // The new inode may have this attribute before the ACLs.
-        attributes.own.push(Attribute::in_inode(inline::XATTR.0, inline::XATTR.1, b""));
+        attributes
+            .own
+            .push(Attribute::in_inode(inline::XATTR.0, inline::XATTR.1, b""));
     }
     for (kind, acl) in [(AclKind::Access, acl), (AclKind::Default, default_acl)] {
         let Some(acl) = acl else { continue };
@@ -97,7 +104,10 @@ pub(crate) fn room_for_acls(
             return Err(Errno::ENOSPC.into());
         }
         let more = plan.need(fs);
-        need = Need { credits: need.credits + more.credits, blocks: need.blocks + more.blocks };
+        need = Need {
+            credits: need.credits + more.credits,
+            blocks: need.blocks + more.blocks,
+        };
         attributes = attributes.after(&plan);
     }
     Ok(need)

@@ -97,7 +97,12 @@ impl Blocks {
     }
 
     /// Calls `leave`, by which an inode leaves the block. If it was the last, removes the block.
-    pub(crate) fn leave(&self, hash: u32, block: u64, leave: impl FnOnce() -> Result<Put>) -> Result<Put> {
+    pub(crate) fn leave(
+        &self,
+        hash: u32,
+        block: u64,
+        leave: impl FnOnce() -> Result<Put>,
+    ) -> Result<Put> {
         let left = self.leave_by(hash, block, leave)?;
         self.note_left(hash, block, left);
         Ok(left)

@@ -55,7 +55,10 @@ impl<'c> Bucket<'c> {
     /// Returns the bucket that consists of `words`.
     #[inline]
     pub(super) fn of(words: &'c [AtomicU64]) -> Self {
-        Self { marks: &words[0], entries: words[1..].first_chunk().expect("a line has room for all") }
+        Self {
+            marks: &words[0],
+            entries: words[1..].first_chunk().expect("a line has room for all"),
+        }
     }
 
     /// Returns the entry in a slot; 0 if the slot is empty, `None` if there is no such slot.
@@ -74,7 +77,9 @@ impl<'c> Bucket<'c> {
 
     pub(super) fn find(&self, entry: u64) -> Option<usize> {
         // Acquire: as in `entry`.
-        self.entries.iter().position(|word| word.load(Ordering::Acquire) == entry)
+        self.entries
+            .iter()
+            .position(|word| word.load(Ordering::Acquire) == entry)
     }
 
     /// Notes that the entry in a slot was used.
@@ -95,7 +100,9 @@ impl<'c> Bucket<'c> {
     #[inline]
     fn empty_slots(&self) -> u64 {
         let words = self.entries.iter().enumerate();
-        words.fold(0, |slots, (slot, word)| slots | u64::from(word.load(Ordering::Relaxed) == 0) << slot)
+        words.fold(0, |slots, (slot, word)| {
+            slots | u64::from(word.load(Ordering::Relaxed) == 0) << slot
+        })
     }
 
     /// Sets or clears a mark of an entry that was found in a slot.
@@ -129,14 +136,19 @@ impl<'c> Bucket<'c> {
         // Release: pairs with the Acquire of `entry` and `find`. A thread that finds the slot empty
         // sees what this thread did before. Acquire: pairs with the Release here of another thread,
         // if this one finds the slot empty; see "Resizing" in `MbCache`.
-        self.entries[slot].compare_exchange(entry, 0, Ordering::AcqRel, Ordering::Acquire).is_ok()
+        self.entries[slot]
+            .compare_exchange(entry, 0, Ordering::AcqRel, Ordering::Acquire)
+            .is_ok()
     }
 
     /// Claims the right to insert; `None` if another thread has it.
     pub(super) fn claim(&self) -> Option<Claim<'_, 'c>> {
         // Acquire: pairs with the Release of the last claim's `drop`.
         let before = self.marks.fetch_or(CLAIMED, Ordering::Acquire);
-        (before & CLAIMED == 0).then(|| Claim { bucket: self, cleared: 0 })
+        (before & CLAIMED == 0).then(|| Claim {
+            bucket: self,
+            cleared: 0,
+        })
     }
 
     /// Claims the right to insert, and yields until the thread that has it is done. That thread
@@ -162,15 +174,25 @@ impl Claim<'_, '_> {
     /// Puts an entry in.
     pub(super) fn put(&mut self, entry: u64) -> Put {
         loop {
-            let Victim { slot, entry: old, others } = self.victim();
+            let Victim {
+                slot,
+                entry: old,
+                others,
+            } = self.victim();
             let word = &self.bucket.entries[slot as usize];
             // A failure means that the old entry was removed meanwhile. That happens at most once
             // to each slot, because the claim excludes other insertions. Release: pairs with the
             // Acquire of `entry` and `find`. Acquire: pairs with the Release of `take`, if the slot
             // was emptied.
-            if word.compare_exchange(old, entry, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+            if word
+                .compare_exchange(old, entry, Ordering::AcqRel, Ordering::Relaxed)
+                .is_ok()
+            {
                 self.cleared |= 1 << (REFERENCED + slot) | 1 << (FULL + slot);
-                return Put { others, evicts: old != 0 };
+                return Put {
+                    others,
+                    evicts: old != 0,
+                };
             }
         }
     }
@@ -178,7 +200,11 @@ impl Claim<'_, '_> {
     /// Moves the entries for another bucket to it. Counts those marked full as dropped, without
     /// moving them. Returns the number of dropped entries. A dropped one is a lost hint, unless its
     /// owner inserts it again.
-    pub(super) fn move_entries_to(&self, other: &mut Claim<'_, '_>, is_to_go: impl Fn(u64) -> bool) -> u64 {
+    pub(super) fn move_entries_to(
+        &self,
+        other: &mut Claim<'_, '_>,
+        is_to_go: impl Fn(u64) -> bool,
+    ) -> u64 {
         let full = self.bucket.full();
         let mut dropped = 0;
         for (slot, word) in self.bucket.entries.iter().enumerate() {
@@ -199,9 +225,17 @@ impl Claim<'_, '_> {
         let empty = bucket.empty_slots();
         if empty != 0 {
             let others = SLOTS as u32 - empty.count_ones();
-            return Victim { slot: empty.trailing_zeros(), entry: 0, others };
+            return Victim {
+                slot: empty.trailing_zeros(),
+                entry: 0,
+                others,
+            };
         }
-        let victim = |slot| Victim { slot, entry: entry(slot), others: SLOTS as u32 - 1 };
+        let victim = |slot| Victim {
+            slot,
+            entry: entry(slot),
+            others: SLOTS as u32 - 1,
+        };
         let slots = 0..SLOTS as u32;
         let marks = bucket.marks.load(Ordering::Relaxed) & !self.cleared;
         if let Some(full) = slots.clone().find(|slot| marks >> (FULL + slot) & 1 != 0) {
@@ -214,10 +248,15 @@ impl Claim<'_, '_> {
         // victim is at the hand.
         let passed = turn.clone().take_while(|slot| is_referenced(*slot));
         let second_chances: u64 = passed.map(|slot| 1 << (REFERENCED + slot)).sum();
-        let slot = turn.clone().find(|slot| !is_referenced(*slot)).unwrap_or(hand);
+        let slot = turn
+            .clone()
+            .find(|slot| !is_referenced(*slot))
+            .unwrap_or(hand);
         let next = u64::from((slot + 1) % SLOTS as u32);
         // Relaxed: the hand moves under the claim.
-        bucket.marks.fetch_and(!(second_chances | HAND_BITS), Ordering::Relaxed);
+        bucket
+            .marks
+            .fetch_and(!(second_chances | HAND_BITS), Ordering::Relaxed);
         bucket.marks.fetch_or(next << HAND, Ordering::Relaxed);
         victim(slot)
     }
@@ -226,6 +265,8 @@ impl Claim<'_, '_> {
 impl Drop for Claim<'_, '_> {
     fn drop(&mut self) {
         // Release: pairs with the Acquire in `Bucket::claim`.
-        self.bucket.marks.fetch_and(!(CLAIMED | self.cleared), Ordering::Release);
+        self.bucket
+            .marks
+            .fetch_and(!(CLAIMED | self.cleared), Ordering::Release);
     }
 }

@@ -197,17 +197,31 @@ impl MbCache {
         // Without alignment the cache works, too, but more slowly.
         let start = if start < WORDS { start } else { 0 };
         let state = AtomicU32::new(TableState::of(from).0);
-        Self { words, start, from, to, state, crowded: Line(AtomicU32::new(0)), counts: ThreadCounter::new() }
+        Self {
+            words,
+            start,
+            from,
+            to,
+            state,
+            crowded: Line(AtomicU32::new(0)),
+            counts: ThreadCounter::new(),
+        }
     }
 
     /// Inserts a number for the contents with that hash.
     pub fn insert(&self, hash: u32, number: u64) -> Inserted {
-        let (state, Some(entry)) = (self.state(), self.entry(hash, number)) else { return Inserted::No };
+        let (state, Some(entry)) = (self.state(), self.entry(hash, number)) else {
+            return Inserted::No;
+        };
         let bucket = self.bucket(hash, state.bits());
         if bucket.find(entry).is_some() {
             return Inserted::Present;
         }
-        let claim = if state.is_moving() { None } else { bucket.claim() };
+        let claim = if state.is_moving() {
+            None
+        } else {
+            bucket.claim()
+        };
         // No entry is moved from or to this bucket from now on: see "Resizing".
         let Some(mut claim) = claim.filter(|_| self.state() == state) else {
             self.counts.add([0, 0, 0, 1]);
@@ -230,7 +244,9 @@ impl MbCache {
 
     /// Removes an entry. Returns whether it was in.
     pub fn remove(&self, hash: u32, number: u64) -> bool {
-        let (state, Some(entry)) = (self.state(), self.entry(hash, number)) else { return false };
+        let (state, Some(entry)) = (self.state(), self.entry(hash, number)) else {
+            return false;
+        };
         let mut taken = self.bucket(hash, state.bits()).remove(entry);
         if !taken && (state.is_moving() || self.state() != state) {
             taken = self.remove_moved(hash, entry);
@@ -246,13 +262,21 @@ impl MbCache {
     pub fn candidates(&self, hash: u32) -> Candidates<'_> {
         let (bucket, rest) = (self.bucket(hash, self.state().bits()), self.rest(hash));
         let (number_mask, full) = (self.number_mask(), bucket.full());
-        Candidates { bucket, rest, number_mask, full, slot: 0 }
+        Candidates {
+            bucket,
+            rest,
+            number_mask,
+            full,
+            slot: 0,
+        }
     }
 
     /// Sets or clears the mark of a full entry, whose block or inode cannot be shared by more.
     /// Lookups skip full entries.
     pub fn set_full(&self, hash: u32, number: u64, full: bool) {
-        let Some(entry) = self.entry(hash, number) else { return };
+        let Some(entry) = self.entry(hash, number) else {
+            return;
+        };
         self.bucket(hash, self.state().bits()).set_full(entry, full);
     }
 
@@ -314,7 +338,8 @@ impl MbCache {
         loop {
             let state = self.state();
             let (bits, next) = (state.bits(), state.next_bits());
-            let [fewer, more] = [bits.min(next), bits.max(next)].map(|bits| self.bucket(hash, bits));
+            let [fewer, more] =
+                [bits.min(next), bits.max(next)].map(|bits| self.bucket(hash, bits));
             let claim = fewer.wait_for_claim();
             let taken = fewer.remove(entry) || more.remove(entry);
             drop(claim);
@@ -348,7 +373,10 @@ impl MbCache {
     fn note_sparse(&self, entry: u64, state: TableState) {
         // OK: any bits are right, because the tested ones depend on all of them.
         let is_one_in_64 = mix((entry ^ entry >> 32) as u32) & 63 == 0;
-        if is_one_in_64 && state.bits() > self.from && self.stats().entries < (1 << state.bits()) / SHRINK {
+        if is_one_in_64
+            && state.bits() > self.from
+            && self.stats().entries < (1 << state.bits()) / SHRINK
+        {
             self.resize(state, self.from.max(state.bits().saturating_sub(STEP)));
         }
     }
@@ -364,20 +392,28 @@ impl MbCache {
 
     /// Changes the number of buckets in use to 2^`bits`, unless another thread is resizing already.
     fn resize(&self, state: TableState, bits: u32) {
-        debug_assert!(!state.is_moving() && state.bits() != bits, "{state:?} {bits}");
+        debug_assert!(
+            !state.is_moving() && state.bits() != bits,
+            "{state:?} {bits}"
+        );
         let moving = state.then(state.bits(), bits);
         // Relaxed: this thread acquired the previous mover's release when it loaded `state`, and
         // every thread that acquires a later release of this one sees the move. If the exchange
         // fails, another thread is resizing, or has resized.
-        let begin = self.state.compare_exchange(state.0, moving.0, Ordering::Relaxed, Ordering::Relaxed);
+        let begin =
+            self.state
+                .compare_exchange(state.0, moving.0, Ordering::Relaxed, Ordering::Relaxed);
         if begin.is_err() {
             return;
         }
         let [fewer, more] = [state.bits().min(bits), state.bits().max(bits)];
-        let dropped = (1 << fewer..1 << more).map(|index| self.move_bucket(index, fewer, more, bits)).sum();
+        let dropped = (1 << fewer..1 << more)
+            .map(|index| self.move_bucket(index, fewer, more, bits))
+            .sum();
         self.counts.add([0, 0, dropped, 0]);
         // Release: pairs with the Acquire of the threads that use the state.
-        self.state.store(moving.then(bits, bits).0, Ordering::Release);
+        self.state
+            .store(moving.then(bits, bits).0, Ordering::Release);
     }
 
     /// Moves entries between a bucket of the larger number and the bucket of the smaller number in
@@ -388,8 +424,9 @@ impl MbCache {
         let (mut small_claim, mut large_claim) =
             (small_bucket.wait_for_claim(), large_bucket.wait_for_claim());
         match bits == more {
-            true => small_claim
-                .move_entries_to(&mut large_claim, |entry| self.index_of(small, entry, more) == large),
+            true => small_claim.move_entries_to(&mut large_claim, |entry| {
+                self.index_of(small, entry, more) == large
+            }),
             false => large_claim.move_entries_to(&mut small_claim, |_| true),
         }
     }
@@ -398,14 +435,18 @@ impl MbCache {
     /// `index` of a smaller number.
     fn index_of(&self, index: usize, entry: u64, bits: u32) -> usize {
         // OK: the rest has at most 32 bits.
-        let mixed = ((entry >> (32 + self.from)) as usize) << self.from | index & ((1 << self.from) - 1);
+        let mixed =
+            ((entry >> (32 + self.from)) as usize) << self.from | index & ((1 << self.from) - 1);
         mixed & ((1 << bits) - 1)
     }
 }
 
 impl fmt::Debug for MbCache {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MbCache").field("state", &self.state()).field("stats", &self.stats()).finish()
+        f.debug_struct("MbCache")
+            .field("state", &self.state())
+            .field("stats", &self.stats())
+            .finish()
     }
 }
 
@@ -451,7 +492,12 @@ impl<'c> Iterator for Candidates<'c> {
             }
             let number = entry & self.number_mask;
             if number != 0 && self.full >> slot & 1 == 0 {
-                return Some(Candidate { bucket, slot, entry, number });
+                return Some(Candidate {
+                    bucket,
+                    slot,
+                    entry,
+                    number,
+                });
             }
         }
     }

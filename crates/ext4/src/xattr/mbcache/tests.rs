@@ -23,12 +23,17 @@ fn all(cache: &MbCache, hash: u32) -> Vec<u64> {
 /// Whether the cache has an entry, even if lookups skip it.
 fn contains(cache: &MbCache, hash: u32, number: u64) -> bool {
     let bucket = cache.bucket(hash, cache.state().bits());
-    cache.entry(hash, number).is_some_and(|entry| bucket.find(entry).is_some())
+    cache
+        .entry(hash, number)
+        .is_some_and(|entry| bucket.find(entry).is_some())
 }
 
 /// Marks an entry as used, through a lookup that returns it.
 fn touch(cache: &MbCache, hash: u32, number: u64) {
-    cache.candidates(hash).filter(|found| found.number() == number).for_each(|found| found.touch());
+    cache
+        .candidates(hash)
+        .filter(|found| found.number() == number)
+        .for_each(|found| found.touch());
 }
 
 /// Every entry of the cache, counted by looking.
@@ -36,14 +41,21 @@ fn entries(cache: &MbCache) -> u64 {
     // Also where none should be: in buckets that are not in use.
     let buckets = cache.words[cache.start..].chunks_exact(WORDS);
     buckets
-        .map(|words| words[1..].iter().filter(|word| word.load(Ordering::Relaxed) != 0).count() as u64)
+        .map(|words| {
+            words[1..]
+                .iter()
+                .filter(|word| word.load(Ordering::Relaxed) != 0)
+                .count() as u64
+        })
         .sum()
 }
 
 #[test]
 fn mixing_loses_nothing() {
     // The product with an odd number determines the number.
-    let inverse = (0..5).fold(1u32, |x, _| x.wrapping_mul(2u32.wrapping_sub(MIX.wrapping_mul(x))));
+    let inverse = (0..5).fold(1u32, |x, _| {
+        x.wrapping_mul(2u32.wrapping_sub(MIX.wrapping_mul(x)))
+    });
     assert_eq!(MIX.wrapping_mul(inverse), 1);
     for hash in (0..1 << 20).map(|n: u32| n.wrapping_mul(4093)) {
         assert_eq!(mix(hash).swap_bytes().wrapping_mul(inverse), hash);
@@ -57,28 +69,50 @@ fn hashes_of_which_a_part_differs_are_spread() {
         let hashes = (0..256).map(|part: u32| 0x1234_5678 ^ part << shift);
         hashes.for_each(|hash| buckets[mix(hash) as usize % buckets.len()] += 1);
         let most = buckets.iter().max().unwrap();
-        assert!(*most <= SLOTS / 2, "{most} of those that differ from bit {shift} on are in one bucket");
+        assert!(
+            *most <= SLOTS / 2,
+            "{most} of those that differ from bit {shift} on are in one bucket"
+        );
     }
 }
 
 #[test]
 fn a_pair_is_in_once() {
     let cache = MbCache::new(4);
-    assert_eq!((cache.insert(5, 70), cache.insert(5, 70)), (Inserted::Yes, Inserted::Present));
-    assert_eq!((cache.insert(5, 71), cache.insert(6, 70)), (Inserted::Yes, Inserted::Yes));
-    assert_eq!((all(&cache, 5), all(&cache, 6), all(&cache, 7)), (vec![70, 71], vec![70], vec![]));
+    assert_eq!(
+        (cache.insert(5, 70), cache.insert(5, 70)),
+        (Inserted::Yes, Inserted::Present)
+    );
+    assert_eq!(
+        (cache.insert(5, 71), cache.insert(6, 70)),
+        (Inserted::Yes, Inserted::Yes)
+    );
+    assert_eq!(
+        (all(&cache, 5), all(&cache, 6), all(&cache, 7)),
+        (vec![70, 71], vec![70], vec![])
+    );
     assert!(cache.remove(5, 70) && !cache.remove(5, 70) && !cache.remove(7, 70));
     assert_eq!((all(&cache, 5), cache.stats().entries), (vec![71], 2));
 }
 
 #[test]
 fn numbers_that_fit_come_back_and_others_are_refused() {
-    for (bits, most) in [(0, (1 << 32) - 1), (3, (1 << 35) - 1), (MbCache::BITS_FAR, (1 << 48) - 1)] {
+    for (bits, most) in [
+        (0, (1 << 32) - 1),
+        (3, (1 << 35) - 1),
+        (MbCache::BITS_FAR, (1 << 48) - 1),
+    ] {
         let cache = MbCache::new(bits);
         for hash in [0, 1, 0x8000_0000, u32::MAX] {
-            assert_eq!((cache.insert(hash, most), cache.insert(hash, 1)), (Inserted::Yes, Inserted::Yes));
+            assert_eq!(
+                (cache.insert(hash, most), cache.insert(hash, 1)),
+                (Inserted::Yes, Inserted::Yes)
+            );
             assert_eq!(all(&cache, hash), vec![1, most]);
-            assert_eq!((cache.insert(hash, most + 1), cache.insert(hash, 0)), (Inserted::No, Inserted::No));
+            assert_eq!(
+                (cache.insert(hash, most + 1), cache.insert(hash, 0)),
+                (Inserted::No, Inserted::No)
+            );
             assert!(cache.remove(hash, 1) && cache.remove(hash, most));
         }
     }
@@ -89,7 +123,13 @@ fn numbers_that_fit_come_back_and_others_are_refused() {
 fn a_hit_sets_a_bit() {
     let cache = one();
     cache.insert(1, 10);
-    let words = || cache.words.iter().map(|word| word.load(Ordering::Relaxed)).collect::<Vec<_>>();
+    let words = || {
+        cache
+            .words
+            .iter()
+            .map(|word| word.load(Ordering::Relaxed))
+            .collect::<Vec<_>>()
+    };
     let before = words();
     touch(&cache, 1, 10);
     let after = words();
@@ -108,15 +148,33 @@ fn second_chance_order() {
     touch(&cache, 0, 1);
     touch(&cache, 0, 3);
     cache.insert(0, 8);
-    assert_eq!(all(&cache, 0), [1, 3, 4, 5, 6, 7, 8], "the hand passes 1, and 2 goes");
+    assert_eq!(
+        all(&cache, 0),
+        [1, 3, 4, 5, 6, 7, 8],
+        "the hand passes 1, and 2 goes"
+    );
     cache.insert(0, 9);
-    assert_eq!(all(&cache, 0), [1, 3, 5, 6, 7, 8, 9], "3 has its second chance");
+    assert_eq!(
+        all(&cache, 0),
+        [1, 3, 5, 6, 7, 8, 9],
+        "3 has its second chance"
+    );
     (10..14).for_each(|number| assert_eq!(cache.insert(0, number), Inserted::Yes));
-    assert_eq!(all(&cache, 0), [3, 8, 9, 10, 11, 12, 13], "a second chance, and no third");
+    assert_eq!(
+        all(&cache, 0),
+        [3, 8, 9, 10, 11, 12, 13],
+        "a second chance, and no third"
+    );
     cache.set_full(0, 12, true);
     cache.insert(0, 14);
-    assert_eq!(all(&cache, 0), [3, 8, 9, 10, 11, 13, 14], "full blocks are not offered");
-    all(&cache, 0).iter().for_each(|number| touch(&cache, 0, *number));
+    assert_eq!(
+        all(&cache, 0),
+        [3, 8, 9, 10, 11, 13, 14],
+        "full blocks are not offered"
+    );
+    all(&cache, 0)
+        .iter()
+        .for_each(|number| touch(&cache, 0, *number));
     cache.insert(0, 15);
     assert_eq!(entries(&cache), 7, "one goes, though all were of use");
     assert!(contains(&cache, 0, 15));
@@ -148,7 +206,10 @@ fn each_removal_is_counted_once() {
             cache.insert(number as u32, number);
         }
         for number in 1..200 {
-            let twice = (cache.remove(number as u32, number), cache.remove(number as u32, number));
+            let twice = (
+                cache.remove(number as u32, number),
+                cache.remove(number as u32, number),
+            );
             assert!(!twice.1);
         }
         assert_eq!((cache.stats().entries, entries(&cache)), (0, 0), "{round}");
@@ -169,7 +230,10 @@ fn threads_agree_on_the_count() {
                         _ => {
                             let offered = cache.candidates(hash).map(|found| found.number());
                             assert!(
-                                offered.inspect(|number| assert!((1..10).contains(number))).count() <= SLOTS
+                                offered
+                                    .inspect(|number| assert!((1..10).contains(number)))
+                                    .count()
+                                    <= SLOTS
                             );
                         }
                     }
@@ -179,8 +243,11 @@ fn threads_agree_on_the_count() {
     });
     assert_eq!(cache.stats().entries, entries(cache));
     for words in cache.words[cache.start..].chunks_exact(WORDS) {
-        let found: Vec<_> =
-            words[1..].iter().map(|word| word.load(Ordering::Relaxed)).filter(|word| *word != 0).collect();
+        let found: Vec<_> = words[1..]
+            .iter()
+            .map(|word| word.load(Ordering::Relaxed))
+            .filter(|word| *word != 0)
+            .collect();
         let once: HashSet<_> = found.iter().collect();
         assert_eq!(once.len(), found.len(), "the same pair twice");
     }
@@ -216,7 +283,10 @@ fn four_mebibytes_have_room_for_200_000_entries() {
     let stats = cache.stats();
     assert_eq!(stats.entries, entries(&cache));
     assert!(stats.entries >= 200_000, "{stats:?}");
-    assert!(stats.bytes <= (4 << 20) + 64 && stats.bytes / stats.entries <= 16, "{stats:?}");
+    assert!(
+        stats.bytes <= (4 << 20) + 64 && stats.bytes / stats.entries <= 16,
+        "{stats:?}"
+    );
     assert!(stats.capacity >= 450_000);
 }
 
@@ -242,11 +312,20 @@ fn the_table_grows_with_its_entries() {
         }
     }
     assert_eq!(sizes, [4, 16, 64, 128].map(|buckets| 7 * buckets));
-    let found = known.iter().filter(|(hash, number)| contains(&cache, *hash, *number)).count();
+    let found = known
+        .iter()
+        .filter(|(hash, number)| contains(&cache, *hash, *number))
+        .count();
     assert_eq!(found as u64, cache.stats().entries);
     assert!(found > 400, "{found}");
-    let removed = known.iter().filter(|(hash, number)| cache.remove(*hash, *number)).count();
-    assert_eq!((removed, cache.stats().entries, entries(&cache)), (found, 0, 0));
+    let removed = known
+        .iter()
+        .filter(|(hash, number)| cache.remove(*hash, *number))
+        .count();
+    assert_eq!(
+        (removed, cache.stats().entries, entries(&cache)),
+        (found, 0, 0)
+    );
 }
 
 /// By chance, entries that are added and removed sometimes fill a bucket. That is no reason to
@@ -261,7 +340,9 @@ fn does_not_grow_by_chance() {
         cache.insert(hash, number);
         known.push_back((hash, number));
         if known.len() == 1 << 4 {
-            known.pop_front().map(|(hash, number)| cache.remove(hash, number));
+            known
+                .pop_front()
+                .map(|(hash, number)| cache.remove(hash, number));
         }
     }
     let stats = cache.stats();
@@ -274,12 +355,14 @@ fn shrinks_when_there_is_little_to_find() {
     let cache = MbCache::sized(4, 12);
     let hash = |number: u64| (number as u32).wrapping_mul(0x9e37_79b9) ^ 0x5a5a;
     let most = 3000_u64;
-    let known: Vec<_> =
-        (1..=most).filter(|number| cache.insert(hash(*number), *number) == Inserted::Yes).collect();
+    let known: Vec<_> = (1..=most)
+        .filter(|number| cache.insert(hash(*number), *number) == Inserted::Yes)
+        .collect();
     assert_eq!(cache.stats().capacity, 7 << 12);
     assert!(known.len() > 2900, "{}", known.len());
     let (stay, go) = known.split_at(3);
-    go.iter().for_each(|number| assert!(cache.remove(hash(*number), *number)));
+    go.iter()
+        .for_each(|number| assert!(cache.remove(hash(*number), *number)));
     let mut sizes = vec![cache.stats().capacity];
     for number in most + 1..most + 5000 {
         assert_eq!(cache.insert(hash(number), number), Inserted::Yes);
@@ -291,7 +374,10 @@ fn shrinks_when_there_is_little_to_find() {
     }
     // With the one that has just come, there are as many as every 64th of 256 buckets.
     assert_eq!(sizes, [12, 10, 8].map(|bits| 7 << bits));
-    assert!(stay.iter().all(|number| all(&cache, hash(*number)).contains(number)));
+    assert!(
+        stay.iter()
+            .all(|number| all(&cache, hash(*number)).contains(number))
+    );
     assert_eq!((cache.stats().entries, entries(&cache)), (3, 3));
 }
 
@@ -300,7 +386,11 @@ fn shrinks_when_there_is_little_to_find() {
 fn moved_entries_replace_full_ones() {
     let cache = MbCache::sized(0, 2);
     cache.resize(cache.state(), 2);
-    let hash_of = |bucket| (0..).find(|hash| mix(*hash) & 3 == bucket).expect("a hash for each bucket");
+    let hash_of = |bucket| {
+        (0..)
+            .find(|hash| mix(*hash) & 3 == bucket)
+            .expect("a hash for each bucket")
+    };
     let [full, moved] = [0, 3].map(hash_of);
     for number in 1..=7 {
         assert_eq!(cache.insert(full, number), Inserted::Yes);
@@ -308,7 +398,10 @@ fn moved_entries_replace_full_ones() {
     }
     (8..=10).for_each(|number| assert_eq!(cache.insert(moved, number), Inserted::Yes));
     cache.resize(cache.state(), 0);
-    assert_eq!((all(&cache, moved), cache.stats().entries), (vec![8, 9, 10], 7));
+    assert_eq!(
+        (all(&cache, moved), cache.stats().entries),
+        (vec![8, 9, 10], 7)
+    );
     assert!((4..=7).all(|number| contains(&cache, full, number)) && all(&cache, full).is_empty());
 }
 
@@ -319,7 +412,10 @@ fn numbers_that_do_not_fit_are_refused_at_every_size() {
     let most = (1 << 34) - 1;
     assert!((1..500).all(|number| cache.insert(number * 0x9e37, number.into()) == Inserted::Yes));
     assert_eq!(cache.stats().capacity, 7 << 6);
-    assert_eq!((cache.insert(1, most), cache.insert(1, most + 1)), (Inserted::Yes, Inserted::No));
+    assert_eq!(
+        (cache.insert(1, most), cache.insert(1, most + 1)),
+        (Inserted::Yes, Inserted::No)
+    );
     assert!(all(&cache, 1).contains(&most) && !cache.remove(1, most + 1));
 }
 
@@ -333,7 +429,10 @@ fn threads_agree_while_it_grows_and_shrinks() {
             for thread in 0..4u64 {
                 scope.spawn(move || {
                     for n in 0..2_000u64 {
-                        let (hash, number) = ((n.wrapping_mul(0x9e37_79b9) >> 7) as u32, 4 * n + thread + 1);
+                        let (hash, number) = (
+                            (n.wrapping_mul(0x9e37_79b9) >> 7) as u32,
+                            4 * n + thread + 1,
+                        );
                         cache.insert(hash, number);
                         // In the second half, all that is left of the first goes, too.
                         let old = n.checked_sub(1000).map(|n| 4 * n + thread + 1);

@@ -72,10 +72,23 @@ impl Wanted<'_> {
             let (uid, gid) = owner.unzip();
             let is_symlink = found.is_symlink();
             let mode = (!is_symlink).then_some(self.entry.mode.into());
-            directory.set_attributes(name, &Attributes { mode, uid, gid, ..Attributes::default() })?;
+            directory.set_attributes(
+                name,
+                &Attributes {
+                    mode,
+                    uid,
+                    gid,
+                    ..Attributes::default()
+                },
+            )?;
         }
         for (attribute, value) in self.lacking(&xattrs(directory, name)?) {
-            directory.lsetxattr(name, OsStr::from_bytes(attribute), value, XattrFlags::empty())?;
+            directory.lsetxattr(
+                name,
+                OsStr::from_bytes(attribute),
+                value,
+                XattrFlags::empty(),
+            )?;
         }
         if let Some(project) = self.new_project(&found) {
             set_project(directory, Path::new(name), project)?;
@@ -93,17 +106,22 @@ impl Wanted<'_> {
     /// Gives the file the flags that forbid changes.
     pub(super) fn protect(&self, file: Named<'_>) -> Result<()> {
         let found = file.directory.symlink_metadata(file.name)?.flags();
-        self.new_flags(found).map_or(Ok(()), |flags| set_flags(file.directory, Path::new(file.name), flags))
+        self.new_flags(found).map_or(Ok(()), |flags| {
+            set_flags(file.directory, Path::new(file.name), flags)
+        })
     }
 
     /// Returns whether the file is to have flags that forbid changes.
     pub(super) fn protects(&self) -> bool {
-        self.flags().is_some_and(|flags| flags.intersects(FORBIDDING))
+        self.flags()
+            .is_some_and(|flags| flags.intersects(FORBIDDING))
     }
 
     /// Has a new and empty directory compare names as the entry's does.
     pub(super) fn set_casefold(&self, file: Named<'_>) -> Result<()> {
-        self.flags().map_or(Ok(()), |wanted| set_casefold(file.directory, Path::new(file.name), wanted))
+        self.flags().map_or(Ok(()), |wanted| {
+            set_casefold(file.directory, Path::new(file.name), wanted)
+        })
     }
 
     /// The flags that the file is to have, if they count.
@@ -121,7 +139,9 @@ impl Wanted<'_> {
 
     /// Returns the project if the file has another one.
     fn new_project(&self, found: &Metadata) -> Option<u32> {
-        self.entry.project.filter(|project| self.owners && *project != found.project())
+        self.entry
+            .project
+            .filter(|project| self.owners && *project != found.project())
     }
 
     /// Returns the mode if the file has another one. Links have none of their own.
@@ -140,7 +160,13 @@ impl Wanted<'_> {
     /// can hold.
     fn new_time(&self, found: &Metadata) -> Option<Timespec> {
         let time = self.entry.mtime;
-        let (wanted, has) = (Timestamp { seconds: time.secs, nanos: time.nanos }, found.mtime());
+        let (wanted, has) = (
+            Timestamp {
+                seconds: time.secs,
+                nanos: time.nanos,
+            },
+            found.mtime(),
+        );
         let stored = match found.btime() {
             Some(_) => {
                 let (low, extra) = wanted.encode();
@@ -150,19 +176,27 @@ impl Wanted<'_> {
             None => Timestamp::decode(wanted.encode_short(), None),
         };
         let is_same = (stored.seconds, stored.nanos) == (has.sec, has.nsec);
-        (!is_same).then_some(Timespec { sec: time.secs, nsec: time.nanos })
+        (!is_same).then_some(Timespec {
+            sec: time.secs,
+            nsec: time.nanos,
+        })
     }
 
     /// Returns the attributes that a file with these lacks, or has with another value.
     fn lacking<'s>(&'s self, has: &'s Xattrs) -> impl Iterator<Item = &'s (Vec<u8>, Vec<u8>)> {
-        self.entry.xattrs.iter().filter(move |attribute| !has.contains(attribute))
+        self.entry
+            .xattrs
+            .iter()
+            .filter(move |attribute| !has.contains(attribute))
     }
 
     /// Returns the names of those attributes among these that the file is not to have.
     fn surplus(&self, has: &Xattrs) -> impl Iterator<Item = OsString> {
         let is_wanted = |name: &[u8]| self.entry.xattrs.iter().any(|(wanted, _)| *wanted == name);
         let keeps = self.extra == Extra::Keep;
-        let names = has.iter().filter(move |(name, _)| !keeps && !is_wanted(name));
+        let names = has
+            .iter()
+            .filter(move |(name, _)| !keeps && !is_wanted(name));
         names.map(|(name, _)| OsString::from_vec(name.clone()))
     }
 }

@@ -44,7 +44,10 @@ impl Failure {
     pub(super) fn at(self, path: &[u8]) -> UpdateError {
         match self {
             Self::Source(error) => UpdateError::Source(error),
-            Self::Volume(error) => UpdateError::Volume(Unreadable { path: path.to_vec(), error }),
+            Self::Volume(error) => UpdateError::Volume(Unreadable {
+                path: path.to_vec(),
+                error,
+            }),
             Self::Interrupted => UpdateError::Interrupted,
         }
     }

@@ -86,27 +86,44 @@ pub(super) fn plan(
     let (claimed, placed) = (HashMap::new(), HashMap::new());
     let plan = Plan::default();
     let protections = Vec::new();
-    let mut planner =
-        Planner { merged, options, watch, plan, claimed, placed, is_touched: false, protections };
+    let mut planner = Planner {
+        merged,
+        options,
+        watch,
+        plan,
+        claimed,
+        placed,
+        is_touched: false,
+        protections,
+    };
     let top = planner.top(session).map_err(|failure| failure.at(b""))?;
     let mut levels = vec![top];
     while let Some(level) = levels.last_mut() {
         if let Some(pair) = level.names.pop() {
             let path = join(&level.path, &pair.name);
-            let deeper = planner.visit(level, pair, &path).map_err(|failure| failure.at(&path))?;
+            let deeper = planner
+                .visit(level, pair, &path)
+                .map_err(|failure| failure.at(&path))?;
             levels.extend(deeper);
         } else if let Some(level) = levels.pop() {
             planner.leave(level);
         }
     }
-    let Planner { mut plan, protections, .. } = planner;
+    let Planner {
+        mut plan,
+        protections,
+        ..
+    } = planner;
     plan.steps.extend(protections);
     Ok(plan)
 }
 
 impl Planner<'_> {
     fn top(&mut self, session: &Session) -> Result<Level> {
-        let named = Named { directory: session, name: OsStr::new(".") };
+        let named = Named {
+            directory: session,
+            name: OsStr::new("."),
+        };
         let found = session.symlink_metadata(named.name)?;
         self.existing(self.merged.root(), Vec::new(), named, &found)
     }
@@ -123,7 +140,10 @@ impl Planner<'_> {
         let name = OsStr::from_bytes(&pair.name);
         let deeper = match (pair.member, level.there.clone()) {
             (Some(member), Some(directory)) if pair.is_there => {
-                let file = Named { directory: &directory, name };
+                let file = Named {
+                    directory: &directory,
+                    name,
+                };
                 let found = directory.symlink_metadata(name)?;
                 let is_directory = self.merged.entry(member).kind == Kind::Directory;
                 if path == LOST_FOUND && !is_directory {
@@ -138,7 +158,13 @@ impl Planner<'_> {
             }
             (Some(member), _) => self.missing(member, path),
             (None, Some(directory)) => {
-                self.surplus(Named { directory: &directory, name }, path)?;
+                self.surplus(
+                    Named {
+                        directory: &directory,
+                        name,
+                    },
+                    path,
+                )?;
                 None
             }
             (None, None) => None,
@@ -170,8 +196,10 @@ impl Planner<'_> {
         if is_link {
             let target = file.directory.read_link(file.name)?;
             let path = String::from_utf8_lossy(path);
-            let warning =
-                format!("/{path}: a directory replaces the symbolic link to '{}'", target.display());
+            let warning = format!(
+                "/{path}: a directory replaces the symbolic link to '{}'",
+                target.display()
+            );
             self.plan.warnings.push(warning);
         }
         Ok(self.make(member, path, Change::Replace))
@@ -187,13 +215,23 @@ impl Planner<'_> {
     ) -> Result<Level> {
         let inside = file.directory.at(file.name)?;
         let stays = self.options.keeps_others
-            && (self.merged.is_implied(member) || self.options.keeps_directories || !found.is_dir());
+            && (self.merged.is_implied(member)
+                || self.options.keeps_directories
+                || !found.is_dir());
         let entry = self.merged.entry(member);
         let differs = !stays && !self.wanted(&entry, true).are_those_of(file, found)?;
         self.plan.summary.kept += u64::from(!differs);
         let names = self.pairs(member, Some(&inside), &path)?;
         let own = differs.then_some(Change::SetAttributes);
-        Ok(Level { member, path, there: Some(inside), names, is_touched: false, own, stays })
+        Ok(Level {
+            member,
+            path,
+            there: Some(inside),
+            names,
+            is_touched: false,
+            own,
+            stays,
+        })
     }
 
     /// Pairs the names of a directory of the tree with those of a directory of the volume.
@@ -201,7 +239,11 @@ impl Planner<'_> {
         let mut names: Vec<Pair> = self
             .merged
             .children(member)
-            .map(|(name, member)| Pair { name: name.into(), member: Some(member), is_there: false })
+            .map(|(name, member)| Pair {
+                name: name.into(),
+                member: Some(member),
+                is_there: false,
+            })
             .collect();
         let in_tree = names.len();
         if let Some(session) = there {
@@ -209,14 +251,20 @@ impl Planner<'_> {
                 let entry = entry?;
                 let name = entry.file_name();
                 if !is_step(name) {
-                    return Err(Error::new(ErrorKind::Corrupt, "read").because("not a file name").into());
+                    return Err(Error::new(ErrorKind::Corrupt, "read")
+                        .because("not a file name")
+                        .into());
                 }
                 let name = name.as_bytes();
                 match names[..in_tree].binary_search_by(|pair| (*pair.name).cmp(name)) {
                     Ok(at) => names[at].is_there = true,
                     // Nothing that e2fsck has put there goes.
                     Err(_) if join(path, name) == LOST_FOUND || path == LOST_FOUND => {}
-                    Err(_) => names.push(Pair { name: name.into(), member: None, is_there: true }),
+                    Err(_) => names.push(Pair {
+                        name: name.into(),
+                        member: None,
+                        is_there: true,
+                    }),
                 }
             }
         }
@@ -225,7 +273,13 @@ impl Planner<'_> {
     }
 
     /// A file of the tree that is no directory, where the volume has a file.
-    fn file(&mut self, member: MemberId, file: Named<'_>, found: &Metadata, path: &[u8]) -> Result<()> {
+    fn file(
+        &mut self,
+        member: MemberId,
+        file: Named<'_>,
+        found: &Metadata,
+        path: &[u8],
+    ) -> Result<()> {
         let number = self.merged.file_number(member);
         let entry = self.merged.entry(member);
         if let Some((first, ino)) = self.placed.get(&number) {
@@ -239,7 +293,8 @@ impl Planner<'_> {
         }
         if self.stays(&entry, found) {
             self.plan.summary.kept += 1;
-            self.placed.insert(number, (path.to_vec(), Some(found.ino())));
+            self.placed
+                .insert(number, (path.to_vec(), Some(found.ino())));
             return Ok(());
         }
         if self.options.existing == Existing::Refuse {
@@ -253,7 +308,8 @@ impl Planner<'_> {
             let has_all = wanted.are_those_of(file, found)?;
             if has_all || !self.options.keeps_others || found.nlink() == 1 {
                 self.claimed.insert(found.ino(), number);
-                self.placed.insert(number, (path.to_vec(), Some(found.ino())));
+                self.placed
+                    .insert(number, (path.to_vec(), Some(found.ino())));
                 self.plan.summary.kept += u64::from(has_all);
                 if !has_all {
                     self.plan.summary.changed += 1;
@@ -270,7 +326,10 @@ impl Planner<'_> {
 
     /// Returns whether a file stays as it is, whatever the tree has.
     fn stays(&self, entry: &Entry, found: &Metadata) -> bool {
-        let time = Timespec { sec: entry.mtime.secs, nsec: entry.mtime.nanos };
+        let time = Timespec {
+            sec: entry.mtime.secs,
+            nsec: entry.mtime.nanos,
+        };
         match self.options.existing {
             Existing::Skip => true,
             Existing::KeepNewer => (found.mtime().sec, found.mtime().nsec) >= (time.sec, time.nsec),
@@ -280,7 +339,13 @@ impl Planner<'_> {
 
     /// Returns whether a file has the type of the entry, and the contents, the target or the
     /// numbers.
-    fn is_same(&self, member: MemberId, entry: &Entry, file: Named<'_>, found: &Metadata) -> Result<bool> {
+    fn is_same(
+        &self,
+        member: MemberId,
+        entry: &Entry,
+        file: Named<'_>,
+        found: &Metadata,
+    ) -> Result<bool> {
         let device = (found.rdev().major, found.rdev().minor);
         Ok(match (&entry.kind, found.file_type()) {
             (Kind::File(contents), FileType::Regular) => {
@@ -297,7 +362,9 @@ impl Planner<'_> {
                 file.directory.read_link(file.name)?.as_os_str().as_bytes() == target
             }
             (Kind::CharDevice { major, minor }, FileType::CharDevice)
-            | (Kind::BlockDevice { major, minor }, FileType::BlockDevice) => device == (*major, *minor),
+            | (Kind::BlockDevice { major, minor }, FileType::BlockDevice) => {
+                device == (*major, *minor)
+            }
             (Kind::Fifo, FileType::Fifo) | (Kind::Socket, FileType::Socket) => true,
             _ => false,
         })
@@ -361,7 +428,11 @@ impl Planner<'_> {
             self.plan.summary.removed += 1;
         }
         self.is_touched = true;
-        let step = Step { path: path.to_vec(), action: Action::Remove, change: Some(Change::Remove) };
+        let step = Step {
+            path: path.to_vec(),
+            action: Action::Remove,
+            change: Some(Change::Remove),
+        };
         self.plan.removals.push(step);
         Ok(())
     }
@@ -371,17 +442,29 @@ impl Planner<'_> {
         self.plan.summary.changed += u64::from(level.own.is_some());
         if level.own.is_some() || level.is_touched && !level.stays {
             let extra = self.extra(level.there.is_some());
-            self.step(Action::SetAttributes(level.member, extra), level.own, &level.path);
+            self.step(
+                Action::SetAttributes(level.member, extra),
+                level.own,
+                &level.path,
+            );
         }
     }
 
     fn wanted<'e>(&self, entry: &'e Entry, is_directory: bool) -> Wanted<'e> {
-        Wanted { entry, owners: self.options.owners, extra: self.extra(is_directory) }
+        Wanted {
+            entry,
+            owners: self.options.owners,
+            extra: self.extra(is_directory),
+        }
     }
 
     /// Only a directory that stays can keep attributes that the tree does not have.
     fn extra(&self, is_existing_directory: bool) -> Extra {
-        if self.options.keeps_others && is_existing_directory { Extra::Keep } else { Extra::Remove }
+        if self.options.keeps_others && is_existing_directory {
+            Extra::Keep
+        } else {
+            Extra::Remove
+        }
     }
 
     fn step(&mut self, action: Action, change: Option<Change>, path: &[u8]) {
@@ -389,24 +472,37 @@ impl Planner<'_> {
             let entry = self.merged.entry(*member);
             if self.wanted(&entry, true).protects() {
                 let action = Action::Protect(*member);
-                self.protections.push(Step { path: path.to_vec(), action, change: None });
+                self.protections.push(Step {
+                    path: path.to_vec(),
+                    action,
+                    change: None,
+                });
             }
         }
         // Attributes of a file do not change the directory that it is in.
         self.is_touched |= !matches!(action, Action::SetAttributes(..));
-        self.plan.steps.push(Step { path: path.to_vec(), action, change });
+        self.plan.steps.push(Step {
+            path: path.to_vec(),
+            action,
+            change,
+        });
     }
 
     fn refuse(&mut self, path: &[u8], errno: Errno) {
         let error = Error::new(ErrorKind::Os(errno), "replace");
-        self.plan.refused.push(Unreadable { path: path.to_vec(), error });
+        self.plan.refused.push(Unreadable {
+            path: path.to_vec(),
+            error,
+        });
     }
 }
 
 /// Opens a file whose access time does not change, if the session may say so.
 fn quiet(file: Named<'_>) -> Result<File> {
     let mut options = File::options();
-    options.read(true).custom_flags(OpenFlags::NOATIME | OpenFlags::NOFOLLOW);
+    options
+        .read(true)
+        .custom_flags(OpenFlags::NOATIME | OpenFlags::NOFOLLOW);
     match file.directory.open_with(file.name, &options) {
         Err(error) if error.errno() == Errno::EPERM => Ok(file.directory.open(file.name)?),
         opened => Ok(opened?),
@@ -414,7 +510,9 @@ fn quiet(file: Named<'_>) -> Result<File> {
 }
 
 fn leads_to_directory(file: Named<'_>) -> bool {
-    file.directory.metadata(file.name).is_ok_and(|found| found.is_dir())
+    file.directory
+        .metadata(file.name)
+        .is_ok_and(|found| found.is_dir())
 }
 
 /// Returns the bytes of contents that a new file gets, known holes not counted.

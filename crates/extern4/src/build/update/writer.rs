@@ -43,7 +43,15 @@ impl<'a> Writer<'a> {
         watch: Option<&'a Watch>,
         total: u64,
     ) -> Self {
-        Self { merged, root, owners, watch, bytes: 0, total, last: None }
+        Self {
+            merged,
+            root,
+            owners,
+            watch,
+            bytes: 0,
+            total,
+            last: None,
+        }
     }
 
     /// Bytes of contents that are written so far.
@@ -56,25 +64,47 @@ impl<'a> Writer<'a> {
             return Err(Failure::Interrupted);
         }
         let (above, name) = split(&step.path);
-        let name = if name.is_empty() { OsStr::new(".") } else { OsStr::from_bytes(name) };
+        let name = if name.is_empty() {
+            OsStr::new(".")
+        } else {
+            OsStr::from_bytes(name)
+        };
         let directory = self.directory(above)?;
-        let file = Named { directory: &directory, name };
+        let file = Named {
+            directory: &directory,
+            name,
+        };
         match &step.action {
             Action::Remove => Ok(remove(&directory, Path::new(name))?),
             Action::MakeDirectory(member) => {
                 make_directory(file)?;
                 let entry = self.merged.entry(*member);
-                Ok(Wanted { entry: &entry, owners: self.owners, extra: Extra::Keep }.set_casefold(file)?)
+                Ok(Wanted {
+                    entry: &entry,
+                    owners: self.owners,
+                    extra: Extra::Keep,
+                }
+                .set_casefold(file)?)
             }
             Action::Make(member) => self.make(*member, file),
             Action::Link(first) => self.link(first, file),
             Action::Protect(member) => {
                 let entry = self.merged.entry(*member);
-                Ok(Wanted { entry: &entry, owners: self.owners, extra: Extra::Keep }.protect(file)?)
+                Ok(Wanted {
+                    entry: &entry,
+                    owners: self.owners,
+                    extra: Extra::Keep,
+                }
+                .protect(file)?)
             }
             Action::SetAttributes(member, extra) => {
                 let entry = self.merged.entry(*member);
-                Ok(Wanted { entry: &entry, owners: self.owners, extra: *extra }.set(file)?)
+                Ok(Wanted {
+                    entry: &entry,
+                    owners: self.owners,
+                    extra: *extra,
+                }
+                .set(file)?)
             }
         }
     }
@@ -82,8 +112,12 @@ impl<'a> Writer<'a> {
     /// Counts bytes that are written, and reports the progress.
     fn count(&mut self, bytes: u64) -> ControlFlow<()> {
         self.bytes += bytes;
-        let progress = Progress::Writing { bytes: self.bytes, total: self.total };
-        self.watch.map_or(ControlFlow::Continue(()), |watch| watch(progress))
+        let progress = Progress::Writing {
+            bytes: self.bytes,
+            total: self.total,
+        };
+        self.watch
+            .map_or(ControlFlow::Continue(()), |watch| watch(progress))
     }
 
     /// Returns a session in a directory.
@@ -110,8 +144,15 @@ impl<'a> Writer<'a> {
                 directory.with_temporary_name(path, file.name, make)?.1
             }
         };
-        let wanted = Wanted { entry: &entry, owners: self.owners, extra: Extra::Remove };
-        let made = wanted.set(Named { directory, name: beside.as_os_str() });
+        let wanted = Wanted {
+            entry: &entry,
+            owners: self.owners,
+            extra: Extra::Remove,
+        };
+        let made = wanted.set(Named {
+            directory,
+            name: beside.as_os_str(),
+        });
         self.put(made.map_err(Failure::from), &beside, file)
     }
 
@@ -120,10 +161,16 @@ impl<'a> Writer<'a> {
         let (directory, path) = (file.directory, Path::new(file.name));
         let (new, beside) = directory.create_temporary(path, file.name, PRIVATE)?;
         let merged = self.merged;
-        let copied = merged.open(member).map_err(Failure::from).and_then(|contents| match contents {
-            Some(contents) => contents::copy(&contents, &new, &mut |bytes| self.count(bytes)),
-            None => Ok(()),
-        });
+        let copied =
+            merged
+                .open(member)
+                .map_err(Failure::from)
+                .and_then(|contents| match contents {
+                    Some(contents) => {
+                        contents::copy(&contents, &new, &mut |bytes| self.count(bytes))
+                    }
+                    None => Ok(()),
+                });
         if copied.is_err() {
             // The failure of the copy is the one that counts.
             let _ = directory.remove_file(&beside);
@@ -144,7 +191,11 @@ impl<'a> Writer<'a> {
     /// Gives a new file its name, if it was `made`, and else removes it.
     fn put(&self, made: Result<()>, beside: &Path, file: Named<'_>) -> Result<()> {
         let Named { directory, name } = file;
-        let is_directory = || directory.symlink_metadata(name).is_ok_and(|found| found.is_dir());
+        let is_directory = || {
+            directory
+                .symlink_metadata(name)
+                .is_ok_and(|found| found.is_dir())
+        };
         let put = made.and_then(|()| {
             if is_directory() {
                 remove(directory, Path::new(name))?;

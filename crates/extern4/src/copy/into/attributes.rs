@@ -32,7 +32,12 @@ impl CopyInto<'_> {
     /// Returns the attributes that a copy gets.
     fn new_attributes(&self, node: &Node) -> NewAttributes {
         let Node { uid, gid, mode, .. } = *node;
-        self.options.new_attributes(OldAttributes { uid, gid, mode, times: (node.atime, node.mtime) })
+        self.options.new_attributes(OldAttributes {
+            uid,
+            gid,
+            mode,
+            times: (node.atime, node.mtime),
+        })
     }
 
     /// Gives a copy the attributes of its original, in one step where nothing prevents that.
@@ -75,8 +80,15 @@ impl CopyInto<'_> {
     ) -> Result<(), Failure> {
         let link = node.kind == FileType::Symlink;
         // A destination that the caller named may be a link to the file that was written.
-        let leads_on = !link && directory.symlink_metadata(name).is_ok_and(|found| found.is_symlink());
-        let followed = if leads_on { directory.canonicalize(name).ok() } else { None };
+        let leads_on = !link
+            && directory
+                .symlink_metadata(name)
+                .is_ok_and(|found| found.is_symlink());
+        let followed = if leads_on {
+            directory.canonicalize(name).ok()
+        } else {
+            None
+        };
         let name = followed.unwrap_or_else(|| name.into());
         let new = self.new_attributes(node);
         let mut mode = new.mode;
@@ -97,10 +109,17 @@ impl CopyInto<'_> {
         }
         let xattrs = xattrs?;
         if self.options.preserve.xattr {
-            for (attribute, value) in xattrs.iter().filter(|(name, _)| name != ACCESS && name != DEFAULT) {
-                if let Err(error) = directory.lsetxattr(&name, attribute, value, XattrFlags::empty()) {
+            for (attribute, value) in xattrs
+                .iter()
+                .filter(|(name, _)| name != ACCESS && name != DEFAULT)
+            {
+                if let Err(error) =
+                    directory.lsetxattr(&name, attribute, value, XattrFlags::empty())
+                {
                     let error = std::io::Error::from_raw_os_error(i32::from(error.errno().raw()));
-                    self.summary.losses.xattr(named, attribute, error, directory.cred().uid() == 0);
+                    self.summary
+                        .losses
+                        .xattr(named, attribute, error, directory.cred().uid() == 0);
                 }
             }
         }
@@ -136,16 +155,28 @@ impl CopyInto<'_> {
         }
         if wanted != now {
             let (directory, name, shown) = (directory.clone(), name.to_owned(), named.to_owned());
-            self.protections.push(Protection { directory, name, shown, flags: wanted });
+            self.protections.push(Protection {
+                directory,
+                name,
+                shown,
+                flags: wanted,
+            });
         }
         Ok(())
     }
 
     /// Sets the flags that forbid changes.
     pub(super) fn protect(&mut self, observer: &mut dyn CopyObserver) {
-        for Protection { directory, name, shown, flags } in std::mem::take(&mut self.protections) {
+        for Protection {
+            directory,
+            name,
+            shown,
+            flags,
+        } in std::mem::take(&mut self.protections)
+        {
             let protected = set_flags(&directory, &name, flags);
-            self.summary.note(protected.map_err(Into::into), &shown, &name, observer);
+            self.summary
+                .note(protected.map_err(Into::into), &shown, &name, observer);
         }
     }
 }

@@ -60,7 +60,10 @@ impl CopyInto<'_> {
             return Err(Failure::Stopped);
         }
         while at < range.end {
-            if from.stream().is_some_and(|stream| observer.wait(stream).is_break()) {
+            if from
+                .stream()
+                .is_some_and(|stream| observer.wait(stream).is_break())
+            {
                 return Err(Failure::Stopped);
             }
             let left = usize::try_from(range.end - at).unwrap_or(CHUNK_BYTES);
@@ -85,6 +88,10 @@ impl CopyInto<'_> {
 
     /// Sets the size of a file that may end in a hole.
     fn end(&self, to: &File, size: u64) -> VolumeResult<()> {
-        if self.options.sparse == Sparse::Always { to.set_len(size) } else { Ok(()) }
+        if self.options.sparse == Sparse::Always {
+            to.set_len(size)
+        } else {
+            Ok(())
+        }
     }
 }

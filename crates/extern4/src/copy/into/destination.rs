@@ -55,5 +55,7 @@ impl VolumeDestination<'_> {
 
 /// Returns whether new files in a directory get an ACL, as far as that is known.
 pub(super) fn gives_acl(directory: &Session) -> bool {
-    directory.acl(".", AclKind::Default).map_or(true, |acl| acl.is_some())
+    directory
+        .acl(".", AclKind::Default)
+        .map_or(true, |acl| acl.is_some())
 }

@@ -36,7 +36,11 @@ impl CopyInto<'_> {
             return self.end_file(0, observer);
         }
         let set_aside = self.make_room(node, destination, observer)?;
-        observer.copying(&CopyNames { from: shown, to: destination.path, set_aside: set_aside.as_deref() });
+        observer.copying(&CopyNames {
+            from: shown,
+            to: destination.path,
+            set_aside: set_aside.as_deref(),
+        });
         if self.options.method != CopyMethod::Copy {
             return self.link(node, destination, shown);
         }
@@ -50,11 +54,21 @@ impl CopyInto<'_> {
         if self.options.sets_attributes() {
             let xattrs = std::mem::replace(&mut found.xattrs, Ok(Vec::new()));
             let has_acl = destination.existing || destination.gives_acl;
-            self.keep(&found.name, &found.node, xattrs, (destination.directory, destination.name), has_acl)?;
+            self.keep(
+                &found.name,
+                &found.node,
+                xattrs,
+                (destination.directory, destination.name),
+                has_acl,
+            )?;
         }
         if linked {
-            let copy = destination.directory.symlink_metadata(destination.name)?.ino();
-            self.links.add(found.node.id, copy, destination.path.to_owned());
+            let copy = destination
+                .directory
+                .symlink_metadata(destination.name)?
+                .ino();
+            self.links
+                .add(found.node.id, copy, destination.path.to_owned());
         }
         self.end_file(uncounted, observer)
     }
@@ -120,7 +134,9 @@ impl CopyInto<'_> {
             FileType::Fifo => NewKind::Fifo,
             _ => NewKind::Socket,
         };
-        destination.make(node, |directory, name| directory.make_node(name, kind, mode))
+        destination.make(node, |directory, name| {
+            directory.make_node(name, kind, mode)
+        })
     }
 
     /// Returns whether a copy may take the place of what is there. Removes that, or keeps it under
@@ -140,7 +156,9 @@ impl CopyInto<'_> {
             true => directory.metadata(name),
             false => directory.symlink_metadata(name),
         };
-        let Some(found) = found.ok().filter(|found| !found.is_dir()) else { return Ok(None) };
+        let Some(found) = found.ok().filter(|found| !found.is_dir()) else {
+            return Ok(None);
+        };
         if options.asks && !observer.may_replace(destination.path, node.mtime, found.mtime()) {
             return Err(Failure::Stays);
         }
@@ -158,12 +176,17 @@ impl CopyInto<'_> {
     }
 
     /// Makes a link to a file of the volume in the place of a copy.
-    fn link(&self, node: &Node, destination: &VolumeDestination<'_>, original: &Path) -> Result<(), Failure> {
+    fn link(
+        &self,
+        node: &Node,
+        destination: &VolumeDestination<'_>,
+        original: &Path,
+    ) -> Result<(), Failure> {
         let root = self.to;
         let made = match self.options.method {
-            CopyMethod::HardLink if node.kind != FileType::Symlink => {
-                root.canonicalize(original).and_then(|original| root.hard_link(original, destination.path))
-            }
+            CopyMethod::HardLink if node.kind != FileType::Symlink => root
+                .canonicalize(original)
+                .and_then(|original| root.hard_link(original, destination.path)),
             CopyMethod::HardLink => root.hard_link(original, destination.path),
             CopyMethod::Symlink | CopyMethod::Copy => root.symlink(original, destination.path),
         };
@@ -179,7 +202,10 @@ impl CopyInto<'_> {
                 opened => return Ok(opened?),
             }
         }
-        if self.options.attributes_only && directory.symlink_metadata(name).is_ok_and(|found| found.is_file())
+        if self.options.attributes_only
+            && directory
+                .symlink_metadata(name)
+                .is_ok_and(|found| found.is_file())
         {
             let mut options = File::options();
             options.write(true).custom_flags(OpenFlags::NOFOLLOW);
@@ -221,7 +247,9 @@ fn set_aside(
     for entry in directory.read_dir(".")? {
         names.push(entry?.file_name().to_owned());
     }
-    let Some(kept) = observer.set_aside(name, names) else { return Ok(None) };
+    let Some(kept) = observer.set_aside(name, names) else {
+        return Ok(None);
+    };
     match directory.rename(name, &kept) {
         Ok(()) => Ok(Some(kept)),
         Err(error) if error.errno() == Errno::ENOENT => Ok(None),

@@ -45,7 +45,10 @@ pub(super) struct Levels {
 
 impl Levels {
     pub(super) fn new(top: Level) -> Self {
-        Self { stack: vec![top], left_out: 0 }
+        Self {
+            stack: vec![top],
+            left_out: 0,
+        }
     }
 
     /// Returns the innermost directory, and the paths of an original in it and of its copy.
@@ -55,8 +58,15 @@ impl Levels {
     }
 
     /// Returns whether the observer leaves out a file of the innermost directory.
-    fn leaves_out(&self, name: &OsStr, is_directory: bool, observer: &mut dyn CopyObserver) -> bool {
-        let (Some(top), Some(level)) = (self.stack.first(), self.stack.last()) else { return false };
+    fn leaves_out(
+        &self,
+        name: &OsStr,
+        is_directory: bool,
+        observer: &mut dyn CopyObserver,
+    ) -> bool {
+        let (Some(top), Some(level)) = (self.stack.first(), self.stack.last()) else {
+            return false;
+        };
         let path = level.shown.join(name);
         observer.leaves_out(path.strip_prefix(&top.shown).unwrap_or(&path), is_directory)
     }
@@ -64,7 +74,13 @@ impl Levels {
 
 impl Level {
     fn destination<'a>(&'a self, name: &'a OsStr, path: &'a Path) -> VolumeDestination<'a> {
-        VolumeDestination { directory: &self.to, name, path, existing: false, gives_acl: self.gives_acl }
+        VolumeDestination {
+            directory: &self.to,
+            name,
+            path,
+            existing: false,
+            gives_acl: self.gives_acl,
+        }
     }
 }
 
@@ -97,7 +113,13 @@ impl CopyInto<'_> {
         Ok(())
     }
 
-    fn step(&mut self, step: Step, bytes: &[u8], levels: &mut Levels, observer: &mut dyn CopyObserver) {
+    fn step(
+        &mut self,
+        step: Step,
+        bytes: &[u8],
+        levels: &mut Levels,
+        observer: &mut dyn CopyObserver,
+    ) {
         match step {
             Step::Enter(..) if levels.left_out > 0 => levels.left_out += 1,
             Step::Leave(_) if levels.left_out > 0 => levels.left_out -= 1,
@@ -105,13 +127,18 @@ impl CopyInto<'_> {
             Step::Enter(name, _) if levels.leaves_out(&name, true, observer) => levels.left_out = 1,
             Step::File(found) if levels.leaves_out(found.name.as_os_str(), false, observer) => {}
             Step::Leave(xattrs) => {
-                let Some(level) = levels.stack.pop() else { return };
+                let Some(level) = levels.stack.pop() else {
+                    return;
+                };
                 let left = self.leave(&level, xattrs);
                 self.summary.note(left, &level.shown, &level.path, observer);
             }
             Step::Fault(name, fault) => {
-                let Some((_, shown, path)) = levels.inside(&name) else { return };
-                self.summary.note(Err(fault.into()), &shown, &path, observer);
+                let Some((_, shown, path)) = levels.inside(&name) else {
+                    return;
+                };
+                self.summary
+                    .note(Err(fault.into()), &shown, &path, observer);
             }
             Step::Enter(name, node) => self.enter_inside(&name, node, levels, observer),
             Step::File(found) => self.file_inside(*found, bytes, levels, observer),
@@ -125,9 +152,17 @@ impl CopyInto<'_> {
         levels: &mut Levels,
         observer: &mut dyn CopyObserver,
     ) {
-        let Some((level, shown, path)) = levels.inside(name) else { return };
+        let Some((level, shown, path)) = levels.inside(name) else {
+            return;
+        };
         let destination = level.destination(name, &path);
-        match self.enter(PathBuf::from(name), shown.clone(), node, &destination, observer) {
+        match self.enter(
+            PathBuf::from(name),
+            shown.clone(),
+            node,
+            &destination,
+            observer,
+        ) {
             Ok(next) => levels.stack.push(next),
             Err(failure) => {
                 levels.left_out = 1;
@@ -144,7 +179,9 @@ impl CopyInto<'_> {
         observer: &mut dyn CopyObserver,
     ) {
         let name = found.name.clone();
-        let Some((level, shown, path)) = levels.inside(name.as_os_str()) else { return };
+        let Some((level, shown, path)) = levels.inside(name.as_os_str()) else {
+            return;
+        };
         let destination = level.destination(name.as_os_str(), &path);
         let copied = self.file(&mut found, bytes, &destination, &shown, observer);
         self.summary.note(copied, &shown, &path, observer);
@@ -162,7 +199,11 @@ impl CopyInto<'_> {
         let made = self.make_directory(&node, destination)?;
         let to = destination.directory.at(destination.name)?;
         if made {
-            observer.copying(&CopyNames { from: &shown, to: destination.path, set_aside: None });
+            observer.copying(&CopyNames {
+                from: &shown,
+                to: destination.path,
+                set_aside: None,
+            });
         }
         Ok(Level {
             named,
@@ -179,9 +220,17 @@ impl CopyInto<'_> {
     }
 
     /// Makes a directory, unless one is there. Returns whether it is new.
-    fn make_directory(&self, node: &Node, destination: &VolumeDestination<'_>) -> Result<bool, Failure> {
+    fn make_directory(
+        &self,
+        node: &Node,
+        destination: &VolumeDestination<'_>,
+    ) -> Result<bool, Failure> {
         let (directory, name) = (destination.directory, destination.name);
-        let mode = self.options.preserve.first_mode(node.mode, true, self.to.umask()) | 0o700;
+        let mode = self
+            .options
+            .preserve
+            .first_mode(node.mode, true, self.to.umask())
+            | 0o700;
         match directory.create_dir_with(name, mode) {
             Ok(()) => {
                 if let Some((flags, _)) = node.flags.filter(|_| self.options.preserve.xattr) {
@@ -197,7 +246,11 @@ impl CopyInto<'_> {
             true => directory.metadata(name)?,
             false => directory.symlink_metadata(name)?,
         };
-        if found.is_dir() { Ok(false) } else { Err(Failure::to(Refusal::FileInPlace)) }
+        if found.is_dir() {
+            Ok(false)
+        } else {
+            Err(Failure::to(Refusal::FileInPlace))
+        }
     }
 
     /// Gives a directory the attributes of its original, after everything in it was copied.
@@ -206,7 +259,9 @@ impl CopyInto<'_> {
         let mode = preserve.first_mode(level.node.mode, true, self.to.umask());
         if !preserve.mode && level.made && mode & 0o700 != 0o700 {
             let inherited = level.to.metadata(".")?.mode() & 0o2000;
-            level.to_parent.set_permissions(&level.to_name, mode | inherited)?;
+            level
+                .to_parent
+                .set_permissions(&level.to_name, mode | inherited)?;
         }
         if self.options.sets_attributes() {
             let copy = (&level.to_parent, level.to_name.as_os_str());

@@ -14,8 +14,8 @@ use std::path::{Path, PathBuf};
 
 use extern4_vfs::{AclKind, Timespec};
 use rustix::fs::{
-    AtFlags, FileType, Gid, Mode, OFlags, Timestamps, Uid, XattrFlags, chmod, chownat, fchmod, fchown,
-    fremovexattr, fsetxattr, fstat, futimens, lsetxattr, openat, utimensat,
+    AtFlags, FileType, Gid, Mode, OFlags, Timestamps, Uid, XattrFlags, chmod, chownat, fchmod,
+    fchown, fremovexattr, fsetxattr, fstat, futimens, lsetxattr, openat, utimensat,
 };
 use rustix::io::Errno;
 
@@ -58,12 +58,22 @@ impl Original<'_> {
     fn new_attributes(&self, keep: Keep<'_>) -> NewAttributes {
         let metadata = self.metadata;
         let (uid, gid, mode) = (metadata.uid(), metadata.gid(), metadata.mode());
-        let old = OldAttributes { uid, gid, mode, times: (metadata.atime(), metadata.mtime()) };
+        let old = OldAttributes {
+            uid,
+            gid,
+            mode,
+            times: (metadata.atime(), metadata.mtime()),
+        };
         keep.options.new_attributes(old)
     }
 
     /// Gives an open copy the attributes of its original.
-    pub(super) fn keep(&self, copy: impl AsFd, keep: Keep<'_>, losses: &mut CopyLosses) -> Result<(), Fault> {
+    pub(super) fn keep(
+        &self,
+        copy: impl AsFd,
+        keep: Keep<'_>,
+        losses: &mut CopyLosses,
+    ) -> Result<(), Fault> {
         let copy = copy.as_fd();
         let new = self.new_attributes(keep);
         let mut mode = new.mode;
@@ -73,7 +83,9 @@ impl Original<'_> {
         }
         if keep.options.preserve.xattr {
             for name in self.xattr_names()? {
-                let Some(value) = self.directory.lgetxattr(self.name, &name)? else { continue };
+                let Some(value) = self.directory.lgetxattr(self.name, &name)? else {
+                    continue;
+                };
                 if let Err(error) = fsetxattr(copy, &*name, &value, XattrFlags::empty()) {
                     losses.xattr(self.path, &name, error.into(), is_root());
                 }
@@ -103,18 +115,28 @@ impl Original<'_> {
     ) -> Result<(), Fault> {
         let new = self.new_attributes(keep);
         let nofollow = AtFlags::SYMLINK_NOFOLLOW;
-        let is_owned = own(losses, |uid, gid| chownat(directory, name, uid, gid, nofollow), &new)?;
+        let is_owned = own(
+            losses,
+            |uid, gid| chownat(directory, name, uid, gid, nofollow),
+            &new,
+        )?;
         if keep.options.preserve.xattr {
             let path = through_proc(directory).join(name);
             for attribute in self.xattr_names()? {
-                let Some(value) = self.directory.lgetxattr(self.name, &attribute)? else { continue };
+                let Some(value) = self.directory.lgetxattr(self.name, &attribute)? else {
+                    continue;
+                };
                 if let Err(error) = lsetxattr(&path, &*attribute, &value, XattrFlags::empty()) {
                     losses.xattr(self.path, &attribute, error.into(), is_root());
                 }
             }
         }
         if let Some(mode) = new.mode.filter(|_| !self.metadata.is_symlink()) {
-            set_mode(directory, name, if is_owned { mode } else { mode & !0o6000 })?;
+            set_mode(
+                directory,
+                name,
+                if is_owned { mode } else { mode & !0o6000 },
+            )?;
         }
         if let Some(times) = new.times {
             utimensat(directory, name, &timestamps(times), nofollow).map_err(io::Error::from)?;
@@ -154,16 +176,28 @@ impl Original<'_> {
 }
 
 fn timestamps((access, modification): (Timespec, Timespec)) -> Timestamps {
-    let time = |time: Timespec| rustix::fs::Timespec { tv_sec: time.sec, tv_nsec: time.nsec.into() };
-    Timestamps { last_access: time(access), last_modification: time(modification) }
+    let time = |time: Timespec| rustix::fs::Timespec {
+        tv_sec: time.sec,
+        tv_nsec: time.nsec.into(),
+    };
+    Timestamps {
+        last_access: time(access),
+        last_modification: time(modification),
+    }
 }
 
 /// Gives a device, pipe or socket its mode, from which the umask may have taken bits. A link has
 /// none.
 fn set_mode(directory: BorrowedFd<'_>, name: &OsStr, mode: u32) -> io::Result<()> {
-    let file = openat(directory, name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
+    let file = openat(
+        directory,
+        name,
+        OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC,
+        Mode::empty(),
+    )?;
     let found = fstat(&file)?;
-    if FileType::from_raw_mode(found.st_mode) != FileType::Symlink && found.st_mode & 0o7777 != mode {
+    if FileType::from_raw_mode(found.st_mode) != FileType::Symlink && found.st_mode & 0o7777 != mode
+    {
         chmod(through_proc(file.as_fd()), Mode::from_raw_mode(mode))?;
     }
     Ok(())

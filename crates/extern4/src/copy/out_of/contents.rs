@@ -41,7 +41,9 @@ impl Contents<'_> {
         let len = self.from.metadata().len();
         let mut offset = 0;
         while offset < len {
-            let Some(span) = self.from.span_at(offset)? else { break };
+            let Some(span) = self.from.span_at(offset)? else {
+                break;
+            };
             let end = end(&span, offset).ok_or_else(Fault::block_map)?.min(len);
             match span.kind {
                 SpanKind::Hole | SpanKind::Unwritten if self.sparse == Sparse::Never => {
@@ -89,7 +91,8 @@ impl Contents<'_> {
     fn bytes(&mut self, mut offset: u64, end: u64) -> Result<(), Fault> {
         self.buffer.resize(CHUNK_BYTES, 0);
         while offset < end {
-            let wanted = usize::try_from(end - offset).map_or(CHUNK_BYTES, |left| left.min(CHUNK_BYTES));
+            let wanted =
+                usize::try_from(end - offset).map_or(CHUNK_BYTES, |left| left.min(CHUNK_BYTES));
             let len = self.from.read_at(&mut self.buffer[..wanted], offset)?;
             if len == 0 {
                 return Ok(());
@@ -107,5 +110,7 @@ impl Contents<'_> {
 
 /// Returns the end of a span; `None` if it overflows or does not go beyond `offset`.
 fn end(span: &Span, offset: u64) -> Option<u64> {
-    span.offset.checked_add(span.len).filter(|end| *end > offset)
+    span.offset
+        .checked_add(span.len)
+        .filter(|end| *end > offset)
 }

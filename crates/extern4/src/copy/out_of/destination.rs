@@ -53,7 +53,11 @@ impl HostDestination {
     /// Returns where the copy of `origin` goes: into the directory `to` under its own name, or in
     /// the stead of `to`, as it does in any case with `is_name`.
     pub(super) fn of(origin: Origin<'_>, to: &Path, is_name: bool) -> Result<Self, Failure> {
-        if origin.volume.image_file().is_some_and(|image| is_same(image, to)) {
+        if origin
+            .volume
+            .image_file()
+            .is_some_and(|image| is_same(image, to))
+        {
             return Err(Failure::to(Refusal::OwnImage));
         }
         Self::found(origin.path, to, is_name).map_err(|error| Failure::To(error.into()))
@@ -70,7 +74,10 @@ impl HostDestination {
         let parent = to.parent().filter(|parent| !parent.as_os_str().is_empty());
         let destination = Self::inside(parent.unwrap_or(Path::new(".")), name.to_owned())?;
         if to.exists() {
-            return Ok(Self { existing: Some(to.to_owned()), ..destination });
+            return Ok(Self {
+                existing: Some(to.to_owned()),
+                ..destination
+            });
         }
         let only = if is_slashed(to) {
             Only::Directories
@@ -79,7 +86,10 @@ impl HostDestination {
         } else {
             Only::Anything
         };
-        Ok(Self { only, ..destination })
+        Ok(Self {
+            only,
+            ..destination
+        })
     }
 
     /// Returns the destination `name` in `directory`.
@@ -87,15 +97,29 @@ impl HostDestination {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let base = openat(CWD, directory, flags, Mode::empty())?;
         // Messages name files as the user does.
-        let shown = if directory == Path::new(".") { Path::new("") } else { directory };
+        let shown = if directory == Path::new(".") {
+            Path::new("")
+        } else {
+            directory
+        };
         let (path, only) = (shown.to_owned(), Only::Anything);
-        Ok(Self { base: Rc::new(base), name: Some(name), path, existing: None, only })
+        Ok(Self {
+            base: Rc::new(base),
+            name: Some(name),
+            path,
+            existing: None,
+            only,
+        })
     }
 
     /// Returns the destination for the contents of a directory: `directory` itself.
     pub(super) fn itself(directory: &Path) -> io::Result<Self> {
         let path = directory.to_owned();
-        Ok(Self { name: None, path, ..Self::inside(directory, OsString::new())? })
+        Ok(Self {
+            name: None,
+            path,
+            ..Self::inside(directory, OsString::new())?
+        })
     }
 
     /// Returns the path of the copy.
@@ -110,6 +134,10 @@ impl HostDestination {
 
 /// Returns whether two paths lead to one file.
 fn is_same(one: &Path, other: &Path) -> bool {
-    let id = |path: &Path| std::fs::metadata(path).map(|found| (found.dev(), found.ino())).ok();
+    let id = |path: &Path| {
+        std::fs::metadata(path)
+            .map(|found| (found.dev(), found.ino()))
+            .ok()
+    };
     id(one).is_some_and(|one| Some(one) == id(other))
 }

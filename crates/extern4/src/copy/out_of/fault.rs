@@ -20,7 +20,9 @@ pub(super) enum Fault {
 impl Fault {
     /// Returns the fault of a file whose spans do not follow on each other.
     pub(super) fn block_map() -> Self {
-        Self::Volume(Error::new(ErrorKind::Corrupt, "copy").because("its block map does not go forward"))
+        Self::Volume(
+            Error::new(ErrorKind::Corrupt, "copy").because("its block map does not go forward"),
+        )
     }
 }
 

@@ -42,12 +42,20 @@ impl CopyOut<'_> {
         {
             return self.end_file(observer);
         }
-        let Some(set_aside) = self.make_room(metadata, name, tree, to, observer)? else { return Ok(()) };
-        observer.copying(&CopyNames { from: original.path, to, set_aside: set_aside.as_deref() });
+        let Some(set_aside) = self.make_room(metadata, name, tree, to, observer)? else {
+            return Ok(());
+        };
+        observer.copying(&CopyNames {
+            from: original.path,
+            to,
+            set_aside: set_aside.as_deref(),
+        });
         let linked = self.options.preserve.links && metadata.nlink() > 1;
         if linked && let Some(first) = self.links.first(&id) {
             let (directory, first) = first.open_parent()?;
-            tree.make(name, |to, name| linkat(&directory, first, to, name, AtFlags::empty()))?;
+            tree.make(name, |to, name| {
+                linkat(&directory, first, to, name, AtFlags::empty())
+            })?;
             return self.end_file(observer);
         }
         match metadata.file_type() {
@@ -93,11 +101,17 @@ impl CopyOut<'_> {
         if !self.options.asks && !self.options.sets_aside {
             return Ok(Some(None));
         }
-        let Some(there) = tree.modified(name)? else { return Ok(Some(None)) };
+        let Some(there) = tree.modified(name)? else {
+            return Ok(Some(None));
+        };
         if self.options.asks && !observer.may_replace(to, metadata.mtime(), there) {
             return Ok(None);
         }
-        let kept = if self.options.sets_aside { tree.set_aside(name, observer)? } else { None };
+        let kept = if self.options.sets_aside {
+            tree.set_aside(name, observer)?
+        } else {
+            None
+        };
         Ok(Some(kept.map(|kept| to.with_file_name(kept))))
     }
 
@@ -115,19 +129,32 @@ impl CopyOut<'_> {
         }
         let from = origin.session.open(origin.path)?;
         let truncates = !self.options.attributes_only;
-        let to = std::fs::OpenOptions::new().write(true).truncate(truncates).open(path)?;
-        observer.copying(&CopyNames { from: origin.path, to: path, set_aside: None });
+        let to = std::fs::OpenOptions::new()
+            .write(true)
+            .truncate(truncates)
+            .open(path)?;
+        observer.copying(&CopyNames {
+            from: origin.path,
+            to: path,
+            set_aside: None,
+        });
         if truncates && !to.metadata()?.is_file() {
-            return self.contents(origin.volume, &from, &to, observer, |contents| contents.stream());
+            return self.contents(origin.volume, &from, &to, observer, |contents| {
+                contents.stream()
+            });
         }
         if truncates {
-            let copied = self.contents(origin.volume, &from, &to, observer, |contents| contents.copy());
+            let copied = self.contents(origin.volume, &from, &to, observer, |contents| {
+                contents.copy()
+            });
             if matches!(copied, Err(Fault::Stopped)) {
                 to.set_len(0)?;
             }
             copied?;
         }
-        origin.named(found).keep(&to, keep, &mut self.summary.losses)
+        origin
+            .named(found)
+            .keep(&to, keep, &mut self.summary.losses)
     }
 
     fn regular(
@@ -139,17 +166,28 @@ impl CopyOut<'_> {
         observer: &mut dyn CopyObserver,
     ) -> Result<(), Fault> {
         let from = original.directory.open(original.name)?;
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let flags =
+            OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let mode = self.first_mode(original.metadata.mode(), false);
-        let mode = if self.options.preserve.mode { mode | Mode::WUSR } else { mode };
-        let there = if self.options.attributes_only { tree.open_existing(name)? } else { None };
+        let mode = if self.options.preserve.mode {
+            mode | Mode::WUSR
+        } else {
+            mode
+        };
+        let there = if self.options.attributes_only {
+            tree.open_existing(name)?
+        } else {
+            None
+        };
         let to = match there {
             Some(there) => there,
             None => tree.make(name, |directory, name| openat(directory, name, flags, mode))?,
         };
         let to = HostFile::from(to);
         if !self.options.attributes_only {
-            let copied = self.contents(original.volume, &from, &to, observer, |contents| contents.copy());
+            let copied = self.contents(original.volume, &from, &to, observer, |contents| {
+                contents.copy()
+            });
             let is_half = match copied {
                 Err(Fault::Stopped) => true,
                 Err(Fault::Host(_)) => self.options.exports,
@@ -171,7 +209,11 @@ impl CopyOut<'_> {
         name: &OsStr,
         tree: &mut HostTree,
     ) -> io::Result<()> {
-        let kept = self.options.preserve.mode.then(|| Mode::from_raw_mode(metadata.mode() & 0o7777));
+        let kept = self
+            .options
+            .preserve
+            .mode
+            .then(|| Mode::from_raw_mode(metadata.mode() & 0o7777));
         let mode = kept.unwrap_or_else(|| self.first_mode(metadata.mode(), false));
         let device = rustix::fs::makedev(metadata.rdev().major, metadata.rdev().minor);
         let kind = match kind {
@@ -180,12 +222,18 @@ impl CopyOut<'_> {
             FileType::Fifo => rustix::fs::FileType::Fifo,
             _ => rustix::fs::FileType::Socket,
         };
-        tree.make(name, |directory, name| mknodat(directory, name, kind, mode, device))
+        tree.make(name, |directory, name| {
+            mknodat(directory, name, kind, mode, device)
+        })
     }
 
     /// Returns the mode that a new file starts with.
     pub(super) fn first_mode(&self, mode: u32, is_directory: bool) -> Mode {
-        Mode::from_raw_mode(self.options.preserve.first_mode(mode, is_directory, self.options.umask))
+        Mode::from_raw_mode(self.options.preserve.first_mode(
+            mode,
+            is_directory,
+            self.options.umask,
+        ))
     }
 
     /// Copies contents by `copy`.
@@ -204,14 +252,24 @@ impl CopyOut<'_> {
             true => Err(Fault::Stopped),
             false => Ok(()),
         };
-        copy(Contents { from, kernel_copy, to, buffer, sparse, copied })
+        copy(Contents {
+            from,
+            kernel_copy,
+            to,
+            buffer,
+            sparse,
+            copied,
+        })
     }
 }
 
 /// Returns the time of the last change of a file of the host.
 fn modified(path: &Path) -> io::Result<Timespec> {
     let found = std::fs::metadata(path)?;
-    Ok(Timespec { sec: found.mtime(), nsec: u32::try_from(found.mtime_nsec()).unwrap_or(0) })
+    Ok(Timespec {
+        sec: found.mtime(),
+        nsec: u32::try_from(found.mtime_nsec()).unwrap_or(0),
+    })
 }
 
 /// Returns whether only root can do it.

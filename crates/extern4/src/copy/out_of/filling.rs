@@ -69,21 +69,46 @@ impl CopyOut<'_> {
             Follow::Never => Ok(origin.path.to_owned()),
             Follow::Named | Follow::Always => origin.session.canonicalize(origin.path),
         };
-        let (tree, pending, above) = (HostTree::new(Rc::clone(&destination.base)), Vec::new(), Vec::new());
-        let mut filling = Filling { origin, top: &top, keep, tree, pending, above };
+        let (tree, pending, above) = (
+            HostTree::new(Rc::clone(&destination.base)),
+            Vec::new(),
+            Vec::new(),
+        );
+        let mut filling = Filling {
+            origin,
+            top: &top,
+            keep,
+            tree,
+            pending,
+            above,
+        };
         match real {
             Ok(real) => {
-                let subtree = Subtree { real: &real, name: destination.name.as_deref(), to: &top };
+                let subtree = Subtree {
+                    real: &real,
+                    name: destination.name.as_deref(),
+                    to: &top,
+                };
                 self.fill(&mut filling, &subtree, observer);
             }
             Err(error) => {
-                self.summary.note(Err(Failure::From(error.into())), origin.path, &top, observer);
+                self.summary.note(
+                    Err(Failure::From(error.into())),
+                    origin.path,
+                    &top,
+                    observer,
+                );
             }
         }
     }
 
     /// Copies a directory with everything below it.
-    fn fill(&mut self, filling: &mut Filling<'_>, subtree: &Subtree<'_>, observer: &mut dyn CopyObserver) {
+    fn fill(
+        &mut self,
+        filling: &mut Filling<'_>,
+        subtree: &Subtree<'_>,
+        observer: &mut dyn CopyObserver,
+    ) {
         let base = filling.pending.len();
         let mut walk = filling.origin.session.walk(subtree.real).with_metadata();
         while self.summary.advance(0, 0, observer).is_continue()
@@ -91,11 +116,23 @@ impl CopyOut<'_> {
         {
             match entry.and_then(|entry| entry.metadata().map(|found| (entry, found))) {
                 Ok((entry, metadata)) => {
-                    self.entry(filling, subtree, base, (entry, metadata), &mut walk, observer);
+                    self.entry(
+                        filling,
+                        subtree,
+                        base,
+                        (entry, metadata),
+                        &mut walk,
+                        observer,
+                    );
                 }
                 Err(error) => {
                     let path = error.path().unwrap_or(subtree.real).to_owned();
-                    self.summary.note(Err(Failure::From(error.into())), &path, subtree.to, observer);
+                    self.summary.note(
+                        Err(Failure::From(error.into())),
+                        &path,
+                        subtree.to,
+                        observer,
+                    );
                 }
             }
         }
@@ -112,10 +149,19 @@ impl CopyOut<'_> {
         walk: &mut Walk,
         observer: &mut dyn CopyObserver,
     ) {
-        let below = entry.path().strip_prefix(subtree.real).unwrap_or(entry.path());
-        let to = if below.as_os_str().is_empty() { subtree.to.to_owned() } else { subtree.to.join(below) };
+        let below = entry
+            .path()
+            .strip_prefix(subtree.real)
+            .unwrap_or(entry.path());
+        let to = if below.as_os_str().is_empty() {
+            subtree.to.to_owned()
+        } else {
+            subtree.to.join(below)
+        };
         let from_top = to.strip_prefix(filling.top).unwrap_or(&to);
-        if self.options.exports && is_own(&entry) || observer.leaves_out(from_top, metadata.is_dir()) {
+        if self.options.exports && is_own(&entry)
+            || observer.leaves_out(from_top, metadata.is_dir())
+        {
             return walk.skip_subtree();
         }
         self.leave(filling, base + entry.depth(), observer);
@@ -123,26 +169,53 @@ impl CopyOut<'_> {
             return self.follow(filling, &entry, &to, observer);
         }
         if metadata.is_dir() {
-            let name = if entry.depth() == 0 { subtree.name } else { Some(entry.file_name()) };
+            let name = if entry.depth() == 0 {
+                subtree.name
+            } else {
+                Some(entry.file_name())
+            };
             return match self.enter(name, &metadata, &mut filling.tree) {
                 Ok(made) => {
                     if made {
-                        observer.copying(&CopyNames { from: entry.path(), to: &to, set_aside: None });
+                        observer.copying(&CopyNames {
+                            from: entry.path(),
+                            to: &to,
+                            set_aside: None,
+                        });
                     }
-                    filling.pending.push(Pending { entry, metadata, to, made });
+                    filling.pending.push(Pending {
+                        entry,
+                        metadata,
+                        to,
+                        made,
+                    });
                 }
                 Err(error) => {
                     walk.skip_subtree();
-                    self.summary.note(Err(Failure::To(error.into())), entry.path(), &to, observer);
+                    self.summary
+                        .note(Err(Failure::To(error.into())), entry.path(), &to, observer);
                 }
             };
         }
         let (directory, name) = (entry.parent(), entry.file_name());
         let volume = filling.origin.volume;
-        let original =
-            Original { volume, path: entry.path(), directory: &directory, name, metadata: &metadata };
-        let copied = self.file(&original, name, &mut filling.tree, filling.keep, &to, observer);
-        self.summary.note(copied.map_err(Fault::into), entry.path(), &to, observer);
+        let original = Original {
+            volume,
+            path: entry.path(),
+            directory: &directory,
+            name,
+            metadata: &metadata,
+        };
+        let copied = self.file(
+            &original,
+            name,
+            &mut filling.tree,
+            filling.keep,
+            &to,
+            observer,
+        );
+        self.summary
+            .note(copied.map_err(Fault::into), entry.path(), &to, observer);
     }
 
     /// Copies the file that a symbolic link leads to in the link's subtree.
@@ -159,7 +232,12 @@ impl CopyOut<'_> {
         let (found, real) = match found {
             Ok(found) => found,
             Err(error) => {
-                return self.summary.note(Err(Failure::From(error.into())), entry.path(), to, observer);
+                return self.summary.note(
+                    Err(Failure::From(error.into())),
+                    entry.path(),
+                    to,
+                    observer,
+                );
             }
         };
         if !found.is_dir() {
@@ -170,19 +248,48 @@ impl CopyOut<'_> {
                 name: real.as_os_str(),
                 metadata: &found,
             };
-            let copied = self.file(&original, name, &mut filling.tree, filling.keep, to, observer);
-            return self.summary.note(copied.map_err(Fault::into), entry.path(), to, observer);
+            let copied = self.file(
+                &original,
+                name,
+                &mut filling.tree,
+                filling.keep,
+                to,
+                observer,
+            );
+            return self
+                .summary
+                .note(copied.map_err(Fault::into), entry.path(), to, observer);
         }
         filling.above.push(entry.path().to_owned());
-        if filling.above.len() > MAX_LINKS || filling.above.iter().any(|above| above.starts_with(&real)) {
-            self.summary.note(Err(Failure::from(Refusal::LinkLoop)), entry.path(), to, observer);
+        if filling.above.len() > MAX_LINKS
+            || filling.above.iter().any(|above| above.starts_with(&real))
+        {
+            self.summary.note(
+                Err(Failure::from(Refusal::LinkLoop)),
+                entry.path(),
+                to,
+                observer,
+            );
         } else {
-            self.fill(filling, &Subtree { real: &real, name: Some(name), to }, observer);
+            self.fill(
+                filling,
+                &Subtree {
+                    real: &real,
+                    name: Some(name),
+                    to,
+                },
+                observer,
+            );
         }
         filling.above.pop();
     }
 
-    fn enter(&self, name: Option<&OsStr>, metadata: &Metadata, tree: &mut HostTree) -> io::Result<bool> {
+    fn enter(
+        &self,
+        name: Option<&OsStr>,
+        metadata: &Metadata,
+        tree: &mut HostTree,
+    ) -> io::Result<bool> {
         match name {
             Some(name) => tree.enter(name, self.first_mode(metadata.mode(), true) | Mode::RWXU),
             None => tree.enter_base().map(|()| false),
@@ -192,16 +299,32 @@ impl CopyOut<'_> {
     /// Leaves the directories at depth `depth` and below, and gives them their attributes.
     fn leave(&mut self, filling: &mut Filling<'_>, depth: usize, observer: &mut dyn CopyObserver) {
         while filling.pending.len() > depth {
-            let Some(pending) = filling.pending.pop() else { break };
+            let Some(pending) = filling.pending.pop() else {
+                break;
+            };
             let kept = self.keep_directory(filling, &pending);
-            self.summary.note(kept.map_err(Fault::into), pending.entry.path(), &pending.to, observer);
+            self.summary.note(
+                kept.map_err(Fault::into),
+                pending.entry.path(),
+                &pending.to,
+                observer,
+            );
             filling.tree.leave();
         }
     }
 
     /// Gives the current directory the attributes of its original.
-    fn keep_directory(&mut self, filling: &mut Filling<'_>, pending: &Pending) -> Result<(), Fault> {
-        let Pending { entry, metadata, made, .. } = pending;
+    fn keep_directory(
+        &mut self,
+        filling: &mut Filling<'_>,
+        pending: &Pending,
+    ) -> Result<(), Fault> {
+        let Pending {
+            entry,
+            metadata,
+            made,
+            ..
+        } = pending;
         let directory = entry.parent();
         let original = Original {
             volume: filling.origin.volume,
@@ -222,5 +345,9 @@ impl CopyOut<'_> {
 /// Returns whether an entry is the directory that every volume has of its own.
 fn is_own(entry: &DirEntry) -> bool {
     let is_there = entry.path() == Path::new("/lost+found") && entry.depth() == 1;
-    is_there && entry.parent().read_dir(entry.file_name()).is_ok_and(|mut files| files.next().is_none())
+    is_there
+        && entry
+            .parent()
+            .read_dir(entry.file_name())
+            .is_ok_and(|mut files| files.next().is_none())
 }

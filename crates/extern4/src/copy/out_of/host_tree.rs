@@ -49,23 +49,45 @@ fn directory_flags() -> OFlags {
 }
 
 fn step(name: &OsStr) -> io::Result<&OsStr> {
-    if is_step(name) { Ok(name) } else { Err(io::Error::new(io::ErrorKind::InvalidInput, "not a file name")) }
+    if is_step(name) {
+        Ok(name)
+    } else {
+        Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "not a file name",
+        ))
+    }
 }
 
 impl HostTree {
     pub(super) fn new(base: Rc<OwnedFd>) -> Self {
-        Self { base, levels: Vec::new() }
+        Self {
+            base,
+            levels: Vec::new(),
+        }
     }
 
     /// Returns the directory that the copy is filling.
     pub(super) fn current(&mut self) -> io::Result<BorrowedFd<'_>> {
-        let open = self.levels.iter().rposition(|level| level.fd.is_some()).map_or(0, |at| at + 1);
+        let open = self
+            .levels
+            .iter()
+            .rposition(|level| level.fd.is_some())
+            .map_or(0, |at| at + 1);
         for at in open..self.levels.len() {
             let above = match at.checked_sub(1) {
-                Some(above) => self.levels[above].fd.as_ref().expect("opened in the step before"),
+                Some(above) => self.levels[above]
+                    .fd
+                    .as_ref()
+                    .expect("opened in the step before"),
                 None => &*self.base,
             };
-            let fd = openat(above, &self.levels[at].name, directory_flags(), Mode::empty())?;
+            let fd = openat(
+                above,
+                &self.levels[at].name,
+                directory_flags(),
+                Mode::empty(),
+            )?;
             self.levels[at].fd = Some(fd);
             self.close_far(at);
         }
@@ -93,7 +115,10 @@ impl HostTree {
             Err(error) => return Err(error.into()),
         };
         let fd = openat(directory, name, directory_flags(), Mode::empty())?;
-        self.levels.push(Level { name: name.to_owned(), fd: Some(fd) });
+        self.levels.push(Level {
+            name: name.to_owned(),
+            fd: Some(fd),
+        });
         self.close_far(self.levels.len() - 1);
         Ok(made)
     }
@@ -101,7 +126,10 @@ impl HostTree {
     /// Takes the base itself as the outermost directory.
     pub(super) fn enter_base(&mut self) -> io::Result<()> {
         let fd = openat(&*self.base, ".", directory_flags(), Mode::empty())?;
-        self.levels.push(Level { name: OsString::from("."), fd: Some(fd) });
+        self.levels.push(Level {
+            name: OsString::from("."),
+            fd: Some(fd),
+        });
         Ok(())
     }
 
@@ -112,12 +140,23 @@ impl HostTree {
 
     /// Returns the path of `name` in the current directory, for later use.
     pub(super) fn relative_path(&self, name: &OsStr) -> RelativePath {
-        let names = self.levels.iter().map(|level| level.name.clone()).chain([name.to_owned()]).collect();
-        RelativePath { base: Rc::clone(&self.base), names }
+        let names = self
+            .levels
+            .iter()
+            .map(|level| level.name.clone())
+            .chain([name.to_owned()])
+            .collect();
+        RelativePath {
+            base: Rc::clone(&self.base),
+            names,
+        }
     }
 
     /// Returns the identity of `name` in the current directory; of a link itself.
-    #[allow(clippy::useless_conversion, reason = "these fields have other types elsewhere")]
+    #[allow(
+        clippy::useless_conversion,
+        reason = "these fields have other types elsewhere"
+    )]
     pub(super) fn find(&mut self, name: &OsStr) -> io::Result<Option<FileId>> {
         match statat(self.current()?, step(name)?, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(found) => Ok(Some((found.st_dev.into(), found.st_ino.into()))),
@@ -138,7 +177,10 @@ impl HostTree {
             Ok(found) if FileType::from_raw_mode(found.st_mode) == FileType::Directory => Ok(None),
             Ok(found) => {
                 let nsec = u32::try_from(found.st_mtime_nsec as u64).unwrap_or(0);
-                Ok(Some(Timespec { sec: found.st_mtime, nsec }))
+                Ok(Some(Timespec {
+                    sec: found.st_mtime,
+                    nsec,
+                }))
             }
             Err(rustix::io::Errno::NOENT) => Ok(None),
             Err(error) => Err(error.into()),
@@ -156,7 +198,12 @@ impl HostTree {
         if !is_regular {
             return Ok(None);
         }
-        Ok(Some(openat(self.current()?, step(name)?, flags, Mode::empty())?))
+        Ok(Some(openat(
+            self.current()?,
+            step(name)?,
+            flags,
+            Mode::empty(),
+        )?))
     }
 
     /// Gives file `name` of the current directory the name that the observer wants. Returns that.
@@ -170,7 +217,9 @@ impl HostTree {
         for entry in rustix::fs::Dir::read_from(directory)? {
             names.push(OsStr::from_bytes(entry?.file_name().to_bytes()).to_owned());
         }
-        let Some(kept) = observer.set_aside(name, names) else { return Ok(None) };
+        let Some(kept) = observer.set_aside(name, names) else {
+            return Ok(None);
+        };
         renameat(directory, step(name)?, directory, step(&kept)?)?;
         Ok(Some(kept))
     }
@@ -189,7 +238,10 @@ impl HostTree {
         }
         let found = statat(directory, name, AtFlags::SYMLINK_NOFOLLOW)?;
         if FileType::from_raw_mode(found.st_mode) == FileType::Directory {
-            return Err(io::Error::new(io::ErrorKind::IsADirectory, "there is a directory of this name"));
+            return Err(io::Error::new(
+                io::ErrorKind::IsADirectory,
+                "there is a directory of this name",
+            ));
         }
         unlinkat(directory, name, AtFlags::empty())?;
         Ok(make(directory, name)?)
@@ -220,13 +272,16 @@ mod tests {
 
     impl Scratch {
         fn new(name: &str) -> Self {
-            let path = std::env::temp_dir().join(format!("extern4-cp-{name}-{}", std::process::id()));
+            let path =
+                std::env::temp_dir().join(format!("extern4-cp-{name}-{}", std::process::id()));
             std::fs::create_dir_all(&path).expect("a scratch directory");
             Self(path)
         }
 
         fn tree(&self) -> HostTree {
-            HostTree::new(Rc::new(openat(CWD, &self.0, OFlags::DIRECTORY, Mode::empty()).expect("open")))
+            HostTree::new(Rc::new(
+                openat(CWD, &self.0, OFlags::DIRECTORY, Mode::empty()).expect("open"),
+            ))
         }
     }
 

@@ -26,7 +26,12 @@ impl CopyOut<'_> {
             match self.make_parent(origin, above, directory, observer) {
                 Ok(new) => made.extend(new),
                 Err(fault) => {
-                    return self.summary.note(Err(fault.into()), above, &below(directory, above), observer);
+                    return self.summary.note(
+                        Err(fault.into()),
+                        above,
+                        &below(directory, above),
+                        observer,
+                    );
                 }
             }
         }
@@ -39,7 +44,12 @@ impl CopyOut<'_> {
         // A file that is made in a directory changes its times.
         for (path, metadata) in made.iter().rev() {
             let kept = self.keep_parent(origin, path, metadata, directory);
-            self.summary.note(kept.map_err(Fault::into), path, &below(directory, path), observer);
+            self.summary.note(
+                kept.map_err(Fault::into),
+                path,
+                &below(directory, path),
+                observer,
+            );
         }
     }
 
@@ -55,7 +65,11 @@ impl CopyOut<'_> {
         if to.is_dir() {
             return Ok(None);
         }
-        mkdirat(CWD, &to, self.first_mode(metadata.mode(), true) | Mode::RWXU)?;
+        mkdirat(
+            CWD,
+            &to,
+            self.first_mode(metadata.mode(), true) | Mode::RWXU,
+        )?;
         observer.made_parent(above, &to);
         Ok(Some((above.to_owned(), metadata)))
     }
@@ -68,8 +82,16 @@ impl CopyOut<'_> {
         directory: &Path,
     ) -> Result<(), Fault> {
         let to = HostDestination::itself(&below(directory, path))?;
-        let Origin { volume, session, .. } = origin;
-        let original = Original { volume, path, directory: session, name: path.as_os_str(), metadata };
+        let Origin {
+            volume, session, ..
+        } = origin;
+        let original = Original {
+            volume,
+            path,
+            directory: session,
+            name: path.as_os_str(),
+            metadata,
+        };
         let keep = self.keep(&to);
         original.keep(&*to.base, keep, &mut self.summary.losses)
     }

@@ -37,7 +37,11 @@ impl Contents {
 
     /// Returns the next range of data at or behind `offset`, as start and end; `None` if only a
     /// hole is left.
-    pub(in crate::copy) fn data(&self, offset: u64, size: u64) -> Result<Option<(u64, u64)>, CopyError> {
+    pub(in crate::copy) fn data(
+        &self,
+        offset: u64,
+        size: u64,
+    ) -> Result<Option<(u64, u64)>, CopyError> {
         if offset >= size {
             return Ok(None);
         }
@@ -49,13 +53,21 @@ impl Contents {
                     Err(Errno::INVAL | Errno::NOTSUP) => return Ok(Some((offset, size))),
                     start => start?,
                 };
-                (start, rustix::fs::seek(file, SeekFrom::Hole(start)).unwrap_or(size))
+                (
+                    start,
+                    rustix::fs::seek(file, SeekFrom::Hole(start)).unwrap_or(size),
+                )
             }
             Self::Volume(file) => {
                 let mut at = offset;
                 loop {
-                    let Some(span) = file.span_at(at)? else { return Ok(None) };
-                    let end = span.offset.saturating_add(span.len).max(at.saturating_add(1));
+                    let Some(span) = file.span_at(at)? else {
+                        return Ok(None);
+                    };
+                    let end = span
+                        .offset
+                        .saturating_add(span.len)
+                        .max(at.saturating_add(1));
                     match span.kind {
                         SpanKind::Hole | SpanKind::Unwritten if end < size => at = end,
                         SpanKind::Hole | SpanKind::Unwritten => return Ok(None),
@@ -69,11 +81,19 @@ impl Contents {
 
     /// Returns the pipe or device, whose reads may wait.
     pub(in crate::copy) fn stream(&self) -> Option<BorrowedFd<'_>> {
-        if let Self::Stream(file) = self { Some(file.as_fd()) } else { None }
+        if let Self::Stream(file) = self {
+            Some(file.as_fd())
+        } else {
+            None
+        }
     }
 
     /// Reads at `offset`; returns 0 at the end.
-    pub(in crate::copy) fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize, CopyError> {
+    pub(in crate::copy) fn read_at(
+        &self,
+        buffer: &mut [u8],
+        offset: u64,
+    ) -> Result<usize, CopyError> {
         loop {
             let read = match self {
                 Self::Host(file) => file.read_at(buffer, offset),

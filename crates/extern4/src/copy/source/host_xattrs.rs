@@ -15,23 +15,38 @@ pub(in crate::copy) type Xattrs = Vec<(OsString, Vec<u8>)>;
 
 /// Returns the extended attributes of a file of the host that cannot be opened, such as a symbolic
 /// link.
-pub(super) fn named(directory: BorrowedFd<'_>, name: &Path, follow: bool) -> Result<Xattrs, CopyError> {
+pub(super) fn named(
+    directory: BorrowedFd<'_>,
+    name: &Path,
+    follow: bool,
+) -> Result<Xattrs, CopyError> {
     let path: PathBuf = match name.is_absolute() {
         true => name.to_owned(),
         // No system call takes a directory and a name here; the directory's entry in /proc serves
         // as well.
-        false => Path::new("/proc/self/fd").join(directory.as_raw_fd().to_string()).join(name),
+        false => Path::new("/proc/self/fd")
+            .join(directory.as_raw_fd().to_string())
+            .join(name),
     };
     if follow {
-        return collect(|buffer| listxattr(&path, buffer), |name, buffer| getxattr(&path, name, buffer));
+        return collect(
+            |buffer| listxattr(&path, buffer),
+            |name, buffer| getxattr(&path, name, buffer),
+        );
     }
-    collect(|buffer| llistxattr(&path, buffer), |name, buffer| lgetxattr(&path, name, buffer))
+    collect(
+        |buffer| llistxattr(&path, buffer),
+        |name, buffer| lgetxattr(&path, name, buffer),
+    )
 }
 
 /// Returns the extended attributes of an open file of the host.
 pub(super) fn open(file: impl AsFd) -> Result<Xattrs, CopyError> {
     let file = file.as_fd();
-    collect(|buffer| flistxattr(file, buffer), |name, buffer| fgetxattr(file, name, buffer))
+    collect(
+        |buffer| flistxattr(file, buffer),
+        |name, buffer| fgetxattr(file, name, buffer),
+    )
 }
 
 fn collect(
@@ -43,8 +58,9 @@ fn collect(
         names => names?,
     };
     let mut found = Vec::new();
-    for name in
-        names.split_inclusive(|byte| *byte == 0).filter_map(|name| CStr::from_bytes_with_nul(name).ok())
+    for name in names
+        .split_inclusive(|byte| *byte == 0)
+        .filter_map(|name| CStr::from_bytes_with_nul(name).ok())
     {
         match sized(|buffer| get(name, buffer)) {
             // The attribute is gone by now, or only other users may read it.

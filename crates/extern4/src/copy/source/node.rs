@@ -56,7 +56,10 @@ pub(super) fn host_node(found: &rustix::fs::Stat) -> Result<Node, CopyError> {
         Host::Socket => FileType::Socket,
         Host::Unknown => return Err(CopyError::Host(io::ErrorKind::Unsupported.into())),
     };
-    let time = |sec: i64, nsec: u64| Timespec { sec, nsec: u32::try_from(nsec).unwrap_or(0) };
+    let time = |sec: i64, nsec: u64| Timespec {
+        sec,
+        nsec: u32::try_from(nsec).unwrap_or(0),
+    };
     let size = u64::try_from(found.st_size).unwrap_or(0);
     Ok(Node {
         id: Id::Host(found.st_dev, found.st_ino),
@@ -65,9 +68,16 @@ pub(super) fn host_node(found: &rustix::fs::Stat) -> Result<Node, CopyError> {
         uid: found.st_uid,
         gid: found.st_gid,
         links: u64::from(found.st_nlink),
-        rdev: Rdev { major: rustix::fs::major(found.st_rdev), minor: rustix::fs::minor(found.st_rdev) },
+        rdev: Rdev {
+            major: rustix::fs::major(found.st_rdev),
+            minor: rustix::fs::minor(found.st_rdev),
+        },
         size,
-        stored: size.min(u64::try_from(found.st_blocks).unwrap_or(0).saturating_mul(512)),
+        stored: size.min(
+            u64::try_from(found.st_blocks)
+                .unwrap_or(0)
+                .saturating_mul(512),
+        ),
         atime: time(found.st_atime, found.st_atime_nsec as u64),
         mtime: time(found.st_mtime, found.st_mtime_nsec as u64),
         flags: None,

@@ -37,15 +37,26 @@ pub(super) struct Placement {
 impl Placement {
     /// Returns the CPU on which to run after this request, if that is to change.
     pub(super) fn after(&mut self, request: Request<'_>) -> Option<Cpu> {
-        self.change(if asks_ahead(request) { Cpu::Any } else { Cpu::Own })
+        self.change(if asks_ahead(request) {
+            Cpu::Any
+        } else {
+            Cpu::Own
+        })
     }
 
     fn change(&mut self, best: Cpu) -> Option<Cpu> {
-        self.contrary = if best == self.now { 0 } else { self.contrary + 1 };
+        self.contrary = if best == self.now {
+            0
+        } else {
+            self.contrary + 1
+        };
         if self.contrary < AGREE {
             return None;
         }
-        *self = Self { now: best, contrary: 0 };
+        *self = Self {
+            now: best,
+            contrary: 0,
+        };
         Some(best)
     }
 }
@@ -53,9 +64,9 @@ impl Placement {
 /// Returns whether no caller waits for the request, as far as the server can see.
 fn asks_ahead(request: Request<'_>) -> bool {
     request.header.opcode == Opcode::Read as u32
-        && request
-            .arg()
-            .is_ok_and(|read: ReadIn| read.size >= AHEAD_BYTES && read.flags & OFlags::DIRECT.bits() == 0)
+        && request.arg().is_ok_and(|read: ReadIn| {
+            read.size >= AHEAD_BYTES && read.flags & OFlags::DIRECT.bits() == 0
+        })
 }
 
 #[cfg(test)]
@@ -85,9 +96,18 @@ mod tests {
     #[test]
     fn long_reads_through_the_cache_are_asked_for_ahead() {
         let asks = |opcode: Opcode, size, flags| {
-            let header = InHeader { opcode: opcode as u32, ..InHeader::default() };
-            let read = ReadIn { size, flags, ..ReadIn::default() };
-            asks_ahead(Request::of_parts(header.as_bytes(), read.as_bytes(), &[]).expect("a request"))
+            let header = InHeader {
+                opcode: opcode as u32,
+                ..InHeader::default()
+            };
+            let read = ReadIn {
+                size,
+                flags,
+                ..ReadIn::default()
+            };
+            asks_ahead(
+                Request::of_parts(header.as_bytes(), read.as_bytes(), &[]).expect("a request"),
+            )
         };
         assert!(asks(Opcode::Read, AHEAD_BYTES, 0));
         assert!(!asks(Opcode::Read, AHEAD_BYTES - 1, 0));

@@ -56,11 +56,24 @@ impl Slot {
         let payload = map_payload(payload_bytes)?;
         let header = Box::leak(Box::new(RingHeader::new_zeroed()));
         let vectors = Box::new([
-            IoVec { base: std::ptr::from_mut(header).cast(), len: size_of::<RingHeader>() },
-            IoVec { base: payload.as_ptr().cast(), len: payload.len() },
+            IoVec {
+                base: std::ptr::from_mut(header).cast(),
+                len: size_of::<RingHeader>(),
+            },
+            IoVec {
+                base: payload.as_ptr().cast(),
+                len: payload.len(),
+            },
         ]);
         let header = NonNull::from(header);
-        Ok(Self { header, payload, vectors, copied: Vec::new(), commit_id: 0, is_away: false })
+        Ok(Self {
+            header,
+            payload,
+            vectors,
+            copied: Vec::new(),
+            commit_id: 0,
+            is_away: false,
+        })
     }
 
     /// Returns how much a request may carry.
@@ -87,7 +100,9 @@ impl Slot {
     fn parts(&mut self) -> (RingHeader, Option<Vec<u8>>) {
         let mut copied = std::mem::take(&mut self.copied);
         let (header, payload) = self.memory();
-        let len = usize::try_from(header.entry.payload_size).unwrap_or(usize::MAX).min(payload.len());
+        let len = usize::try_from(header.entry.payload_size)
+            .unwrap_or(usize::MAX)
+            .min(payload.len());
         if len > COPIED_BYTES {
             return (*header, None);
         }
@@ -161,7 +176,11 @@ impl Slot {
             rest: 0,
             arguments: [0; 80],
         };
-        let arguments = RingCommand { commit_id: self.commit_id, queue, ..RingCommand::default() };
+        let arguments = RingCommand {
+            commit_id: self.commit_id,
+            queue,
+            ..RingCommand::default()
+        };
         sqe.arguments[..size_of::<RingCommand>()].copy_from_slice(arguments.as_bytes());
         // SAFETY: both are 128 bytes without padding, and the crate's is the kernel's structure,
         // whose every byte may be anything.
@@ -186,7 +205,12 @@ fn map_payload(bytes: usize) -> io::Result<NonNull<[u8]>> {
 }
 
 /// Requests a completion, called `name`, for when `file` is ready.
-pub(super) fn push_poll(ring: &mut Ring, file: RawFd, ready: PollFlags, name: u64) -> io::Result<()> {
+pub(super) fn push_poll(
+    ring: &mut Ring,
+    file: RawFd,
+    ready: PollFlags,
+    name: u64,
+) -> io::Result<()> {
     let poll = opcode::PollAdd::new(types::Fd(file), u32::from(ready.bits())).build();
     // SAFETY: it names no memory.
     unsafe { push(ring, &poll.user_data(name).into()) }
@@ -226,8 +250,13 @@ pub(super) fn answer_parts(
 ) -> (OutHeader, usize) {
     let request = request(parts, payload);
     // No request without an answer comes this way; if one did, an empty answer would free its slot.
-    answer(server, &request, space, None)
-        .unwrap_or((OutHeader { unique: request.header.unique, ..OutHeader::default() }, 0))
+    answer(server, &request, space, None).unwrap_or((
+        OutHeader {
+            unique: request.header.unique,
+            ..OutHeader::default()
+        },
+        0,
+    ))
 }
 
 fn request<'a>(parts: &'a RingHeader, payload: &'a [u8]) -> Request<'a> {

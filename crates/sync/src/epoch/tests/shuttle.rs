@@ -39,7 +39,11 @@ struct World {
 impl World {
     fn new() -> Self {
         let values = std::array::from_fn(|_| Arc::default());
-        Self { collector: collector(), current: AtomicUsize::new(WRITERS), values }
+        Self {
+            collector: collector(),
+            current: AtomicUsize::new(WRITERS),
+            values,
+        }
     }
 
     /// Loads a value and uses it, also after an inner section has ended.
@@ -61,8 +65,11 @@ impl World {
 
 impl Drop for World {
     fn drop(&mut self) {
-        let records: Vec<_> =
-            self.collector.records().map(|record| ptr::from_ref(record).cast_mut()).collect();
+        let records: Vec<_> = self
+            .collector
+            .records()
+            .map(|record| ptr::from_ref(record).cast_mut())
+            .collect();
         for record in records {
             // SAFETY: it came from a box. Its threads have ended, and no thread follows the list
             // any more.
@@ -91,7 +98,11 @@ fn epoch_pin_vs_advance() {
             (0..WRITERS).for_each(|_| member.flush());
             let current = world.current.load(Ordering::Relaxed);
             for (index, value) in world.values.iter().enumerate() {
-                assert_eq!(value.0.load(Ordering::Relaxed), index != current, "value {index}");
+                assert_eq!(
+                    value.0.load(Ordering::Relaxed),
+                    index != current,
+                    "value {index}"
+                );
             }
             assert!(world.collector.queue.try_lock().unwrap().is_empty());
         },

@@ -18,13 +18,16 @@ fn write(source: &dyn Source, mut writer: TarWriter<Vec<u8>>) -> Vec<u8> {
     for entry in Collected::of(source).entries {
         let mut opened = None;
         let mut read = |offset: u64, buf: &mut [u8]| {
-            let Kind::File(contents) = &entry.kind else { panic!("{entry:?} is no file") };
+            let Kind::File(contents) = &entry.kind else {
+                panic!("{entry:?} is no file")
+            };
             let opened = opened.get_or_insert_with(|| source.open(&entry.path, contents).unwrap());
             let position = match &contents.data {
                 Data::HostFile { .. } => offset,
                 Data::Stored { position } => position + offset,
                 Data::Pieces(pieces) => {
-                    let inside = |piece: &&Piece| (piece.offset..piece.offset + piece.len).contains(&offset);
+                    let inside =
+                        |piece: &&Piece| (piece.offset..piece.offset + piece.len).contains(&offset);
                     let piece = pieces.iter().find(inside).unwrap();
                     piece.position + (offset - piece.offset)
                 }
@@ -48,10 +51,17 @@ fn tree(dir: &Path) {
     make_sparse(dir);
     make_xattrs(dir);
     for name in ["user.a=b%3D%", "user.nul"] {
-        rustix::fs::setxattr(dir.join("dir"), name, b"v\0\n=", rustix::fs::XattrFlags::empty()).unwrap();
+        rustix::fs::setxattr(
+            dir.join("dir"),
+            name,
+            b"v\0\n=",
+            rustix::fs::XattrFlags::empty(),
+        )
+        .unwrap();
     }
     if is_root() {
-        std::os::unix::fs::lchown(dir.join("dir/size0"), Some(4_000_000_000), Some(3_000_000)).unwrap();
+        std::os::unix::fs::lchown(dir.join("dir/size0"), Some(4_000_000_000), Some(3_000_000))
+            .unwrap();
     }
 }
 
@@ -71,7 +81,10 @@ fn a_tree_survives_writing_and_reading() {
     let packed = write(&source, TarWriter::zstd(Vec::new(), 0).unwrap());
     assert!(packed.len() < bytes.len() / 2);
     assert_eq!(plain(&reopen(scratch.path(), &packed)), plain(&source));
-    assert_eq!(write(&source, TarWriter::zstd(Vec::new(), 0).unwrap()), packed);
+    assert_eq!(
+        write(&source, TarWriter::zstd(Vec::new(), 0).unwrap()),
+        packed
+    );
 }
 
 #[test]
@@ -83,7 +96,19 @@ fn holes_are_written_as_gnu_tar_does() {
     let dir = scratch.path().join("tree");
     fs::create_dir(&dir).unwrap();
     make_sparse(&dir);
-    run(scratch.path(), "tar", &["--format=pax", "--sparse", "-C", "tree", "-cf", "theirs.tar", "."]);
+    run(
+        scratch.path(),
+        "tar",
+        &[
+            "--format=pax",
+            "--sparse",
+            "-C",
+            "tree",
+            "-cf",
+            "theirs.tar",
+            ".",
+        ],
+    );
     let theirs = TarSource::open(scratch.path().join("theirs.tar"), scratch.path()).unwrap();
     let bytes = write(&theirs, TarWriter::new(Vec::new()));
     assert!(bytes.len() < 1_000_000, "{} bytes", bytes.len());
@@ -91,15 +116,21 @@ fn holes_are_written_as_gnu_tar_does() {
     fs::create_dir(scratch.path().join("out")).unwrap();
     run(scratch.path(), "tar", &["-C", "out", "-xf", "ours.tar"]);
     for name in ["sparse", "hole"] {
-        let same =
-            fs::read(dir.join(name)).unwrap() == fs::read(scratch.path().join("out").join(name)).unwrap();
+        let same = fs::read(dir.join(name)).unwrap()
+            == fs::read(scratch.path().join("out").join(name)).unwrap();
         assert!(same, "{name}");
     }
 }
 
 #[test]
 fn other_programs_unpack_what_was_written() {
-    if !is_root() || !can_run(&[Need::Tool("tar"), Need::Tool("bsdtar"), Need::Tool("setfacl")]) {
+    if !is_root()
+        || !can_run(&[
+            Need::Tool("tar"),
+            Need::Tool("bsdtar"),
+            Need::Tool("setfacl"),
+        ])
+    {
         return;
     }
     let scratch = tempfile::tempdir().unwrap();
@@ -109,7 +140,13 @@ fn other_programs_unpack_what_was_written() {
     let source = DirectorySource::new(&dir).unwrap();
     let bytes = write(&source, TarWriter::new(Vec::new()));
     fs::write(scratch.path().join("ours.tar"), bytes).unwrap();
-    let gnu = ["--xattrs", "--xattrs-include=*", "--acls", "-p", "--numeric-owner"];
+    let gnu = [
+        "--xattrs",
+        "--xattrs-include=*",
+        "--acls",
+        "-p",
+        "--numeric-owner",
+    ];
     let libarchive = ["--xattrs", "--acls", "-p", "--numeric-owner"];
     for (program, options) in [("tar", &gnu[..]), ("bsdtar", &libarchive)] {
         let out = scratch.path().join(program);
@@ -117,12 +154,16 @@ fn other_programs_unpack_what_was_written() {
         let mut arguments = options.to_vec();
         arguments.extend(["-C", program, "-xf", "ours.tar"]);
         run(scratch.path(), program, &arguments);
-        let (mut theirs, mut expected) = (plain(&DirectorySource::new(&out).unwrap()), plain(&source));
+        let (mut theirs, mut expected) =
+            (plain(&DirectorySource::new(&out).unwrap()), plain(&source));
         if program == "bsdtar" {
             // It does not read a name with `=`, reads times before 1970 otherwise, and leaves that
             // of the directory that it unpacks into.
             for tree in [&mut theirs, &mut expected] {
-                tree.get_mut("dir").unwrap().xattrs.retain(|(name, _)| !name.starts_with(b"user.a"));
+                tree.get_mut("dir")
+                    .unwrap()
+                    .xattrs
+                    .retain(|(name, _)| !name.starts_with(b"user.a"));
                 for path in [".", "dir/size1"] {
                     tree.get_mut(path).unwrap().mtime = Time::default();
                 }
@@ -139,17 +180,25 @@ fn other_programs_unpack_what_was_written() {
 fn large_numbers_become_records() {
     let entry = Entry {
         path: b"big".to_vec(),
-        kind: Kind::File(Contents { size: 1 << 40, data: Data::Pieces(Box::new([])) }),
+        kind: Kind::File(Contents {
+            size: 1 << 40,
+            data: Data::Pieces(Box::new([])),
+        }),
         mode: 0o600,
         uid: u32::MAX - 1,
         gid: 1 << 21,
-        mtime: Time { secs: 1 << 34, nanos: 0 },
+        mtime: Time {
+            secs: 1 << 34,
+            nanos: 0,
+        },
         xattrs: Vec::new(),
         flags: None,
         project: None,
     };
     let mut writer = TarWriter::new(Vec::new());
-    writer.append(&entry, &mut |_, _| panic!("holes are not read")).unwrap();
+    writer
+        .append(&entry, &mut |_, _| panic!("holes are not read"))
+        .unwrap();
     let bytes = writer.finish().unwrap();
     assert!(bytes.len() < 5000);
     let dir = tempfile::tempdir().unwrap();
@@ -179,11 +228,13 @@ fn errors_of_reading_and_writing_are_told() {
     let dir = tempfile::tempdir().unwrap();
     let source = reopen(dir.path(), &archive(&[Raw::new(b'0', "file", b"contents")]));
     let entry = &Collected::of(&source).entries[0];
-    let error =
-        TarWriter::new(Vec::new()).append(entry, &mut |_, _| Err(std::io::ErrorKind::NotFound.into()));
+    let error = TarWriter::new(Vec::new())
+        .append(entry, &mut |_, _| Err(std::io::ErrorKind::NotFound.into()));
     assert!(error.unwrap_err().to_string().contains("'file'"));
     let full = File::options().write(true).open("/dev/full").unwrap();
-    let error = TarWriter::new(full).append(entry, &mut |_, _| Ok(())).unwrap_err();
+    let error = TarWriter::new(full)
+        .append(entry, &mut |_, _| Ok(()))
+        .unwrap_err();
     assert!(error.to_string().contains("No space"), "{error}");
 }
 

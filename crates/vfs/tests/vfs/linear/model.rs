@@ -72,20 +72,38 @@ pub(super) type Next = (Stage, State);
 impl State {
     /// Two empty directories.
     pub(super) fn new(dirs: [u64; DIRS]) -> Self {
-        let node = Node { made: Made::Dir, mode: 0o755, nlink: 2, acl: None, busy: false };
+        let node = Node {
+            made: Made::Dir,
+            mode: 0o755,
+            nlink: 2,
+            acl: None,
+            busy: false,
+        };
         let nodes = dirs.iter().map(|&ino| (ino, node.clone())).collect();
-        Self { names: Default::default(), nodes, dirs }
+        Self {
+            names: Default::default(),
+            nodes,
+            dirs,
+        }
     }
 
     /// Every step that a call can take now and that fits what it said in the end.
     pub(super) fn steps(&self, op: Op, out: Out, stage: Stage) -> Vec<Next> {
         let go = |stage| vec![(stage, self.clone())];
-        let end = |said: Out| if said == out { go(Stage::Done) } else { Vec::new() };
+        let end = |said: Out| {
+            if said == out {
+                go(Stage::Done)
+            } else {
+                Vec::new()
+            }
+        };
         match stage {
             Stage::Start => match op {
                 Op::DropCaches => end(Out::Done),
                 _ => match asks_as_user(op) {
-                    Some(place) => go(Stage::Search { mode: self.nodes[&self.dirs[place.dir]].mode }),
+                    Some(place) => go(Stage::Search {
+                        mode: self.nodes[&self.dirs[place.dir]].mode,
+                    }),
                     None => self.steps(op, out, Stage::Lookup),
                 },
             },
@@ -111,13 +129,22 @@ impl State {
             },
             Stage::Found { node } => match op {
                 Op::Stat(..) => end(self.attr(node)),
-                Op::Access(..) => go(Stage::Check { node, mode: self.nodes[&node].mode }),
+                Op::Access(..) => go(Stage::Check {
+                    node,
+                    mode: self.nodes[&node].mode,
+                }),
                 _ => self.begin(op, out, Some(node)),
             },
             Stage::Check { node, mode } => {
-                let Op::Access(_, want) = op else { unreachable!("only access checks") };
+                let Op::Access(_, want) = op else {
+                    unreachable!("only access checks")
+                };
                 let granted = self.grants(node, mode, want);
-                end(if granted { Out::Done } else { Out::Fail(Errno::EACCES) })
+                end(if granted {
+                    Out::Done
+                } else {
+                    Out::Fail(Errno::EACCES)
+                })
             }
             Stage::Change { node, other, left } => self.effects(op, node, other, left),
             Stage::Done => Vec::new(),
@@ -125,7 +152,9 @@ impl State {
     }
 
     fn get(&self, place: Place) -> Option<u64> {
-        place.name.map_or(Some(self.dirs[place.dir]), |name| self.names[place.dir][name])
+        place.name.map_or(Some(self.dirs[place.dir]), |name| {
+            self.names[place.dir][name]
+        })
     }
 
     fn set(&mut self, place: Place, node: Option<u64>) {
@@ -140,8 +169,17 @@ impl State {
             Made::Link(_) => FileType::Symlink,
         };
         // Links of the two directories count what is in them, which changes with the names.
-        let nlink = if self.dirs.contains(&ino) { self.subdirs(ino) } else { node.nlink };
-        Out::Attr { ino, kind, mode: node.mode, nlink }
+        let nlink = if self.dirs.contains(&ino) {
+            self.subdirs(ino)
+        } else {
+            node.nlink
+        };
+        Out::Attr {
+            ino,
+            kind,
+            mode: node.mode,
+            nlink,
+        }
     }
 
     /// Links that a directory has by what is in it.
@@ -166,7 +204,10 @@ impl State {
     /// Checks a change and takes its first step. `found` is what a path led to that is not looked
     /// up under a lock.
     fn begin(&self, op: Op, out: Out, found: Option<u64>) -> Vec<Next> {
-        if changed_dirs(op).iter().any(|&dir| self.nodes[&self.dirs[dir]].busy) {
+        if changed_dirs(op)
+            .iter()
+            .any(|&dir| self.nodes[&self.dirs[dir]].busy)
+        {
             return Vec::new();
         }
         let planned = match self.plan(op, out, found) {
@@ -175,7 +216,10 @@ impl State {
             _ => return Vec::new(),
         };
         let (node, other, left) = planned;
-        if self.locks(op, node, other).any(|ino| self.nodes.get(&ino).is_some_and(|node| node.busy)) {
+        if self
+            .locks(op, node, other)
+            .any(|ino| self.nodes.get(&ino).is_some_and(|node| node.busy))
+        {
             return Vec::new();
         }
         let mut locked = self.clone();
@@ -198,7 +242,9 @@ impl State {
                 match made(node) {
                     _ if self.get(to).is_some() => fail(Errno::EEXIST),
                     Made::Dir => fail(Errno::EPERM),
-                    _ if !self.nodes[&node].busy && self.nodes[&node].nlink == 0 => fail(Errno::ENOENT),
+                    _ if !self.nodes[&node].busy && self.nodes[&node].nlink == 0 => {
+                        fail(Errno::ENOENT)
+                    }
                     _ => Ok((node, None, ATTRS | NAME)),
                 }
             }
@@ -228,10 +274,17 @@ impl State {
         }
     }
 
-    fn plan_rename(&self, from: Place, to: Place, flags: RenameFlags) -> Result<(u64, Option<u64>, u8), Out> {
+    fn plan_rename(
+        &self,
+        from: Place,
+        to: Place,
+        flags: RenameFlags,
+    ) -> Result<(u64, Option<u64>, u8), Out> {
         let fail = |errno| Err(Out::Fail(errno));
         let exchange = flags.contains(RenameFlags::EXCHANGE);
-        let Some(node) = self.get(from) else { return fail(Errno::ENOENT) };
+        let Some(node) = self.get(from) else {
+            return fail(Errno::ENOENT);
+        };
         let target = self.get(to);
         let is_dir = |ino: u64| self.nodes[&ino].made == Made::Dir;
         match target {
@@ -245,14 +298,21 @@ impl State {
             },
             _ => {}
         }
-        let replaces = if target.is_some() && !exchange { ATTRS } else { 0 };
+        let replaces = if target.is_some() && !exchange {
+            ATTRS
+        } else {
+            0
+        };
         Ok((node, target, NAME | replaces))
     }
 
     /// One of the effects that are left, each as a way to go on.
     fn effects(&self, op: Op, node: u64, other: Option<u64>, left: u8) -> Vec<Next> {
         let mut ways = Vec::new();
-        for effect in [ATTRS, NAME, ACL].into_iter().filter(|effect| left & effect != 0) {
+        for effect in [ATTRS, NAME, ACL]
+            .into_iter()
+            .filter(|effect| left & effect != 0)
+        {
             let mut next = self.clone();
             next.apply(op, node, other, effect);
             let left = left & !effect;
@@ -274,16 +334,30 @@ impl State {
                     Made::Dir => (0o755, 2),
                     Made::Link(_) => (0o777, 1),
                 };
-                self.nodes.insert(node, Node { made, mode, nlink, acl: None, busy: true });
+                self.nodes.insert(
+                    node,
+                    Node {
+                        made,
+                        mode,
+                        nlink,
+                        acl: None,
+                        busy: true,
+                    },
+                );
                 self.set(place, Some(node));
             }
             Op::Link(..) if effect == ATTRS => self.node(node).nlink += 1,
             Op::Link(_, to) => self.set(to, Some(node)),
             Op::Unlink(_) | Op::Rmdir(_) if effect == ATTRS => self.lose_link(node),
             Op::Unlink(place) | Op::Rmdir(place) => self.set(place, None),
-            Op::Rename(..) if effect == ATTRS => self.lose_link(other.expect("something is replaced")),
+            Op::Rename(..) if effect == ATTRS => {
+                self.lose_link(other.expect("something is replaced"))
+            }
             Op::Rename(from, to, flags) => {
-                self.set(from, other.filter(|_| flags.contains(RenameFlags::EXCHANGE)));
+                self.set(
+                    from,
+                    other.filter(|_| flags.contains(RenameFlags::EXCHANGE)),
+                );
                 self.set(to, Some(node));
             }
             Op::Chmod(_, mode) if effect == ATTRS => self.node(node).mode = mode,
@@ -306,13 +380,21 @@ impl State {
 
     fn lose_link(&mut self, ino: u64) {
         let node = self.node(ino);
-        node.nlink = if node.made == Made::Dir { 0 } else { node.nlink - 1 };
+        node.nlink = if node.made == Made::Dir {
+            0
+        } else {
+            node.nlink - 1
+        };
     }
 
     /// The inodes that a change excludes others from.
     fn locks(&self, op: Op, node: u64, other: Option<u64>) -> impl Iterator<Item = u64> {
         let dirs = self.dirs;
-        changed_dirs(op).into_iter().map(move |dir| dirs[dir]).chain([node]).chain(other)
+        changed_dirs(op)
+            .into_iter()
+            .map(move |dir| dirs[dir])
+            .chain([node])
+            .chain(other)
     }
 
     fn set_busy(&mut self, op: Op, node: u64, other: Option<u64>, busy: bool) {
@@ -329,7 +411,9 @@ impl State {
 /// The place that a call asks for as the user.
 fn asks_as_user(op: Op) -> Option<Place> {
     match op {
-        Op::Find(Who::User, place) | Op::Stat(Who::User, place) | Op::Access(place, _) => Some(place),
+        Op::Find(Who::User, place) | Op::Stat(Who::User, place) | Op::Access(place, _) => {
+            Some(place)
+        }
         _ => None,
     }
 }
@@ -351,7 +435,9 @@ fn looks_up(op: Op) -> Option<Place> {
 /// The directories whose names a call changes.
 fn changed_dirs(op: Op) -> Vec<usize> {
     match op {
-        Op::Make(_, place) | Op::Unlink(place) | Op::Rmdir(place) | Op::Link(_, place) => vec![place.dir],
+        Op::Make(_, place) | Op::Unlink(place) | Op::Rmdir(place) | Op::Link(_, place) => {
+            vec![place.dir]
+        }
         Op::Rename(from, to, _) if from.dir != to.dir => vec![from.dir, to.dir],
         Op::Rename(from, ..) => vec![from.dir],
         _ => Vec::new(),

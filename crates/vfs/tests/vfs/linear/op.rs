@@ -142,16 +142,38 @@ impl Volume {
     /// The volume of number `index`: some keep few dentries, some pause in the file system, some in
     /// a hook.
     pub(super) fn new(index: u64) -> Self {
-        let fs: Arc<dyn FileSystem> =
-            if index.is_multiple_of(4) { MemFs::new(MemLimits::default()) } else { Restless::new() };
-        let hook: Option<Arc<dyn SecurityHook>> =
-            if index % 4 == 3 { Some(Arc::<RestlessHook>::default()) } else { None };
-        let budget = CacheBudget::new(if index.is_multiple_of(3) { 16 << 10 } else { 4 << 20 });
-        let sb = SuperBlock::new(fs, SuperOptions { budget, security: hook, ..Default::default() });
+        let fs: Arc<dyn FileSystem> = if index.is_multiple_of(4) {
+            MemFs::new(MemLimits::default())
+        } else {
+            Restless::new()
+        };
+        let hook: Option<Arc<dyn SecurityHook>> = if index % 4 == 3 {
+            Some(Arc::<RestlessHook>::default())
+        } else {
+            None
+        };
+        let budget = CacheBudget::new(if index.is_multiple_of(3) {
+            16 << 10
+        } else {
+            4 << 20
+        });
+        let sb = SuperBlock::new(
+            fs,
+            SuperOptions {
+                budget,
+                security: hook,
+                ..Default::default()
+            },
+        );
         let root = Session::new(&Namespace::new(sb.expect("a new volume")), Cred::root());
         let dirs = DIR_NAMES.map(|name| root.mkdir(name, 0o755).expect("a new name"));
-        let below = [root.clone(), user(&root, UID)].map(|who| [0, 1].map(|dir| who.at(&dirs[dir])));
-        Self { root, below, dirs: dirs.map(|dir| dir.ino()) }
+        let below =
+            [root.clone(), user(&root, UID)].map(|who| [0, 1].map(|dir| who.at(&dirs[dir])));
+        Self {
+            root,
+            below,
+            dirs: dirs.map(|dir| dir.ino()),
+        }
     }
 
     /// Makes both directories empty and open to all, as every history finds them.
@@ -162,8 +184,10 @@ impl Volume {
                     dir.rmdir(name).expect("an empty directory");
                 }
             }
-            dir.set_acl(".", AclKind::Access, None, LookupFlags::FOLLOW).expect("the owner may");
-            dir.chmod(".", 0o755, LookupFlags::FOLLOW).expect("the owner may");
+            dir.set_acl(".", AclKind::Access, None, LookupFlags::FOLLOW)
+                .expect("the owner may");
+            dir.chmod(".", 0o755, LookupFlags::FOLLOW)
+                .expect("the owner may");
         }
     }
 
@@ -180,7 +204,8 @@ impl Volume {
     }
 
     pub(super) fn act(&self, op: Op, spelling: Spelling) -> Out {
-        self.try_act(op, spelling).unwrap_or_else(|error| Out::Fail(error.errno()))
+        self.try_act(op, spelling)
+            .unwrap_or_else(|error| Out::Fail(error.errno()))
     }
 
     fn try_act(&self, op: Op, spelling: Spelling) -> Result<Out> {
@@ -193,8 +218,19 @@ impl Volume {
             }
             Op::Stat(who, place) => {
                 let (session, path) = self.path(who, spelling, place);
-                let Attr { ino, kind, mode, nlink, .. } = session.stat(path, how)?;
-                Ok(Out::Attr { ino, kind, mode, nlink })
+                let Attr {
+                    ino,
+                    kind,
+                    mode,
+                    nlink,
+                    ..
+                } = session.stat(path, how)?;
+                Ok(Out::Attr {
+                    ino,
+                    kind,
+                    mode,
+                    nlink,
+                })
             }
             Op::Access(place, want) => {
                 let (session, path) = self.path(Who::User, spelling, place);
@@ -203,7 +239,9 @@ impl Volume {
             Op::ReadLink(place) => {
                 let (session, path) = at(place);
                 let target = session.read_link(path, how)?;
-                let number = std::str::from_utf8(&target).ok().and_then(|text| text.parse().ok());
+                let number = std::str::from_utf8(&target)
+                    .ok()
+                    .and_then(|text| text.parse().ok());
                 Ok(Out::Target(number.expect("all targets are numbers")))
             }
             Op::Make(made, place) => {

@@ -38,14 +38,22 @@ pub(super) fn check(history: &History, dirs: [u64; DIRS]) -> Result<(), Box<Dead
     let mut search = Search {
         history,
         seen: HashSet::new(),
-        positions: vec![Position { calls: 0, stage: Stage::Start }; history.len()],
+        positions: vec![
+            Position {
+                calls: 0,
+                stage: Stage::Start
+            };
+            history.len()
+        ],
         order: Vec::new(),
         deepest: None,
     };
     if search.go(&State::new(dirs)) {
         return Ok(());
     }
-    Err(Box::new(search.deepest.expect("the search looked at its start")))
+    Err(Box::new(
+        search.deepest.expect("the search looked at its start"),
+    ))
 }
 
 impl Search<'_> {
@@ -58,9 +66,17 @@ impl Search<'_> {
         if !self.seen.insert((self.positions.clone(), state.clone())) {
             return false;
         }
-        if self.deepest.as_ref().is_none_or(|deepest| self.order.len() > deepest.order.len()) {
+        if self
+            .deepest
+            .as_ref()
+            .is_none_or(|deepest| self.order.len() > deepest.order.len())
+        {
             let (order, positions) = (self.order.clone(), self.positions.clone());
-            self.deepest = Some(DeadEnd { order, positions, state: state.clone() });
+            self.deepest = Some(DeadEnd {
+                order,
+                positions,
+                state: state.clone(),
+            });
         }
         let mut ways = Vec::new();
         for thread in threads.filter(|&thread| self.may_step(thread)) {
@@ -74,7 +90,8 @@ impl Search<'_> {
                 ways.push((thread, stage, next));
             }
         }
-        ways.into_iter().any(|(thread, stage, next)| self.step(thread, stage, &next))
+        ways.into_iter()
+            .any(|(thread, stage, next)| self.step(thread, stage, &next))
     }
 
     fn step(&mut self, thread: usize, stage: Stage, next: &State) -> bool {
@@ -82,7 +99,10 @@ impl Search<'_> {
         let done = stage == Stage::Done;
         if done {
             self.order.push((thread, before.calls));
-            self.positions[thread] = Position { calls: before.calls + 1, stage: Stage::Start };
+            self.positions[thread] = Position {
+                calls: before.calls + 1,
+                stage: Stage::Start,
+            };
         } else {
             self.positions[thread].stage = stage;
         }
@@ -100,7 +120,9 @@ impl Search<'_> {
 
     /// A call may begin only when every call that had ended before has been explained.
     fn may_step(&self, thread: usize) -> bool {
-        let Some(call) = self.current(thread) else { return false };
+        let Some(call) = self.current(thread) else {
+            return false;
+        };
         self.positions[thread].stage != Stage::Start
             || (0..self.history.len())
                 .filter_map(|other| self.current(other))
@@ -112,7 +134,11 @@ impl fmt::Display for DeadEnd {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "explained so far (thread.call): {:?}", self.order)?;
         for (thread, position) in self.positions.iter().enumerate() {
-            writeln!(f, "thread {thread} stands before call {} at {:?}", position.calls, position.stage)?;
+            writeln!(
+                f,
+                "thread {thread} stands before call {} at {:?}",
+                position.calls, position.stage
+            )?;
         }
         write!(f, "with {:#?}", self.state)
     }
@@ -124,14 +150,35 @@ mod tests {
     use super::super::op::{Made, Op, Out, Place, Shape, Who};
     use super::*;
 
-    const A: Place = Place { dir: 0, name: Some(0) };
-    const B: Place = Place { dir: 0, name: Some(1) };
+    const A: Place = Place {
+        dir: 0,
+        name: Some(0),
+    };
+    const B: Place = Place {
+        dir: 0,
+        name: Some(1),
+    };
     const NONE: RenameFlags = RenameFlags::empty();
-    const MAKE: Call = Call { op: Op::Make(Made::File, A), out: Out::Ino(7), start: 0, end: 1 };
-    const LONG_RENAME: Call = Call { op: Op::Rename(A, B, NONE), out: Out::Done, start: 2, end: 100 };
+    const MAKE: Call = Call {
+        op: Op::Make(Made::File, A),
+        out: Out::Ino(7),
+        start: 0,
+        end: 1,
+    };
+    const LONG_RENAME: Call = Call {
+        op: Op::Rename(A, B, NONE),
+        out: Out::Done,
+        start: 2,
+        end: 100,
+    };
 
     fn call(op: Op, out: Out, start: u64) -> Call {
-        Call { op, out, start, end: start + 1 }
+        Call {
+            op,
+            out,
+            start,
+            end: start + 1,
+        }
     }
 
     fn find(place: Place, out: Out, start: u64) -> Call {
@@ -168,16 +215,28 @@ mod tests {
         let access = |out, start| call(Op::Access(A, Access::READ), out, start);
         let refused = Out::Fail(Errno::EACCES);
         assert!(explained(&[&[MAKE, shut], &[access(refused, 4)]]));
-        assert!(explained(&[&[MAKE, Call { end: 9, ..shut }], &[access(Out::Done, 4), access(refused, 6)]]));
+        assert!(explained(&[
+            &[MAKE, Call { end: 9, ..shut }],
+            &[access(Out::Done, 4), access(refused, 6)]
+        ]));
         assert!(!explained(&[&[MAKE, shut], &[access(Out::Done, 4)]]));
-        assert!(!explained(&[&[MAKE, Call { end: 9, ..shut }], &[access(refused, 4), access(Out::Done, 6)]]));
+        assert!(!explained(&[
+            &[MAKE, Call { end: 9, ..shut }],
+            &[access(refused, 4), access(Out::Done, 6)]
+        ]));
     }
 
     #[test]
     fn of_two_removers_one_fails() {
         let unlink = |out, start| call(Op::Unlink(A), out, start);
         let gone = Out::Fail(Errno::ENOENT);
-        assert!(explained(&[&[MAKE, unlink(Out::Done, 2)], &[unlink(gone, 2)]]));
-        assert!(!explained(&[&[MAKE, unlink(Out::Done, 2)], &[unlink(Out::Done, 2)]]));
+        assert!(explained(&[
+            &[MAKE, unlink(Out::Done, 2)],
+            &[unlink(gone, 2)]
+        ]));
+        assert!(!explained(&[
+            &[MAKE, unlink(Out::Done, 2)],
+            &[unlink(Out::Done, 2)]
+        ]));
     }
 }

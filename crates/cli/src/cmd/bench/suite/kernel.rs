@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{Mode, OFlags, openat};
 use rustix::mount::{
-    FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsconfig_set_flag, fsconfig_set_string,
-    fsmount, fsopen,
+    FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsconfig_set_flag,
+    fsconfig_set_string, fsmount, fsopen,
 };
 use rustix::process::geteuid;
 
@@ -62,15 +62,24 @@ impl KernelMount {
                 | MountAttrFlags::MOUNT_ATTR_NODEV
                 | MountAttrFlags::MOUNT_ATTR_NOEXEC;
             let mount = fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, attributes)?;
-            let root = openat(&mount, ".", OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+            let root = openat(
+                &mount,
+                ".",
+                OFlags::DIRECTORY | OFlags::CLOEXEC,
+                Mode::empty(),
+            )?;
             Ok((root, mount))
         })();
-        let (root, mount) =
-            mounted.map_err(|error: rustix::io::Errno| because("cannot mount it", &error.into()))?;
+        let (root, mount) = mounted
+            .map_err(|error: rustix::io::Errno| because("cannot mount it", &error.into()))?;
         // From now on the mount keeps the device.
         drop(device);
         let name = path.file_name().unwrap_or_default();
-        Ok(Self { root, mount, backing: Path::new("/sys/block").join(name).join("loop/backing_file") })
+        Ok(Self {
+            root,
+            mount,
+            backing: Path::new("/sys/block").join(name).join("loop/backing_file"),
+        })
     }
 
     /// Returns the root of the mount.
@@ -80,12 +89,15 @@ impl KernelMount {
 
     /// Unmounts the volume, and waits until everything is in the image.
     pub(super) fn end(self) -> Result<()> {
-        rustix::fs::syncfs(&self.root).map_err(|error| because("cannot be synced", &error.into()))?;
+        rustix::fs::syncfs(&self.root)
+            .map_err(|error| because("cannot be synced", &error.into()))?;
         drop((self.root, self.mount));
         let start = Instant::now();
         while self.backing.exists() {
             if start.elapsed() > TIMEOUT {
-                return Err(SuiteError::Because("its loop device does not end".to_owned()));
+                return Err(SuiteError::Because(
+                    "its loop device does not end".to_owned(),
+                ));
             }
             std::thread::sleep(Duration::from_millis(1));
         }

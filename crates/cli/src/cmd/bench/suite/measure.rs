@@ -135,24 +135,48 @@ impl Measure {
                 Some("there is no file that can be read")
             }
             Self::Read if subjects.large.is_none() => Some("there is no large file"),
-            Self::Write if subjects.write_bytes == 0 => Some("there is no room for it in the volume"),
+            Self::Write if subjects.write_bytes == 0 => {
+                Some("there is no room for it in the volume")
+            }
             _ => None,
         }
     }
 
     /// Measures `tree`; returns units per second.
-    pub(super) fn rate<T: Tree>(self, tree: &T, subjects: &Subjects, load: Load, stop: &Stop) -> Result<f64> {
-        let duration = if self == Self::Write { Duration::ZERO } else { load.duration };
-        let begin = |thread: usize| Worker { subjects, thread: thread as u32, load };
+    pub(super) fn rate<T: Tree>(
+        self,
+        tree: &T,
+        subjects: &Subjects,
+        load: Load,
+        stop: &Stop,
+    ) -> Result<f64> {
+        let duration = if self == Self::Write {
+            Duration::ZERO
+        } else {
+            load.duration
+        };
+        let begin = |thread: usize| Worker {
+            subjects,
+            thread: thread as u32,
+            load,
+        };
         let work = |worker: &mut Worker<'_>| {
-            let until = Until { start: Instant::now(), duration, stop };
+            let until = Until {
+                start: Instant::now(),
+                duration,
+                stop,
+            };
             worker.run(self, tree, &until)
         };
         let done = load::Load::of(load.threads as usize).run(begin, work, || {})?;
         if self == Self::Write {
             (0..load.threads).try_for_each(|thread| tree.remove(&subjects.own(thread, "large")))?;
         }
-        let unit = if self.unit() == Unit::Mebibytes { f64::from(1 << 20) } else { 1.0 };
+        let unit = if self.unit() == Unit::Mebibytes {
+            f64::from(1 << 20)
+        } else {
+            1.0
+        };
         Ok(done.per_second() / unit)
     }
 }
@@ -212,9 +236,13 @@ impl Worker<'_> {
             Measure::ReadDir => until.repeat(1, |_| tree.list(&self.subjects.dir)),
             Measure::Walk => until.repeat(1, |_| tree.walk(MOST_WALKED)),
             Measure::Read => {
-                let Some((path, bytes)) = &self.subjects.large else { return Ok(0) };
+                let Some((path, bytes)) = &self.subjects.large else {
+                    return Ok(0);
+                };
                 let part = self.part(*bytes);
-                until.repeat(1, |_| tree.read(path, &part).map(|()| part.end - part.start))
+                until.repeat(1, |_| {
+                    tree.read(path, &part).map(|()| part.end - part.start)
+                })
             }
             Measure::CreateUnlink => {
                 let path = own("new");
@@ -230,11 +258,15 @@ impl Worker<'_> {
             }
             Measure::Chmod => {
                 let path = own("file");
-                until.repeat(16, |turn| once(tree.chmod(&path, MODES[usize::from(turn % 2 == 1)])))
+                until.repeat(16, |turn| {
+                    once(tree.chmod(&path, MODES[usize::from(turn % 2 == 1)]))
+                })
             }
             Measure::SetXattr => {
                 let path = own("file");
-                until.repeat(16, |turn| once(tree.setxattr(&path, VALUES[usize::from(turn % 2 == 1)])))
+                until.repeat(16, |turn| {
+                    once(tree.setxattr(&path, VALUES[usize::from(turn % 2 == 1)]))
+                })
             }
             Measure::Write => {
                 let part = self.part(self.subjects.write_bytes);

@@ -16,7 +16,10 @@ impl Progress {
         if !std::io::stderr().is_terminal() {
             return Self(ProgressBar::hidden());
         }
-        Self(ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::stderr_with_hz(8)))
+        Self(ProgressBar::with_draw_target(
+            Some(0),
+            ProgressDrawTarget::stderr_with_hz(8),
+        ))
     }
 
     /// Starts the bar for a copy of `bytes` bytes.
@@ -34,7 +37,8 @@ impl Progress {
         if self.0.is_hidden() {
             return;
         }
-        self.0.set_style(ProgressStyle::with_template(template).expect("a template that is there"));
+        self.0
+            .set_style(ProgressStyle::with_template(template).expect("a template that is there"));
         self.0.reset();
         self.0.set_length(steps);
     }

@@ -77,7 +77,9 @@ pub(super) struct Cell {
 impl Report {
     /// Returns the index of the kernel's column.
     pub(super) fn kernel(&self) -> Option<usize> {
-        self.columns.iter().position(|column| column.side == Side::Kernel)
+        self.columns
+            .iter()
+            .position(|column| column.side == Side::Kernel)
     }
 
     /// Returns how many times as fast as the kernel a row is in one of its columns.
@@ -110,8 +112,16 @@ impl Report {
         }
         noisy.sort_by(|one, other| other.0.total_cmp(&one.0));
         let all = noisy.len();
-        let named: Vec<_> = noisy.into_iter().take(MOST_NAMED).map(|(_, text)| text).collect();
-        let more = if all > named.len() { format!(" and {} more", all - named.len()) } else { String::new() };
+        let named: Vec<_> = noisy
+            .into_iter()
+            .take(MOST_NAMED)
+            .map(|(_, text)| text)
+            .collect();
+        let more = if all > named.len() {
+            format!(" and {} more", all - named.len())
+        } else {
+            String::new()
+        };
         self.notes.push(format!(
             "these figures are far apart, and say little: {}{more}; an idle machine or more --rounds or --seconds bring \
              them together",
@@ -147,17 +157,27 @@ impl Report {
         item.raw("threads", row.threads);
         item.text("unit", row.measure.unit().name());
         item.text_or_null("lacks", row.lacks);
-        item.objects("sides", self.columns.iter().enumerate(), |(at, column), side| {
-            let Cell { figures, failure } = &row.cells[at];
-            let (low, high) = figures.quartiles().unzip();
-            side.text("side", column.side.name());
-            side.rounded("median", figures.median(), DECIMALS);
-            side.rounded("low_quartile", low, DECIMALS);
-            side.rounded("high_quartile", high, DECIMALS);
-            side.rounded("ratio_to_kernel", self.ratio(row, at), DECIMALS);
-            side.numbers("samples", figures.0.iter().map(|figure| json::rounded(*figure, DECIMALS)));
-            side.text_or_null("failure", failure.as_deref());
-        });
+        item.objects(
+            "sides",
+            self.columns.iter().enumerate(),
+            |(at, column), side| {
+                let Cell { figures, failure } = &row.cells[at];
+                let (low, high) = figures.quartiles().unzip();
+                side.text("side", column.side.name());
+                side.rounded("median", figures.median(), DECIMALS);
+                side.rounded("low_quartile", low, DECIMALS);
+                side.rounded("high_quartile", high, DECIMALS);
+                side.rounded("ratio_to_kernel", self.ratio(row, at), DECIMALS);
+                side.numbers(
+                    "samples",
+                    figures
+                        .0
+                        .iter()
+                        .map(|figure| json::rounded(*figure, DECIMALS)),
+                );
+                side.text_or_null("failure", failure.as_deref());
+            },
+        );
     }
 }
 

@@ -45,7 +45,10 @@ pub(super) struct Suite<'a> {
 
 impl<'a> Suite<'a> {
     pub(super) fn new(args: &'a Args, image: &Image) -> io::Result<Self> {
-        let groups: Vec<_> = getgroups()?.into_iter().map(|group| group.as_raw()).collect();
+        let groups: Vec<_> = getgroups()?
+            .into_iter()
+            .map(|group| group.as_raw())
+            .collect();
         Ok(Self {
             args,
             image: Image::of(image.file.canonicalize()?, image.part),
@@ -75,8 +78,9 @@ impl<'a> Suite<'a> {
 
     /// Measures everything.
     pub(super) fn run(&mut self, volume: Volume) -> Result<Report> {
-        let lost =
-            |error: io::Error| SuiteError::Because(format!("no working directory: {}", host_reason(&error)));
+        let lost = |error: io::Error| {
+            SuiteError::Because(format!("no working directory: {}", host_reason(&error)))
+        };
         let machine = Machine::this();
         let mut notes = first_notes(&machine);
         let faults = self.check(&volume)?;
@@ -88,7 +92,9 @@ impl<'a> Suite<'a> {
         let parent = copy::directory(&self.image.file, &file).map_err(lost)?;
         let scratch = Scratch::new(&parent).map_err(lost)?;
         let (source, copied) = match self.copy(&volume, &scratch, &mut subjects, faults) {
-            Ok(Copied { source, bytes }) => (source, Some((scratch.dir().display().to_string(), bytes))),
+            Ok(Copied { source, bytes }) => {
+                (source, Some((scratch.dir().display().to_string(), bytes)))
+            }
             Err(SuiteError::Stopped) => return Err(SuiteError::Stopped),
             Err(SuiteError::Because(why)) => {
                 notes.push(format!("nothing is written: {why}"));
@@ -117,8 +123,13 @@ impl<'a> Suite<'a> {
         if source.writing {
             self.check_copy(&source, &mut report)?;
         }
-        if report.columns.iter().any(|column| column.side == Side::Kernel && column.lacks.is_none()) {
-            let loops = "the kernel's mount is of a loop device, which reads and writes the same file";
+        if report
+            .columns
+            .iter()
+            .any(|column| column.side == Side::Kernel && column.lacks.is_none())
+        {
+            let loops =
+                "the kernel's mount is of a loop device, which reads and writes the same file";
             report.notes.push(loops.to_owned());
         }
         report.machine.look_again();
@@ -137,17 +148,37 @@ impl<'a> Suite<'a> {
             return Err(SuiteError::Because(damaged(faults)));
         }
         let threads = self.args.threads().into_iter().max().unwrap_or(1);
-        copy_volume(&self.image, volume, scratch, subjects, threads, (self.progress(), &self.stop))
+        copy_volume(
+            &self.image,
+            volume,
+            scratch,
+            subjects,
+            threads,
+            (self.progress(), &self.stop),
+        )
     }
 
     fn image_itself(&self, volume: &Volume) -> Result<Source> {
-        let bytes = volume.bytes().ok_or(SuiteError::Because("it is not in a file".to_owned()))?;
-        let part = if bytes.start == 0 { Part::Whole } else { Part::Offset(bytes.start) };
-        Ok(Source { image: Image::of(self.image.file.clone(), part), bytes, writing: false })
+        let bytes = volume
+            .bytes()
+            .ok_or(SuiteError::Because("it is not in a file".to_owned()))?;
+        let part = if bytes.start == 0 {
+            Part::Whole
+        } else {
+            Part::Offset(bytes.start)
+        };
+        Ok(Source {
+            image: Image::of(self.image.file.clone(), part),
+            bytes,
+            writing: false,
+        })
     }
 
     fn columns(&self, faults: u64, facts: &Facts, writing: bool) -> Vec<Column> {
-        let is_dirty = facts.features.iter().any(|feature| feature == "needs_recovery");
+        let is_dirty = facts
+            .features
+            .iter()
+            .any(|feature| feature == "needs_recovery");
         let column = |side: Side| {
             let lacks = match side {
                 // Damage may be crafted to attack the kernel.
@@ -174,9 +205,11 @@ impl<'a> Suite<'a> {
             lacks: measure.lacks(subjects),
             cells: vec![Cell::default(); columns],
         };
-        let rows =
-            Measure::ALL.into_iter().flat_map(|measure| threads.iter().map(move |count| (measure, *count)));
-        rows.map(|(measure, threads)| row(measure, threads)).collect()
+        let rows = Measure::ALL
+            .into_iter()
+            .flat_map(|measure| threads.iter().map(move |count| (measure, *count)));
+        rows.map(|(measure, threads)| row(measure, threads))
+            .collect()
     }
 
     fn rounds(
@@ -187,9 +220,14 @@ impl<'a> Suite<'a> {
         subjects: &Subjects,
     ) -> Result<()> {
         let sides = report.columns.len();
-        let there = report.columns.iter().filter(|column| column.lacks.is_none()).count();
+        let there = report
+            .columns
+            .iter()
+            .filter(|column| column.lacks.is_none())
+            .count();
         let rows = report.rows.iter().filter(|row| row.lacks.is_none()).count();
-        self.progress().begin_measuring(u64::from(self.args.rounds) * there as u64 * rows as u64);
+        self.progress()
+            .begin_measuring(u64::from(self.args.rounds) * there as u64 * rows as u64);
         for round in 0..self.args.rounds as usize {
             for at in order(round, sides) {
                 if report.columns[at].lacks.is_some() {
@@ -219,16 +257,24 @@ impl<'a> Suite<'a> {
     }
 
     /// Measures everything on one side.
-    fn turn(&mut self, report: &mut Report, at: usize, opened: &Open, subjects: &Subjects) -> Result<()> {
+    fn turn(
+        &mut self,
+        report: &mut Report,
+        at: usize,
+        opened: &Open,
+        subjects: &Subjects,
+    ) -> Result<()> {
         let title = report.columns[at].side.title();
         for row in report.rows.iter_mut().filter(|row| row.lacks.is_none()) {
-            self.progress().doing(|| format!("{title}: {}, {}", row.label, threads(row.threads)));
+            self.progress()
+                .doing(|| format!("{title}: {}, {}", row.label, threads(row.threads)));
             if row.cells[at].failure.is_none() {
                 match self.figure(row, opened, subjects) {
                     Ok(figure) => row.cells[at].figures.0.push(figure),
                     Err(SuiteError::Stopped) => return Err(SuiteError::Stopped),
                     Err(SuiteError::Because(why)) => {
-                        let what = format!("{title}: {}, {}: {why}", row.label, threads(row.threads));
+                        let what =
+                            format!("{title}: {}, {}: {why}", row.label, threads(row.threads));
                         self.fail(ExitStatus::Failed, what);
                         row.cells[at].failure = Some(why);
                     }
@@ -241,7 +287,10 @@ impl<'a> Suite<'a> {
 
     fn figure(&self, row: &Row, opened: &Open, subjects: &Subjects) -> Result<f64> {
         let rate = |seconds| {
-            let load = Load { threads: row.threads, duration: Duration::from_secs_f64(seconds) };
+            let load = Load {
+                threads: row.threads,
+                duration: Duration::from_secs_f64(seconds),
+            };
             opened.rate(row.measure, subjects, load, &self.stop)
         };
         if row.measure != Measure::Write {
@@ -254,7 +303,9 @@ impl<'a> Suite<'a> {
     fn check(&self, volume: &Volume) -> Result<u64> {
         match check(volume.ext4(), &Options::default(), &mut |_| {}) {
             Ok(summary) => Ok(summary.faults),
-            Err(error) => Err(SuiteError::Because(format!("it cannot be checked: {error}"))),
+            Err(error) => Err(SuiteError::Because(format!(
+                "it cannot be checked: {error}"
+            ))),
         }
     }
 
@@ -267,7 +318,10 @@ impl<'a> Suite<'a> {
             faults => format!("the copy is damaged afterwards: {}", count(faults)),
         });
         if faults > 0 {
-            self.fail(ExitStatus::Corrupt, format!("the copy is damaged afterwards: {}", count(faults)));
+            self.fail(
+                ExitStatus::Corrupt,
+                format!("the copy is damaged afterwards: {}", count(faults)),
+            );
         }
         Ok(())
     }
@@ -285,7 +339,8 @@ fn first_notes(machine: &Machine) -> Vec<String> {
     ];
     if cfg!(debug_assertions) {
         notes.push(
-            "extern4 was built without optimisation: the figures of its own columns mean nothing".to_owned(),
+            "extern4 was built without optimisation: the figures of its own columns mean nothing"
+                .to_owned(),
         );
     }
     notes.extend(machine.was_busy());
@@ -293,7 +348,10 @@ fn first_notes(machine: &Machine) -> Vec<String> {
 }
 
 fn damaged(faults: u64) -> String {
-    format!("the volume is damaged ({}; see extern4 check)", count(faults))
+    format!(
+        "the volume is damaged ({}; see extern4 check)",
+        count(faults)
+    )
 }
 
 fn count(faults: u64) -> String {
@@ -312,7 +370,10 @@ fn label(measure: Measure, subjects: &Subjects) -> String {
         Measure::Missing => "missing name".to_owned(),
         Measure::ReadDir => format!("readdir, {}", counted(subjects.dir_names, "name", "names")),
         Measure::Walk => "walk + stat".to_owned(),
-        Measure::Read => sized("read", subjects.large.as_ref().map_or(0, |(_, bytes)| *bytes)),
+        Measure::Read => sized(
+            "read",
+            subjects.large.as_ref().map_or(0, |(_, bytes)| *bytes),
+        ),
         Measure::CreateUnlink => "create + unlink".to_owned(),
         Measure::Rename => "rename".to_owned(),
         Measure::Chmod => "chmod".to_owned(),
@@ -331,11 +392,18 @@ fn facts(volume: &Volume, subjects: &Subjects) -> Facts {
         kind: crate::fs_type::type_name(superblock.features()),
         bytes,
         block_size: superblock.block_size(),
-        features: superblock.features().iter().map(|feature| feature.to_string()).collect(),
+        features: superblock
+            .features()
+            .iter()
+            .map(|feature| feature.to_string())
+            .collect(),
         paths: [
             ("file", path(subjects.file.as_ref())),
             ("directory", path(Some(&subjects.dir))),
-            ("large_file", path(subjects.large.as_ref().map(|(path, _)| path))),
+            (
+                "large_file",
+                path(subjects.large.as_ref().map(|(path, _)| path)),
+            ),
         ],
     }
 }

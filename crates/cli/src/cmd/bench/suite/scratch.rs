@@ -23,7 +23,9 @@ impl Scratch {
     pub(super) fn new(parent: &Path) -> io::Result<Self> {
         let make = |parent: &Path| -> io::Result<Self> {
             // The mount table shows the mount by this path.
-            let dir = parent.canonicalize()?.join(format!(".extern4-bench.{}", std::process::id()));
+            let dir = parent
+                .canonicalize()?
+                .join(format!(".extern4-bench.{}", std::process::id()));
             DirBuilder::new().mode(0o700).create(&dir)?;
             let scratch = Self { dir };
             fs::create_dir(scratch.mountpoint())?;
@@ -60,7 +62,11 @@ impl Scratch {
 
     /// Creates the file of the copy.
     pub(super) fn create_copy(&self) -> io::Result<File> {
-        File::options().read(true).write(true).create_new(true).open(self.copy())
+        File::options()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .open(self.copy())
     }
 }
 

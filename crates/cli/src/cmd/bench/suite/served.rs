@@ -61,15 +61,31 @@ impl Served {
             let how = if source.writing { "rw" } else { "ro" };
             command.arg(format!("{how},offset={}", source.bytes.start));
             command.arg("--").args([&source.image.file, &dir]);
-            command.env("EXTERN4_LOG", "error").env_remove("NOTIFY_SOCKET");
+            command
+                .env("EXTERN4_LOG", "error")
+                .env_remove("NOTIFY_SOCKET");
             // This process itself passes on the signals that a terminal sends to its process group.
             command.process_group(0);
-            command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(said).spawn()
+            command
+                .stdin(Stdio::null())
+                .stdout(Stdio::null())
+                .stderr(said)
+                .spawn()
         };
         let process = start().map_err(|error| because("cannot be started", &error))?;
-        let mut served = Self { process, dir, root: None, log, ended: false };
+        let mut served = Self {
+            process,
+            dir,
+            root: None,
+            log,
+            ended: false,
+        };
         served.wait_until_mounted(stop)?;
-        let root = rustix::fs::open(&served.dir, OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());
+        let root = rustix::fs::open(
+            &served.dir,
+            OFlags::DIRECTORY | OFlags::CLOEXEC,
+            Mode::empty(),
+        );
         served.root = Some(root.map_err(|error| because("cannot be entered", &error.into()))?);
         Ok(served)
     }
@@ -80,7 +96,11 @@ impl Served {
             if mount_of(&self.dir).is_ok_and(|mount| mount.is_some()) {
                 return Ok(());
             }
-            if let Some(status) = self.process.try_wait().map_err(|error| because("is lost", &error))? {
+            if let Some(status) = self
+                .process
+                .try_wait()
+                .map_err(|error| because("is lost", &error))?
+            {
                 self.ended = true;
                 return Err(self.failure(status));
             }
@@ -94,7 +114,10 @@ impl Served {
 
     /// Returns the root of the mount.
     pub(super) fn root(&self) -> BorrowedFd<'_> {
-        self.root.as_ref().expect("it is open until the end").as_fd()
+        self.root
+            .as_ref()
+            .expect("it is open until the end")
+            .as_fd()
     }
 
     /// Unmounts the volume, and waits until everything is in the image.
@@ -112,7 +135,9 @@ impl Served {
     fn failure(&self, status: ExitStatus) -> SuiteError {
         let said = fs::read_to_string(&self.log).unwrap_or_default();
         match said.lines().last() {
-            Some(line) => SuiteError::Because(line.trim_start_matches("extern4: mount: ").to_owned()),
+            Some(line) => {
+                SuiteError::Because(line.trim_start_matches("extern4: mount: ").to_owned())
+            }
             None => SuiteError::Because(format!("it ended with {status}")),
         }
     }
@@ -120,7 +145,9 @@ impl Served {
     fn tell(&self, signal: Signal) {
         // Only this process waits for the server, so the number is still its own. If the server has
         // ended already, there is no process to signal.
-        let pid = i32::try_from(self.process.id()).ok().and_then(Pid::from_raw);
+        let pid = i32::try_from(self.process.id())
+            .ok()
+            .and_then(Pid::from_raw);
         let _ = pid.map(|pid| kill_process(pid, signal));
     }
 

@@ -76,7 +76,13 @@ impl Side {
     }
 
     /// Opens the volume there, for `cred`, the user of this process.
-    pub(super) fn open(self, source: &Source, scratch: &Scratch, cred: &Cred, stop: &Stop) -> Result<Open> {
+    pub(super) fn open(
+        self,
+        source: &Source,
+        scratch: &Scratch,
+        cred: &Cred,
+        stop: &Stop,
+    ) -> Result<Open> {
         Ok(match self {
             Self::Library => {
                 let mut options = Volume::options();
@@ -93,7 +99,13 @@ impl Side {
 
 impl Open {
     /// Measures there; returns units per second.
-    pub(super) fn rate(&self, measure: Measure, subjects: &Subjects, load: Load, stop: &Stop) -> Result<f64> {
+    pub(super) fn rate(
+        &self,
+        measure: Measure,
+        subjects: &Subjects,
+        load: Load,
+        stop: &Stop,
+    ) -> Result<f64> {
         match self {
             Self::Library(session, _) => measure.rate(&Library(session), subjects, load, stop),
             Self::Mount(served) => measure.rate(&Host::enter(served.root())?, subjects, load, stop),
@@ -106,7 +118,11 @@ impl Open {
         match self {
             Self::Library(session, volume) => {
                 drop(session);
-                if volume.is_read_only() { Ok(()) } else { volume.close().map_err(SuiteError::from) }
+                if volume.is_read_only() {
+                    Ok(())
+                } else {
+                    volume.close().map_err(SuiteError::from)
+                }
             }
             Self::Mount(served) => served.end(),
             Self::Kernel(mount) => mount.end(),

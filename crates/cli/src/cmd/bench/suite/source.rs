@@ -39,10 +39,13 @@ pub(super) fn copy_volume(
     threads: u32,
     (progress, stop): (&Progress, &Stop),
 ) -> Result<Copied> {
-    let lost =
-        |error: &io::Error| SuiteError::Because(format!("it cannot be copied: {}", host_reason(error)));
+    let lost = |error: &io::Error| {
+        SuiteError::Because(format!("it cannot be copied: {}", host_reason(error)))
+    };
     let from = File::open(&image.file).map_err(|error| lost(&error))?;
-    let bytes = volume.bytes().ok_or(SuiteError::Because("it is not in a file".to_owned()))?;
+    let bytes = volume
+        .bytes()
+        .ok_or(SuiteError::Because("it is not in a file".to_owned()))?;
     let data = copy::data_bytes(&from, &bytes);
     let room = scratch.free_bytes().map_err(|error| lost(&error))?;
     let to = scratch.create_copy().map_err(|error| lost(&error))?;
@@ -59,7 +62,11 @@ pub(super) fn copy_volume(
     progress.begin_copy(data);
     let copied = copy::copy(&from, &bytes, &to, |piece| {
         progress.done(piece);
-        if stop.is_told() { Err(io::ErrorKind::Interrupted.into()) } else { Ok(()) }
+        if stop.is_told() {
+            Err(io::ErrorKind::Interrupted.into())
+        } else {
+            Ok(())
+        }
     });
     stop.check()?;
     copied.map_err(|error| lost(&error))?;
@@ -75,5 +82,8 @@ pub(super) fn copy_volume(
     let closed = volume.close();
     made?;
     closed?;
-    Ok(Copied { source, bytes: data })
+    Ok(Copied {
+        source,
+        bytes: data,
+    })
 }

@@ -23,7 +23,11 @@ impl Stop {
         let told = Arc::new(AtomicBool::new(false));
         for signal in [SIGINT, SIGTERM, SIGHUP] {
             // The order matters: at the first signal, the first handler finds the flag still unset.
-            flag::register_conditional_shutdown(signal, ExitStatus::Failed.code().into(), Arc::clone(&told))?;
+            flag::register_conditional_shutdown(
+                signal,
+                ExitStatus::Failed.code().into(),
+                Arc::clone(&told),
+            )?;
             flag::register(signal, Arc::clone(&told))?;
         }
         Ok(Self(told))
@@ -37,6 +41,10 @@ impl Stop {
 
     /// Fails once a signal has come.
     pub(super) fn check(&self) -> Result<()> {
-        if self.is_told() { Err(SuiteError::Stopped) } else { Ok(()) }
+        if self.is_told() {
+            Err(SuiteError::Stopped)
+        } else {
+            Ok(())
+        }
     }
 }

@@ -60,23 +60,36 @@ pub(super) fn write_bytes(volume: &Volume) -> Result<u64> {
 impl Subjects {
     /// Chooses among the existing files that the caller may read.
     pub(super) fn choose(session: &Session, stop: &Stop) -> Result<Self> {
-        let mut found = Self { dir: PathBuf::from("."), ..Self::default() };
+        let mut found = Self {
+            dir: PathBuf::from("."),
+            ..Self::default()
+        };
         let (mut deepest, mut names) = (0, HashMap::<PathBuf, u64>::new());
         // The measures meet entries that cannot be read, and name them.
-        for entry in session.walk("/").with_metadata().take(MOST_LOOKED_AT).filter_map(extern4::Result::ok) {
+        for entry in session
+            .walk("/")
+            .with_metadata()
+            .take(MOST_LOOKED_AT)
+            .filter_map(extern4::Result::ok)
+        {
             stop.check()?;
             let path = entry.path().strip_prefix("/").unwrap_or(entry.path());
             if let Some(parent) = path.parent() {
                 *names.entry(parent.to_owned()).or_default() += 1;
             }
-            let Ok(metadata) = entry.metadata() else { continue };
+            let Ok(metadata) = entry.metadata() else {
+                continue;
+            };
             if metadata.file_type() != FileType::Regular {
                 continue;
             }
             let stored = metadata.len().min(metadata.blocks().saturating_mul(512));
             let is_deeper = entry.depth() > deepest && entry.depth() <= MOST_DEEP;
-            let is_larger =
-                stored >= LARGE_BYTES && found.large.as_ref().is_none_or(|(_, bytes)| *bytes < stored);
+            let is_larger = stored >= LARGE_BYTES
+                && found
+                    .large
+                    .as_ref()
+                    .is_none_or(|(_, bytes)| *bytes < stored);
             if (is_deeper || is_larger) && session.open(path).is_err() {
                 continue;
             }
@@ -104,7 +117,9 @@ impl Subjects {
     }
 
     fn set_file(&mut self, path: PathBuf) {
-        self.missing = path.parent().map(|parent| parent.join(".extern4-bench-missing"));
+        self.missing = path
+            .parent()
+            .map(|parent| parent.join(".extern4-bench-missing"));
         self.file = Some(path);
     }
 
@@ -146,19 +161,26 @@ impl Subjects {
 
     /// Returns a thread's own file of this name.
     pub(super) fn own(&self, thread: u32, name: &str) -> PathBuf {
-        self.work.clone().unwrap_or_default().join(thread.to_string()).join(name)
+        self.work
+            .clone()
+            .unwrap_or_default()
+            .join(thread.to_string())
+            .join(name)
     }
 }
 
 /// Returns an unused name in the root.
 fn new_name(session: &Session) -> Result<PathBuf> {
-    let names = std::iter::once(WORK.to_owned()).chain((1..100).map(|number| format!("{WORK}-{number}")));
+    let names =
+        std::iter::once(WORK.to_owned()).chain((1..100).map(|number| format!("{WORK}-{number}")));
     for name in names {
         if !session.exists(&name)? {
             return Ok(PathBuf::from(name));
         }
     }
-    Err(SuiteError::Because(format!("each name next to {WORK} is taken")))
+    Err(SuiteError::Because(format!(
+        "each name next to {WORK} is taken"
+    )))
 }
 
 fn make_file(session: &Session, path: &Path, owner: (u32, u32)) -> Result<()> {

@@ -50,28 +50,60 @@ impl Report {
     fn table(&self, text: &mut String) {
         let is_compared = |at: &usize| self.rows.iter().any(|row| self.ratio(row, *at).is_some());
         let compared: Vec<_> = (0..self.columns.len()).filter(is_compared).collect();
-        let titles = self.columns.iter().map(|column| column.side.title().to_owned());
-        let ratios = compared.iter().map(|at| format!("{} / kernel", self.columns[*at].side.title()));
-        let mut table =
-            Table::new(1, ["".to_owned(), "threads".to_owned()].into_iter().chain(titles).chain(ratios));
+        let titles = self
+            .columns
+            .iter()
+            .map(|column| column.side.title().to_owned());
+        let ratios = compared
+            .iter()
+            .map(|at| format!("{} / kernel", self.columns[*at].side.title()));
+        let mut table = Table::new(
+            1,
+            ["".to_owned(), "threads".to_owned()]
+                .into_iter()
+                .chain(titles)
+                .chain(ratios),
+        );
         for row in self.rows.iter().filter(|row| row.lacks.is_none()) {
             let label = [row.label.clone(), row.threads.to_string()];
             let cells = (0..self.columns.len()).map(|at| cell(row, at));
-            let ratio =
-                |at: &usize| self.ratio(row, *at).map_or("-".to_owned(), |ratio| format!("{ratio:.2}x"));
-            table.line(label.into_iter().chain(cells).chain(compared.iter().map(ratio)));
+            let ratio = |at: &usize| {
+                self.ratio(row, *at)
+                    .map_or("-".to_owned(), |ratio| format!("{ratio:.2}x"))
+            };
+            table.line(
+                label
+                    .into_iter()
+                    .chain(cells)
+                    .chain(compared.iter().map(ratio)),
+            );
         }
         *text += &table.text();
     }
 
     /// Adds a bar for each figure of the fewest threads.
     fn chart(&self, colored: bool, text: &mut String) {
-        let Some(fewest) = self.threads.iter().min() else { return };
-        let rows = self.rows.iter().filter(|row| row.threads == *fewest && row.lacks.is_none());
-        let rows: Vec<_> =
-            rows.filter(|row| row.cells.iter().any(|cell| cell.figures.median().is_some())).collect();
-        let labels = rows.iter().map(|row| row.label.chars().count()).max().unwrap_or(0);
-        let titles = self.columns.iter().map(|column| column.side.title().len()).max().unwrap_or(0);
+        let Some(fewest) = self.threads.iter().min() else {
+            return;
+        };
+        let rows = self
+            .rows
+            .iter()
+            .filter(|row| row.threads == *fewest && row.lacks.is_none());
+        let rows: Vec<_> = rows
+            .filter(|row| row.cells.iter().any(|cell| cell.figures.median().is_some()))
+            .collect();
+        let labels = rows
+            .iter()
+            .map(|row| row.label.chars().count())
+            .max()
+            .unwrap_or(0);
+        let titles = self
+            .columns
+            .iter()
+            .map(|column| column.side.title().len())
+            .max()
+            .unwrap_or(0);
         writeln!(
             text,
             "{}; the longer, the faster; the fastest of each group has the full length\n",
@@ -86,12 +118,18 @@ impl Report {
                 let Some(median) = median else { continue };
                 let bar = "#".repeat(((median / most * BAR as f64).round() as usize).max(1));
                 let space = " ".repeat(BAR - bar.len());
-                let bar =
-                    if colored { format!("\x1b[{}m{bar}\x1b[0m", color(self.columns[at].side)) } else { bar };
+                let bar = if colored {
+                    format!("\x1b[{}m{bar}\x1b[0m", color(self.columns[at].side))
+                } else {
+                    bar
+                };
                 let title = self.columns[at].side.title();
                 let shown = rate(median, row.measure.unit());
-                writeln!(text, "{label:<labels$}  {title:<titles$}  {bar}{space}  {shown}")
-                    .expect("a string takes everything");
+                writeln!(
+                    text,
+                    "{label:<labels$}  {title:<titles$}  {bar}{space}  {shown}"
+                )
+                .expect("a string takes everything");
                 label = "";
             }
             text.push('\n');
@@ -103,8 +141,15 @@ impl Report {
         let mut notes = Vec::new();
         for (at, column) in self.columns.iter().enumerate() {
             if let Some(why) = &column.lacks {
-                let begun = self.rows.iter().any(|row| row.cells[at].figures.median().is_some());
-                let what = if begun { "not measured to the end" } else { "not measured" };
+                let begun = self
+                    .rows
+                    .iter()
+                    .any(|row| row.cells[at].figures.median().is_some());
+                let what = if begun {
+                    "not measured to the end"
+                } else {
+                    "not measured"
+                };
                 notes.push(format!("{}: {what}: {why}", column.side.title()));
             }
         }
@@ -118,7 +163,9 @@ impl Report {
             }
         }
         notes.extend(
-            left_out.iter().map(|(why, labels)| format!("{}: not measured: {why}", labels.join(", "))),
+            left_out
+                .iter()
+                .map(|(why, labels)| format!("{}: not measured: {why}", labels.join(", "))),
         );
         notes.extend(self.notes.iter().cloned());
         notes
@@ -130,7 +177,11 @@ fn cell(row: &Row, column: usize) -> String {
     let cell = &row.cells[column];
     match (cell.figures.median(), cell.figures.spread()) {
         (Some(median), Some(spread)) => {
-            format!("{} ±{:>2.0} %", rate(median, row.measure.unit()), spread * 100.0)
+            format!(
+                "{} ±{:>2.0} %",
+                rate(median, row.measure.unit()),
+                spread * 100.0
+            )
         }
         (Some(median), None) => rate(median, row.measure.unit()),
         _ if cell.failure.is_some() => "failed".to_owned(),

@@ -68,7 +68,11 @@ impl Tree for Library<'_> {
     }
 
     fn miss(&self, path: &Path) -> Result<()> {
-        if self.0.exists(path)? { Err(is_there(path)) } else { Ok(()) }
+        if self.0.exists(path)? {
+            Err(is_there(path))
+        } else {
+            Ok(())
+        }
     }
 
     fn open(&self, path: &Path) -> Result<()> {
@@ -105,7 +109,10 @@ impl Tree for Library<'_> {
     }
 
     fn create_and_remove(&self, path: &Path) -> Result<()> {
-        drop(self.0.open_with(path, extern4::File::options().write(true).create_new(true))?);
+        drop(
+            self.0
+                .open_with(path, extern4::File::options().write(true).create_new(true))?,
+        );
         self.remove(path)
     }
 
@@ -118,12 +125,19 @@ impl Tree for Library<'_> {
     }
 
     fn setxattr(&self, path: &Path, value: &[u8]) -> Result<()> {
-        Ok(self.0.setxattr(path, ATTRIBUTE, value, extern4::XattrFlags::empty())?)
+        Ok(self
+            .0
+            .setxattr(path, ATTRIBUTE, value, extern4::XattrFlags::empty())?)
     }
 
     fn write(&self, path: &Path, bytes: u64) -> Result<()> {
-        let file =
-            self.0.open_with(path, extern4::File::options().write(true).create(true).truncate(true))?;
+        let file = self.0.open_with(
+            path,
+            extern4::File::options()
+                .write(true)
+                .create(true)
+                .truncate(true),
+        )?;
         in_chunks(&(0..bytes), |at, chunk| {
             file.write_all_at(chunk, at)?;
             Ok(chunk.len())
@@ -190,11 +204,12 @@ impl Tree for Host {
         // The root is a file of the tree, too.
         let (mut dirs, mut files) = (vec![PathBuf::from(".")], 1);
         while let Some(path) = dirs.pop() {
-            let dir = match rustix::fs::open(&path, OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()) {
-                Ok(dir) => dir,
-                Err(Errno::ACCESS) => continue,
-                Err(error) => return Err(failed(&path, error)),
-            };
+            let dir =
+                match rustix::fs::open(&path, OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()) {
+                    Ok(dir) => dir,
+                    Err(Errno::ACCESS) => continue,
+                    Err(error) => return Err(failed(&path, error)),
+                };
             for entry in Dir::read_from(&dir).map_err(|error| failed(&path, error))? {
                 let entry = entry.map_err(|error| failed(&path, error))?;
                 let name = entry.file_name();
@@ -223,7 +238,10 @@ impl Tree for Host {
         let len = std::num::NonZero::new(bytes.end - bytes.start);
         rustix::fs::fadvise(&file, bytes.start, len, rustix::fs::Advice::DontNeed)
             .map_err(|error| failed(path, error))?;
-        in_chunks(bytes, |at, chunk| file.read_at(chunk, at).map_err(|error| host_failed(path, &error)))
+        in_chunks(bytes, |at, chunk| {
+            file.read_at(chunk, at)
+                .map_err(|error| host_failed(path, &error))
+        })
     }
 
     fn create_and_remove(&self, path: &Path) -> Result<()> {
@@ -252,7 +270,8 @@ impl Tree for Host {
         let made = rustix::fs::open(path, flags, Mode::from_raw_mode(0o644));
         let file = File::from(made.map_err(|error| failed(path, error))?);
         in_chunks(&(0..bytes), |at, chunk| {
-            file.write_all_at(chunk, at).map_err(|error| host_failed(path, &error))?;
+            file.write_all_at(chunk, at)
+                .map_err(|error| host_failed(path, &error))?;
             Ok(chunk.len())
         })?;
         file.sync_all().map_err(|error| host_failed(path, &error))
@@ -264,7 +283,8 @@ impl Tree for Host {
 }
 
 fn open(path: &Path, flags: OFlags) -> Result<OwnedFd> {
-    rustix::fs::open(path, flags | OFlags::CLOEXEC, Mode::empty()).map_err(|error| failed(path, error))
+    rustix::fs::open(path, flags | OFlags::CLOEXEC, Mode::empty())
+        .map_err(|error| failed(path, error))
 }
 
 fn failed(path: &Path, error: Errno) -> SuiteError {
@@ -281,11 +301,15 @@ fn is_dots(name: &[u8]) -> bool {
 
 /// Calls `each` for the pieces of these bytes, with a buffer whose bytes are not all zeroes. Ends
 /// early at the end of the file.
-fn in_chunks(bytes: &Range<u64>, mut each: impl FnMut(u64, &mut [u8]) -> Result<usize>) -> Result<()> {
+fn in_chunks(
+    bytes: &Range<u64>,
+    mut each: impl FnMut(u64, &mut [u8]) -> Result<usize>,
+) -> Result<()> {
     let mut chunk = vec![0x5a; CHUNK_BYTES];
     let mut at = bytes.start;
     while at < bytes.end {
-        let wanted = usize::try_from(bytes.end - at).map_or(CHUNK_BYTES, |left| left.min(CHUNK_BYTES));
+        let wanted =
+            usize::try_from(bytes.end - at).map_or(CHUNK_BYTES, |left| left.min(CHUNK_BYTES));
         match each(at, &mut chunk[..wanted])? {
             0 => break,
             done => at += done as u64,

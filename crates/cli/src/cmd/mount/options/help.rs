@@ -68,8 +68,13 @@ mod tests {
 
     fn spellings(option: &'static MountOption) -> String {
         // Without the limits of a value.
-        let short = |spelling: Spelling| format!("`{}`", spelling.text.split(',').next().unwrap_or_default());
-        Spelling::of(option).map(short).collect::<Vec<_>>().join(", ")
+        let short = |spelling: Spelling| {
+            format!("`{}`", spelling.text.split(',').next().unwrap_or_default())
+        };
+        Spelling::of(option)
+            .map(short)
+            .collect::<Vec<_>>()
+            .join(", ")
     }
 
     fn layer(layer: Layer) -> &'static str {
@@ -95,8 +100,13 @@ mod tests {
     fn guide() -> String {
         let of_layer =
             |layers: &'static [Layer]| TABLE.iter().filter(|option| layers.contains(&option.layer));
-        let mut text = row(&["option", "meaning", "carried out by", "shown in", "on remount"])
-            + "|---|---|---|---|---|\n";
+        let mut text = row(&[
+            "option",
+            "meaning",
+            "carried out by",
+            "shown in",
+            "on remount",
+        ]) + "|---|---|---|---|---|\n";
         for option in of_layer(&[Layer::Kernel, Layer::Command, Layer::Server, Layer::Ext4]) {
             text += &row(&[
                 &spellings(option),
@@ -106,7 +116,10 @@ mod tests {
                 on_remount(option),
             ]);
         }
-        for (head, kind) in [("ignored", &[Layer::Ignored]), ("refused", &[Layer::Refused])] {
+        for (head, kind) in [
+            ("ignored", &[Layer::Ignored]),
+            ("refused", &[Layer::Refused]),
+        ] {
             text += &format!("\n{}|---|---|\n", row(&[head, "reason"]));
             of_layer(kind).for_each(|option| text += &row(&[&spellings(option), option.help]));
         }
@@ -117,9 +130,15 @@ mod tests {
     fn the_guide_has_the_table() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/guide/mount.md");
         let page = std::fs::read_to_string(path).expect("the page");
-        let found = page.split_once(BEGIN).and_then(|(_, rest)| rest.split_once(END)).map(|(table, _)| table);
+        let found = page
+            .split_once(BEGIN)
+            .and_then(|(_, rest)| rest.split_once(END))
+            .map(|(table, _)| table);
         let expected = guide();
-        assert!(found == Some(&*expected), "{path} must have between its two comments:\n{expected}");
+        assert!(
+            found == Some(&*expected),
+            "{path} must have between its two comments:\n{expected}"
+        );
     }
 
     #[test]

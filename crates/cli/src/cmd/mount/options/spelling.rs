@@ -17,7 +17,11 @@ pub(super) struct Spelling {
 impl Spelling {
     /// Returns all spellings of an option.
     pub(super) fn of(option: &'static MountOption) -> impl Iterator<Item = Self> {
-        option.spellings.iter().map(move |(text, meaning)| Self { text, meaning, option })
+        option.spellings.iter().map(move |(text, meaning)| Self {
+            text,
+            meaning,
+            option,
+        })
     }
 
     fn all() -> impl Iterator<Item = Self> {
@@ -39,15 +43,18 @@ impl Spelling {
 
     /// Returns whether `word` is this, or this with a value in place of the capitals.
     fn fits(self, word: &str, key: &str) -> bool {
-        let takes_value =
-            self.text.split_once('=').is_some_and(|(_, value)| value.starts_with(char::is_uppercase));
+        let takes_value = self
+            .text
+            .split_once('=')
+            .is_some_and(|(_, value)| value.starts_with(char::is_uppercase));
         self.text == word || takes_value && self.key() == key && word.len() > key.len()
     }
 }
 
 /// Returns the words that options may be, each up to its value if that is to be chosen.
 pub(crate) fn starts() -> impl Iterator<Item = &'static str> {
-    let offered = Spelling::all().filter(|spelling| !spelling.is_refused() && spelling.prefix().is_none());
+    let offered =
+        Spelling::all().filter(|spelling| !spelling.is_refused() && spelling.prefix().is_none());
     offered.map(|spelling| match spelling.text.split_once('=') {
         Some((key, value)) if value.starts_with(char::is_uppercase) => &spelling.text[..=key.len()],
         _ => spelling.text,
@@ -60,17 +67,25 @@ pub(crate) fn starts() -> impl Iterator<Item = &'static str> {
 /// The reason why the word is refused.
 pub(super) fn find(word: &str) -> Result<(&'static MountOption, &'static Meaning), String> {
     let (key, value) = word.split_once('=').unwrap_or((word, ""));
-    let of_key: Vec<_> = Spelling::all().filter(|spelling| spelling.key() == key).collect();
+    let of_key: Vec<_> = Spelling::all()
+        .filter(|spelling| spelling.key() == key)
+        .collect();
     // A key that is refused with one value is refused with any unknown one.
     let found = of_key
         .iter()
         .find(|spelling| spelling.fits(word, key))
         .or_else(|| of_key.iter().find(|spelling| spelling.is_refused()));
     match found {
-        Some(spelling) if spelling.is_refused() => {
-            Err(format!("'{word}' is not supported: {}", spelling.option.help))
-        }
-        Some(spelling) if spelling.meaning.apply(&mut Options::default(), value).is_some() => {
+        Some(spelling) if spelling.is_refused() => Err(format!(
+            "'{word}' is not supported: {}",
+            spelling.option.help
+        )),
+        Some(spelling)
+            if spelling
+                .meaning
+                .apply(&mut Options::default(), value)
+                .is_some() =>
+        {
             Ok((spelling.option, spelling.meaning))
         }
         None if of_key.is_empty() => by_prefix(word).ok_or_else(|| unknown(word, key)),
@@ -79,8 +94,11 @@ pub(super) fn find(word: &str) -> Result<(&'static MountOption, &'static Meaning
 }
 
 fn by_prefix(word: &str) -> Option<(&'static MountOption, &'static Meaning)> {
-    let found =
-        Spelling::all().find(|spelling| spelling.prefix().is_some_and(|prefix| word.starts_with(prefix)));
+    let found = Spelling::all().find(|spelling| {
+        spelling
+            .prefix()
+            .is_some_and(|prefix| word.starts_with(prefix))
+    });
     found.map(|spelling| (spelling.option, spelling.meaning))
 }
 
@@ -93,7 +111,8 @@ fn unknown(word: &str, key: &str) -> String {
 
 /// Returns the key that is spelled most like `wrong`, if one is close.
 fn nearest(wrong: &str) -> Option<&'static str> {
-    let known = Spelling::all().filter(|spelling| !spelling.is_refused() && spelling.prefix().is_none());
+    let known =
+        Spelling::all().filter(|spelling| !spelling.is_refused() && spelling.prefix().is_none());
     let (likeness, near) = known
         .map(|spelling| (strsim::jaro_winkler(wrong, spelling.key()), spelling.key()))
         .max_by(|one, other| one.0.total_cmp(&other.0))?;

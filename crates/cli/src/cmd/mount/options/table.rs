@@ -91,19 +91,31 @@ const NUMBER: Meaning = Value(|_, text| number(text).map(drop));
 /// All options, in the order of the guide.
 pub(super) const TABLE: &[MountOption] = &[
     kernel(
-        &[("ro", Flag(MountFlags::RDONLY, true)), ("rw", Flag(MountFlags::RDONLY, false))],
+        &[
+            ("ro", Flag(MountFlags::RDONLY, true)),
+            ("rw", Flag(MountFlags::RDONLY, false)),
+        ],
         "Mount for reading only; or for writing, the default",
     ),
     kernel(
-        &[("nosuid", Flag(MountFlags::NOSUID, true)), ("suid", Flag(MountFlags::NOSUID, false))],
+        &[
+            ("nosuid", Flag(MountFlags::NOSUID, true)),
+            ("suid", Flag(MountFlags::NOSUID, false)),
+        ],
         "Set-id bits and file capabilities have no effect",
     ),
     kernel(
-        &[("nodev", Flag(MountFlags::NODEV, true)), ("dev", Flag(MountFlags::NODEV, false))],
+        &[
+            ("nodev", Flag(MountFlags::NODEV, true)),
+            ("dev", Flag(MountFlags::NODEV, false)),
+        ],
         "Device nodes cannot be opened",
     ),
     kernel(
-        &[("noexec", Flag(MountFlags::NOEXEC, true)), ("exec", Flag(MountFlags::NOEXEC, false))],
+        &[
+            ("noexec", Flag(MountFlags::NOEXEC, true)),
+            ("exec", Flag(MountFlags::NOEXEC, false)),
+        ],
         "No program can be run",
     ),
     kernel(
@@ -117,15 +129,28 @@ pub(super) const TABLE: &[MountOption] = &[
         &[
             ("sync", Flag(MountFlags::SYNCHRONOUS, true)),
             ("dirsync", Flag(MountFlags::DIRSYNC, true)),
-            ("async", Set(|o| o.mount.flags.remove(MountFlags::SYNCHRONOUS | MountFlags::DIRSYNC))),
+            (
+                "async",
+                Set(|o| {
+                    o.mount
+                        .flags
+                        .remove(MountFlags::SYNCHRONOUS | MountFlags::DIRSYNC)
+                }),
+            ),
         ],
         "A change is durable when its call returns: each change, or each change of names; or neither, the \
          default",
     ),
     kernel(
         &[
-            ("user", Set(|o| o.mount.flags |= BY_USER | MountFlags::NOEXEC)),
-            ("users", Set(|o| o.mount.flags |= BY_USER | MountFlags::NOEXEC)),
+            (
+                "user",
+                Set(|o| o.mount.flags |= BY_USER | MountFlags::NOEXEC),
+            ),
+            (
+                "users",
+                Set(|o| o.mount.flags |= BY_USER | MountFlags::NOEXEC),
+            ),
             ("owner", Set(|o| o.mount.flags |= BY_USER)),
             ("group", Set(|o| o.mount.flags |= BY_USER)),
         ],
@@ -138,7 +163,10 @@ pub(super) const TABLE: &[MountOption] = &[
          write-protected or open elsewhere, or if the volume has features that can only be read",
     ),
     command(
-        &[("nofail", Set(|o| o.nofail = true)), ("fail", Set(|o| o.nofail = false))],
+        &[
+            ("nofail", Set(|o| o.nofail = true)),
+            ("fail", Set(|o| o.nofail = false)),
+        ],
         "A missing image is no failure, as in mount(8), even without it",
     ),
     command(
@@ -147,7 +175,9 @@ pub(super) const TABLE: &[MountOption] = &[
             (
                 "X-mount.mkdir=MODE, in octal",
                 Value(|o, text| {
-                    let mode = u32::from_str_radix(text, 8).ok().filter(|mode| *mode <= 0o7777)?;
+                    let mode = u32::from_str_radix(text, 8)
+                        .ok()
+                        .filter(|mode| *mode <= 0o7777)?;
                     set(&mut o.mkdir, Some(mode))
                 }),
             ),
@@ -155,19 +185,30 @@ pub(super) const TABLE: &[MountOption] = &[
         "Make DIR if it is missing, with mode 755 by default, as in mount(8), even without it",
     ),
     command(
-        &[("offset=BYTES", Value(|o, text| set(&mut o.offset, Some(offset(text)?))))],
+        &[(
+            "offset=BYTES",
+            Value(|o, text| set(&mut o.offset, Some(offset(text)?))),
+        )],
         "The volume starts at this byte of the image. The units are K, M, G and T",
     ),
     command(
         // As for losetup(8), 0 means no limit.
         &[(
             "sizelimit=BYTES",
-            Value(|o, text| set(&mut o.size_limit, Some(offset(text)?).filter(|bytes| *bytes > 0))),
+            Value(|o, text| {
+                set(
+                    &mut o.size_limit,
+                    Some(offset(text)?).filter(|bytes| *bytes > 0),
+                )
+            }),
         )],
         "Refuse a volume that is larger than this",
     ),
     command(
-        &[("fuseblk", Set(|o| o.fuseblk = Some(true))), ("nofuseblk", Set(|o| o.fuseblk = Some(false)))],
+        &[
+            ("fuseblk", Set(|o| o.fuseblk = Some(true))),
+            ("nofuseblk", Set(|o| o.fuseblk = Some(false))),
+        ],
         "Make it the mount of a block device, for an image that of a loop device, or not. sync(2) and \
          umount(8) wait for the volume only in such a mount. By default root makes one where it is possible",
     ),
@@ -180,7 +221,14 @@ pub(super) const TABLE: &[MountOption] = &[
             ("norelatime", Flag(MountFlags::NOATIME, false)),
             ("nostrictatime", Flag(MountFlags::NOATIME, false)),
         ],
-        Fixed("atime", |o| if o.has(MountFlags::NOATIME) { "noatime" } else { "relatime" }.to_owned()),
+        Fixed("atime", |o| {
+            if o.has(MountFlags::NOATIME) {
+                "noatime"
+            } else {
+                "relatime"
+            }
+            .to_owned()
+        }),
         "Reading a file leaves its access time alone. The others mean the default: reading changes an access \
          time that is a day old, or not later than the last change of the file",
     ),
@@ -204,32 +252,50 @@ pub(super) const TABLE: &[MountOption] = &[
         "Serve only the mounting user and root. For other users, /etc/fuse.conf must have user_allow_other",
     ),
     server(
-        &[("fakeroot", Set(|o| o.server.fakeroot = Some((geteuid().as_raw(), getegid().as_raw()))))],
+        &[(
+            "fakeroot",
+            Set(|o| o.server.fakeroot = Some((geteuid().as_raw(), getegid().as_raw()))),
+        )],
         Fixed("fakeroot", |o| o.server.fakeroot.is_some().to_string()),
         "The mounting user acts as root on the volume, and no other user is served, not even root",
     ),
     server(
-        &[("uid=NUMBER", Value(|o, text| set(&mut o.server.owner.0, Some(number(text)?))))],
+        &[(
+            "uid=NUMBER",
+            Value(|o, text| set(&mut o.server.owner.0, Some(number(text)?))),
+        )],
         Fixed("uid", |o| number_or_own(o.server.owner.0)),
         "Show all files as this user's",
     ),
     server(
-        &[("gid=NUMBER", Value(|o, text| set(&mut o.server.owner.1, Some(number(text)?))))],
+        &[(
+            "gid=NUMBER",
+            Value(|o, text| set(&mut o.server.owner.1, Some(number(text)?))),
+        )],
         Fixed("gid", |o| number_or_own(o.server.owner.1)),
         "Show all files as this group's",
     ),
     server(
         &[(
             "fsname=NAME",
-            Value(|o, text| set(&mut o.mount.source, (!text.is_empty()).then(|| text.into())?)),
+            Value(|o, text| {
+                set(
+                    &mut o.mount.source,
+                    (!text.is_empty()).then(|| text.into())?,
+                )
+            }),
         )],
         Fixed("fsname", |o| {
-            o.fsname().map_or_else(|| "the image".to_owned(), |name| name.display().to_string())
+            o.fsname()
+                .map_or_else(|| "the image".to_owned(), |name| name.display().to_string())
         }),
         "The mount table shows NAME instead of the image. Such a mount is never that of a block device",
     ),
     server(
-        &[("opens", Set(|o| o.server.opens = true)), ("noopens", Set(|o| o.server.opens = false))],
+        &[
+            ("opens", Set(|o| o.server.opens = true)),
+            ("noopens", Set(|o| o.server.opens = false)),
+        ],
         Fixed("opens", |o| o.server.opens.to_string()),
         "The kernel reports each open of a file. A file with chattr +i or +a then cannot be opened for \
          writing; otherwise only the write fails",
@@ -243,7 +309,10 @@ pub(super) const TABLE: &[MountOption] = &[
         "The kernel keeps written data for a while, and sends it in larger pieces",
     ),
     server(
-        &[("idmap", Set(|o| o.server.idmap = true)), ("noidmap", Set(|o| o.server.idmap = false))],
+        &[
+            ("idmap", Set(|o| o.server.idmap = true)),
+            ("noidmap", Set(|o| o.server.idmap = false)),
+        ],
         Fixed("idmap", |o| o.server.idmap.to_string()),
         "Mounts of the mount can have their users mapped",
     ),
@@ -254,9 +323,18 @@ pub(super) const TABLE: &[MountOption] = &[
     ),
     server(
         &[
-            ("transport=auto", Set(|o| o.server.transport = Transport::Auto)),
-            ("transport=device", Set(|o| o.server.transport = Transport::Device)),
-            ("transport=ring", Set(|o| o.server.transport = Transport::Ring)),
+            (
+                "transport=auto",
+                Set(|o| o.server.transport = Transport::Auto),
+            ),
+            (
+                "transport=device",
+                Set(|o| o.server.transport = Transport::Device),
+            ),
+            (
+                "transport=ring",
+                Set(|o| o.server.transport = Transport::Ring),
+            ),
         ],
         Fixed("transport", |o| {
             match o.server.transport {
@@ -284,11 +362,26 @@ pub(super) const TABLE: &[MountOption] = &[
     ),
     ext4(
         &[
-            ("errors=continue", Set(|o| o.ext4.errors = Some(ErrorPolicy::Continue))),
-            ("errors=remount-ro", Set(|o| o.ext4.errors = Some(ErrorPolicy::RemountReadOnly))),
-            ("errors=panic", Set(|o| o.ext4.errors = Some(ErrorPolicy::Panic))),
+            (
+                "errors=continue",
+                Set(|o| o.ext4.errors = Some(ErrorPolicy::Continue)),
+            ),
+            (
+                "errors=remount-ro",
+                Set(|o| o.ext4.errors = Some(ErrorPolicy::RemountReadOnly)),
+            ),
+            (
+                "errors=panic",
+                Set(|o| o.ext4.errors = Some(ErrorPolicy::Panic)),
+            ),
         ],
-        Fixed("errors", |o| o.ext4.errors.and_then(errors_name).unwrap_or(BY_VOLUME).to_owned()),
+        Fixed("errors", |o| {
+            o.ext4
+                .errors
+                .and_then(errors_name)
+                .unwrap_or(BY_VOLUME)
+                .to_owned()
+        }),
         "The reaction to damage that a change meets: pass over it and go on; or refuse later changes, \
          which panic means as well. The default is as the volume says",
     ),
@@ -299,7 +392,10 @@ pub(super) const TABLE: &[MountOption] = &[
                 let seconds = Some(number(text)?).filter(|seconds| *seconds > 0);
                 // As in Linux, 0 means the default.
                 let interval = seconds.map(|seconds| Duration::from_secs(seconds.into()));
-                set(&mut o.ext4.commit_interval, interval.or(Some(DEFAULT_COMMIT_INTERVAL)))
+                set(
+                    &mut o.ext4.commit_interval,
+                    interval.or(Some(DEFAULT_COMMIT_INTERVAL)),
+                )
             }),
         )],
         Reported,
@@ -307,9 +403,18 @@ pub(super) const TABLE: &[MountOption] = &[
     ),
     ext4(
         &[
-            ("data=ordered", Set(|o| o.ext4.data = Some(DataMode::Ordered))),
-            ("data=writeback", Set(|o| o.ext4.data = Some(DataMode::Writeback))),
-            ("data=journal", Set(|o| o.ext4.data = Some(DataMode::Journal))),
+            (
+                "data=ordered",
+                Set(|o| o.ext4.data = Some(DataMode::Ordered)),
+            ),
+            (
+                "data=writeback",
+                Set(|o| o.ext4.data = Some(DataMode::Writeback)),
+            ),
+            (
+                "data=journal",
+                Set(|o| o.ext4.data = Some(DataMode::Journal)),
+            ),
         ],
         Reported,
         "Contents of files are written before the commit of the files; or at any time; or through the \
@@ -317,17 +422,33 @@ pub(super) const TABLE: &[MountOption] = &[
     ),
     ext4(
         &[
-            ("data_err=ignore", Set(|o| o.ext4.abort_on_data_error = false)),
+            (
+                "data_err=ignore",
+                Set(|o| o.ext4.abort_on_data_error = false),
+            ),
             ("data_err=abort", Set(|o| o.ext4.abort_on_data_error = true)),
         ],
-        Fixed("data_err", |o| if o.ext4.abort_on_data_error { "abort" } else { "ignore" }.to_owned()),
+        Fixed("data_err", |o| {
+            if o.ext4.abort_on_data_error {
+                "abort"
+            } else {
+                "ignore"
+            }
+            .to_owned()
+        }),
         "If contents cannot be written, only the writer gets the error, the default; or all changes end, in \
          each data mode",
     ),
     ext4(
         &[
-            ("journal_checksum", Set(|o| o.ext4.journal_checksum = Some(true))),
-            ("nojournal_checksum", Set(|o| o.ext4.journal_checksum = Some(false))),
+            (
+                "journal_checksum",
+                Set(|o| o.ext4.journal_checksum = Some(true)),
+            ),
+            (
+                "nojournal_checksum",
+                Set(|o| o.ext4.journal_checksum = Some(false)),
+            ),
         ],
         Fixed("journal_checksum", |o| chosen(o.ext4.journal_checksum)),
         "The journal has checksums, or none. The default is as the volume says",
@@ -344,17 +465,35 @@ pub(super) const TABLE: &[MountOption] = &[
         &[
             (
                 "journal_path=PATH",
-                Value(|o, text| set(&mut o.journal, Some((!text.is_empty()).then(|| text.into())?))),
+                Value(|o, text| {
+                    set(
+                        &mut o.journal,
+                        Some((!text.is_empty()).then(|| text.into())?),
+                    )
+                }),
             ),
-            ("journal_dev=NUMBER", Value(|o, text| set(&mut o.journal, Some(device_path(text)?)))),
+            (
+                "journal_dev=NUMBER",
+                Value(|o, text| set(&mut o.journal, Some(device_path(text)?))),
+            ),
         ],
         Fixed("journal", |o| {
-            o.journal.as_ref().map_or_else(|| "not given".to_owned(), |path| path.display().to_string())
+            o.journal
+                .as_ref()
+                .map_or_else(|| "not given".to_owned(), |path| path.display().to_string())
         }),
         "The device with the journal, or an image of it, for a volume that does not hold its own",
     ),
     ext4(
-        &[("sb=KIB", Value(|o, text| set(&mut o.ext4.superblock, Some(Backup::Kib(number(text)?.into())))))],
+        &[(
+            "sb=KIB",
+            Value(|o, text| {
+                set(
+                    &mut o.ext4.superblock,
+                    Some(Backup::Kib(number(text)?.into())),
+                )
+            }),
+        )],
         Fixed("sb", |o| match o.ext4.superblock {
             None => OWN.to_owned(),
             Some(Backup::Kib(kib)) => kib.to_string(),
@@ -363,13 +502,19 @@ pub(super) const TABLE: &[MountOption] = &[
         "Read the volume by the copy of the superblock there, with ro",
     ),
     ext4(
-        &[("lazytime", Flag(MountFlags::LAZYTIME, true)), ("nolazytime", Flag(MountFlags::LAZYTIME, false))],
+        &[
+            ("lazytime", Flag(MountFlags::LAZYTIME, true)),
+            ("nolazytime", Flag(MountFlags::LAZYTIME, false)),
+        ],
         Fixed("lazytime", |o| o.has(MountFlags::LAZYTIME).to_string()),
         "Changes of times alone stay in memory until the file changes otherwise or is synced, for a day at \
          most",
     ),
     ext4(
-        &[("acl", Set(|o| o.ext4.acls = true)), ("noacl", Set(|o| o.ext4.acls = false))],
+        &[
+            ("acl", Set(|o| o.ext4.acls = true)),
+            ("noacl", Set(|o| o.ext4.acls = false)),
+        ],
         Fixed("acl", |o| o.ext4.acls.to_string()),
         "Access control lists count, the default; or they stay on the volume, unseen, and cannot be set",
     ),
@@ -398,22 +543,34 @@ pub(super) const TABLE: &[MountOption] = &[
          bit. The default is as the volume says",
     ),
     ext4(
-        &[("minixdf", Set(|o| o.ext4.minix_df = true)), ("bsddf", Set(|o| o.ext4.minix_df = false))],
+        &[
+            ("minixdf", Set(|o| o.ext4.minix_df = true)),
+            ("bsddf", Set(|o| o.ext4.minix_df = false)),
+        ],
         Fixed("minixdf", |o| o.ext4.minix_df.to_string()),
         "df counts the volume's own structures among its blocks; or not, the default",
     ),
     ext4(
-        &[("resuid=NUMBER", Value(|o, text| set(&mut o.ext4.reserved_uid, Some(number(text)?))))],
+        &[(
+            "resuid=NUMBER",
+            Value(|o, text| set(&mut o.ext4.reserved_uid, Some(number(text)?))),
+        )],
         Fixed("resuid", |o| number_or_own(o.ext4.reserved_uid)),
         "The user that may use reserved blocks, as root may",
     ),
     ext4(
-        &[("resgid=NUMBER", Value(|o, text| set(&mut o.ext4.reserved_gid, Some(number(text)?))))],
+        &[(
+            "resgid=NUMBER",
+            Value(|o, text| set(&mut o.ext4.reserved_gid, Some(number(text)?))),
+        )],
         Fixed("resgid", |o| number_or_own(o.ext4.reserved_gid)),
         "The group that may use reserved blocks",
     ),
     ext4(
-        &[("max_dir_size_kb=KIB", Value(|o, text| set(&mut o.ext4.max_dir_kib, number(text)?)))],
+        &[(
+            "max_dir_size_kb=KIB",
+            Value(|o, text| set(&mut o.ext4.max_dir_kib, number(text)?)),
+        )],
         Fixed("max_dir_size_kb", |o| o.ext4.max_dir_kib.to_string()),
         "No directory grows beyond this size. 0, the default, means no limit",
     ),
@@ -425,7 +582,10 @@ pub(super) const TABLE: &[MountOption] = &[
             ("prjquota", Set(Options::expect_quotas)),
             ("usrjquota=FILE", Value(quota_file)),
             ("grpjquota=FILE", Value(quota_file)),
-            ("noquota", Set(|o| (o.quota, o.ext4.ignore_limits) = (false, true))),
+            (
+                "noquota",
+                Set(|o| (o.quota, o.ext4.ignore_limits) = (false, true)),
+            ),
         ],
         Fixed("noquota", |o| o.ext4.ignore_limits.to_string()),
         "Quotas count if the volume has them as a feature; otherwise these print that it has none. Quota \
@@ -471,9 +631,16 @@ pub(super) const TABLE: &[MountOption] = &[
         ],
         "For mount(8), fstab and the boot",
     ),
-    ignored(&[("default_permissions", Ignored), ("nonempty", Ignored)], "Holds anyway"),
     ignored(
-        &[("jqfmt=vfsold", Ignored), ("jqfmt=vfsv0", Ignored), ("jqfmt=vfsv1", Ignored)],
+        &[("default_permissions", Ignored), ("nonempty", Ignored)],
+        "Holds anyway",
+    ),
+    ignored(
+        &[
+            ("jqfmt=vfsold", Ignored),
+            ("jqfmt=vfsv0", Ignored),
+            ("jqfmt=vfsv1", Ignored),
+        ],
         "Quota files are not read",
     ),
     ignored(
@@ -523,7 +690,9 @@ pub(super) const TABLE: &[MountOption] = &[
             (
                 "inode_readahead_blks=NUMBER, 0 or a power of two",
                 Value(|_, text| {
-                    number(text).filter(|blocks| *blocks == 0 || blocks.is_power_of_two()).map(drop)
+                    number(text)
+                        .filter(|blocks| *blocks == 0 || blocks.is_power_of_two())
+                        .map(drop)
                 }),
             ),
             (
@@ -546,7 +715,10 @@ pub(super) const TABLE: &[MountOption] = &[
         "the kernel answers reads from its page cache and does not tell; relatime sets access times when \
          contents are read from the volume",
     ),
-    refused(&[("abort", Refused)], "it makes Linux behave as after damage, for tests of Linux"),
+    refused(
+        &[("abort", Refused)],
+        "it makes Linux behave as after damage, for tests of Linux",
+    ),
     refused(
         &[("dax", Refused), ("dax=always", Refused)],
         "files are not mapped straight from memory that keeps them",
@@ -565,7 +737,10 @@ pub(super) const TABLE: &[MountOption] = &[
         "a mount has no SELinux label for all files; a file's own label is its attribute security.selinux",
     ),
     refused(
-        &[("test_dummy_encryption", Refused), ("test_dummy_encryption=VERSION", Refused)],
+        &[
+            ("test_dummy_encryption", Refused),
+            ("test_dummy_encryption=VERSION", Refused),
+        ],
         "nothing is encrypted here",
     ),
     refused(
@@ -583,27 +758,57 @@ pub(super) const TABLE: &[MountOption] = &[
 type Spellings = &'static [(&'static str, Meaning)];
 
 const fn kernel(spellings: Spellings, help: &'static str) -> MountOption {
-    MountOption { spellings, layer: Layer::Kernel, remount: Changes, help }
+    MountOption {
+        spellings,
+        layer: Layer::Kernel,
+        remount: Changes,
+        help,
+    }
 }
 
 const fn command(spellings: Spellings, help: &'static str) -> MountOption {
-    MountOption { spellings, layer: Layer::Command, remount: Ignores, help }
+    MountOption {
+        spellings,
+        layer: Layer::Command,
+        remount: Ignores,
+        help,
+    }
 }
 
 const fn server(spellings: Spellings, remount: Remount, help: &'static str) -> MountOption {
-    MountOption { spellings, layer: Layer::Server, remount, help }
+    MountOption {
+        spellings,
+        layer: Layer::Server,
+        remount,
+        help,
+    }
 }
 
 const fn ext4(spellings: Spellings, remount: Remount, help: &'static str) -> MountOption {
-    MountOption { spellings, layer: Layer::Ext4, remount, help }
+    MountOption {
+        spellings,
+        layer: Layer::Ext4,
+        remount,
+        help,
+    }
 }
 
 const fn ignored(spellings: Spellings, help: &'static str) -> MountOption {
-    MountOption { spellings, layer: Layer::Ignored, remount: Ignores, help }
+    MountOption {
+        spellings,
+        layer: Layer::Ignored,
+        remount: Ignores,
+        help,
+    }
 }
 
 const fn refused(spellings: Spellings, help: &'static str) -> MountOption {
-    MountOption { spellings, layer: Layer::Refused, remount: Ignores, help }
+    MountOption {
+        spellings,
+        layer: Layer::Refused,
+        remount: Ignores,
+        help,
+    }
 }
 
 impl MountOption {
