@@ -26,7 +26,8 @@ fuzz_target!(|data: &[u8]| {
     let _ = volume.stat_fs();
     let superuser = volume.superuser();
     let somebody = volume.session(Cred::new(1000, 1000, &[]));
-    let (mut entries, mut seen) = (0, HashSet::new());
+    let mut entries = 0;
+    let mut seen = HashSet::new();
     for entry in superuser.walk("/") {
         entries += 1;
         assert!(
@@ -66,7 +67,8 @@ fn visit(session: &Session, name: &std::ffi::OsStr) {
         let mut buf = vec![0; MAX_READ];
         let _ = file.read_at(&mut buf, 0);
         let _ = file.read_at(&mut buf, metadata.len().saturating_sub(4096));
-        let (mut offset, mut spans) = (0, 0);
+        let mut offset = 0;
+        let mut spans = 0;
         while let Ok(Some(span)) = file.span_at(offset) {
             assert!(span.len > 0, "an empty span at {offset}");
             offset = span.offset + span.len;

@@ -77,7 +77,8 @@ fn layout(image: &mut Vec<u8>, layers: &[Vec<u8>], recipe: &mut Recipe<'_>) {
 }
 
 fn docker(image: &mut Vec<u8>, layers: &[Vec<u8>], recipe: &mut Recipe<'_>) {
-    let (mut names, mut digests) = (Vec::new(), Vec::new());
+    let mut names = Vec::new();
+    let mut digests = Vec::new();
     for (number, layer) in layers.iter().enumerate() {
         add_file(image, &format!("{number}/layer.tar"), layer);
         names.push(format!(r#""{number}/layer.tar""#));

@@ -593,9 +593,12 @@ const BUILD_ROWS: &[Spec] = &[
 /// stands for the rows of README. Returns whether every goal was met.
 pub(crate) fn run(root: &Path, parts: &[String]) -> Result<bool> {
     let for_readme = parts.iter().any(|part| part == "--readme");
-    let chosen = |name: &str| match for_readme {
-        true => readme::has(name),
-        false => parts.is_empty() || parts.iter().any(|part| name.contains(part.as_str())),
+    let chosen = |name: &str| {
+        if for_readme {
+            readme::has(name)
+        } else {
+            parts.is_empty() || parts.iter().any(|part| name.contains(part.as_str()))
+        }
     };
     let bench = Bench::new(root)?;
     println!("{}", Row::header());
@@ -653,7 +656,9 @@ impl Bench {
             std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
         let folder = target.join("bench");
         std::fs::create_dir_all(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
-        let (share, include, tree) = (OnceCell::new(), OnceCell::new(), OnceCell::new());
+        let share = OnceCell::new();
+        let include = OnceCell::new();
+        let tree = OnceCell::new();
         Ok(Self {
             target,
             folder,

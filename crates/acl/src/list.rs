@@ -130,7 +130,9 @@ impl Acl {
     pub fn new(entries: impl Into<Vec<AclEntry>>) -> Result<Self, AclError> {
         let entries = entries.into();
         let mut last = None;
-        let (mut required, mut named, mut mask) = (0, false, false);
+        let mut required = 0;
+        let mut named = false;
+        let mut mask = false;
         for entry in &entries {
             if entry.perm > 7 {
                 return Err(AclError::Perm);
@@ -326,12 +328,10 @@ mod tests {
     #[test]
     fn entries_must_be_whole_and_in_order() {
         let e = |tag, perm| AclEntry { tag, perm };
-        let (u, g, o, m) = (
-            e(AclTag::UserObj, 7),
-            e(AclTag::GroupObj, 5),
-            e(AclTag::Other, 0),
-            e(AclTag::Mask, 7),
-        );
+        let u = e(AclTag::UserObj, 7);
+        let g = e(AclTag::GroupObj, 5);
+        let o = e(AclTag::Other, 0);
+        let m = e(AclTag::Mask, 7);
         let named = e(AclTag::User(5), 6);
         assert_eq!(Acl::new([u, g]), Err(AclError::Missing));
         assert_eq!(Acl::new([]), Err(AclError::Missing));

@@ -176,7 +176,8 @@ impl Footprint {
 impl fmt::Display for Footprint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let total = self.total();
-        let (lines, written) = (self.lines.len(), self.written().count());
+        let lines = self.lines.len();
+        let written = self.written().count();
         write!(f, "{lines} lines, {written} of them written: ")?;
         write!(
             f,

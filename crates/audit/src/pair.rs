@@ -49,7 +49,8 @@ pub fn among_sleepers<R: Send>(
     start: impl Fn() + Sync,
     act: impl FnOnce() -> R + Send,
 ) -> R {
-    let (ready, end) = (Barrier::new(count + 1), Barrier::new(count + 1));
+    let ready = Barrier::new(count + 1);
+    let end = Barrier::new(count + 1);
     std::thread::scope(|scope| {
         for _ in 0..count {
             scope.spawn(|| {

@@ -82,7 +82,9 @@ fn measure(name: &str, threads: usize, lookup: impl Fn(u64) -> u8 + Sync) {
         allocations += times.iter().map(|(_, count)| count).sum::<u64>();
     }
     rounds.sort_by(f64::total_cmp);
-    let (fast, median, slow) = (rounds[0], rounds[ROUNDS / 2], rounds[ROUNDS - 1]);
+    let fast = rounds[0];
+    let median = rounds[ROUNDS / 2];
+    let slow = rounds[ROUNDS - 1];
     println!("{name:<44} {threads} {median:>8.1} {fast:>8.1} {slow:>8.1} {allocations:>8}");
 }
 

@@ -521,7 +521,8 @@ impl BufferCache {
 
     /// Fills `contents` with the blocks from `first` on.
     fn read_run(&self, first: u64, contents: &mut [Bytes]) -> Result<()> {
-        let (size, len) = (u64::from(self.options.block_size), contents.len() as u64);
+        let size = u64::from(self.options.block_size);
+        let len = contents.len() as u64;
         let offset = first.checked_mul(size).ok_or(Error::OutOfRange {
             op: Op::Read,
             offset: u64::MAX,
@@ -763,7 +764,8 @@ mod tests {
     fn later_lookups_see_a_change() {
         let cache = cache(8);
         let mut buffer = cache.read(3).unwrap();
-        let (before, pin) = (cache.read(3).unwrap(), buffer.pin());
+        let before = cache.read(3).unwrap();
+        let pin = buffer.pin();
         buffer.change(|bytes, _| bytes[0] = 9);
         let first = pin.snapshot();
         buffer.change(|bytes, _| bytes[1] = 8);

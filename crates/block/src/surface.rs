@@ -21,11 +21,14 @@ pub fn bad_blocks(
     writes: bool,
     is_stopped: &dyn Fn() -> bool,
 ) -> Option<Vec<u64>> {
-    let is_good = |range: &Range<u64>| match writes {
-        false => read(device, range, block_size).is_ok(),
-        true => PATTERNS
-            .iter()
-            .all(|pattern| keeps(device, range, block_size, *pattern).unwrap_or(false)),
+    let is_good = |range: &Range<u64>| {
+        if !writes {
+            read(device, range, block_size).is_ok()
+        } else {
+            PATTERNS
+                .iter()
+                .all(|pattern| keeps(device, range, block_size, *pattern).unwrap_or(false))
+        }
     };
     let mut bad = Vec::new();
     let mut at = blocks.start;

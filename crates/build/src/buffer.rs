@@ -30,7 +30,8 @@ impl Buffer {
 
     /// Appends `more` bytes of any value, and returns them for the caller to fill.
     pub(crate) fn extend(&mut self, more: usize) -> &mut [u8] {
-        let (start, end) = (self.len, self.len + more);
+        let start = self.len;
+        let end = self.len + more;
         if end > self.bytes.len() {
             self.bytes.resize(end, 0);
         }

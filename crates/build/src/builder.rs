@@ -279,7 +279,8 @@ impl Builder {
             old.set_sizes(&mut self.options.volume)?;
         }
         self.set_identity(&order);
-        let (holes, owners) = (self.find_holes(&order)?, self.owners(&order));
+        let holes = self.find_holes(&order)?;
+        let owners = self.owners(&order);
         let storage = self.store(&mut order)?;
         let old = match self.old.take() {
             Some(old) => Some(old.for_tree(
@@ -344,7 +345,8 @@ impl Builder {
                 nanos: 0,
             },
         );
-        let (digest, old) = (TreeDigest::of(&self.tree, order), self.old.as_ref());
+        let digest = TreeDigest::of(&self.tree, order);
+        let old = self.old.as_ref();
         let uuid = self.options.uuid.or_else(|| old.map(OldLayout::uuid));
         let hash_seed = self
             .options
@@ -432,9 +434,10 @@ impl Builder {
                 let path = self.tree.source_path(*name);
                 let opened = layer.open(&path, contents)?;
                 let parts = contents::data(contents, &opened).and_then(|parts| {
-                    match self.options.zeroes_are_holes {
-                        true => contents::without_zeroes(contents, &opened, &parts, size),
-                        false => Ok(parts),
+                    if self.options.zeroes_are_holes {
+                        contents::without_zeroes(contents, &opened, &parts, size)
+                    } else {
+                        Ok(parts)
                     }
                 });
                 opened
@@ -559,7 +562,8 @@ impl Planning {
         loop {
             let (draft, _) = self.fit(0, 0)?;
             let sb = draft.superblock();
-            let (bytes, before) = (sb.blocks_count() * u64::from(sb.block_size()), least);
+            let bytes = sb.blocks_count() * u64::from(sb.block_size());
+            let before = least;
             least = bytes.max(before);
             let usage = self.builder.options.config.usage(bytes);
             let used = &mut self.builder.options.volume.usage;
@@ -619,10 +623,8 @@ impl Planning {
                 return Err(self.draft(large, inodes).err().unwrap_or_else(too_large));
             }
         }
-        let (mut below, mut above) = (
-            needed.saturating_sub(1).min((1 << log) - 2),
-            (1_u64 << log) - 1,
-        );
+        let mut below = needed.saturating_sub(1).min((1 << log) - 2);
+        let mut above = (1_u64 << log) - 1;
         while above - below > 1 {
             let middle = below + (above - below) / 2;
             if fits(middle)? {
@@ -744,7 +746,8 @@ impl Sink for Overlay<'_> {
     }
 
     fn unwanted(&self) -> Option<Unwanted> {
-        let (filter, prefix) = (self.builder.options.filter.clone(), self.prefix.to_vec());
+        let filter = self.builder.options.filter.clone();
+        let prefix = self.prefix.to_vec();
         (!filter.is_empty()).then(|| {
             Arc::new(move |path: &[u8]| filter.leaves_out(&join(&prefix, path), true)) as Unwanted
         })

@@ -71,7 +71,8 @@ fn data_of(file: Option<&std::fs::File>, size: u64) -> io::Result<Vec<(u64, u64)
     let Some(file) = file else {
         return Ok(vec![(0, size)]);
     };
-    let (mut data, mut at) = (Vec::new(), 0);
+    let mut data = Vec::new();
+    let mut at = 0;
     while at < size {
         let start = match rustix::fs::seek(file, SeekFrom::Data(at)) {
             Ok(start) => start.min(size),
@@ -106,10 +107,8 @@ pub(crate) fn read(
             let end = offset + buf.len() as u64;
             buf.fill(0);
             for piece in pieces.iter() {
-                let (from, to) = (
-                    piece.offset.max(offset),
-                    (piece.offset + piece.len).min(end),
-                );
+                let from = piece.offset.max(offset);
+                let to = (piece.offset + piece.len).min(end);
                 if from < to {
                     let part = (from - offset) as usize..(to - offset) as usize;
                     opened.read_exact_at(&mut buf[part], piece.position + (from - piece.offset))?;

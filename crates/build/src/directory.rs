@@ -168,7 +168,8 @@ impl Format {
 
     /// Fills leaves one after the other; gives the end of each.
     fn fill(&self, order: &[u32], children: &[Child<'_>], taken: usize, room: usize) -> Vec<usize> {
-        let (mut ends, mut used) = (Vec::new(), taken);
+        let mut ends = Vec::new();
+        let mut used = taken;
         for (at, &child) in order.iter().enumerate() {
             let need = self.layout.rec_len(children[child as usize].name);
             if used + need > room {
@@ -186,7 +187,8 @@ impl Format {
         let checksum = self.layout.checksum;
         let root = NodeEntries::root_limit(self.block_size(), checksum);
         let node = NodeEntries::node_limit(self.block_size(), checksum);
-        let (mut levels, mut below) = (Vec::new(), leaves);
+        let mut levels = Vec::new();
+        let mut below = leaves;
         while below > root {
             below = below.div_ceil(node);
             levels.insert(0, below);

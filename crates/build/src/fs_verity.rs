@@ -67,7 +67,8 @@ impl Seal {
         &self,
         mut read: impl FnMut(&mut [u8], u64) -> Result<(), E>,
     ) -> Result<Vec<u8>, E> {
-        let (mut digests, mut buffer) = (Vec::new(), Vec::new());
+        let mut digests = Vec::new();
+        let mut buffer = Vec::new();
         let mut at = 0;
         while at < self.size {
             buffer.resize((self.size - at).min(AT_ONCE) as usize, 0);

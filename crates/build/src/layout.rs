@@ -303,9 +303,10 @@ impl Placer<'_> {
     fn measure_xattrs(&self, layout: &mut Layout) {
         let mut shared = HashMap::new();
         for &inode in &self.order.inodes {
-            let division = match self.tree.node(inode).xattrs.is_empty() {
-                true => None,
-                false => self.storage.division(self.tree, inode),
+            let division = if self.tree.node(inode).xattrs.is_empty() {
+                None
+            } else {
+                self.storage.division(self.tree, inode)
             };
             let Some(division) = division.filter(|division| division.needs_block()) else {
                 continue;
@@ -348,7 +349,8 @@ impl Placer<'_> {
         }
         let size = draft.superblock().block_size();
         for &inode in &self.order.inodes {
-            let (mut runs, mut needed) = (Vec::new(), 0);
+            let mut runs = Vec::new();
+            let mut needed = 0;
             for (logical, len) in self.pieces(inode, layout, size) {
                 needed += len;
                 for run in old.runs_in(inode, logical, logical + len) {
@@ -481,7 +483,8 @@ impl Placer<'_> {
             .peekable();
         let mut runs = Vec::new();
         for (logical, len) in self.pieces(inode, layout, size) {
-            let (mut at, end) = (logical, logical + len);
+            let mut at = logical;
+            let end = logical + len;
             while let Some(run) = kept.next_if(|run| run.logical < end) {
                 if !fill(at..run.logical, cursor, &mut runs) {
                     return Ok(false);
@@ -521,7 +524,8 @@ impl Placer<'_> {
             map_blocks: 0,
         };
         if needs_map {
-            let (mut full, mut kept) = (false, kept.into_iter());
+            let mut full = false;
+            let mut kept = kept.into_iter();
             let mut take = || {
                 let number = kept.next().or_else(|| cursor.take_one());
                 full |= number.is_none();
@@ -597,16 +601,14 @@ fn join(runs: &mut Vec<Run>, run: Run) {
 
 /// Whether the map of a file with these runs needs blocks of its own.
 fn needs_map(sb: &Superblock, runs: &[Run]) -> bool {
-    match sb.features().incompat.contains(Incompat::EXTENTS) {
-        true => {
-            runs.iter()
-                .map(|run| run.len.div_ceil(EXTENT_BLOCKS))
-                .sum::<u64>()
-                > ROOT_EXTENTS as u64
-        }
-        false => runs
-            .last()
-            .is_some_and(|run| run.logical + run.len > DIRECT_BLOCKS),
+    if sb.features().incompat.contains(Incompat::EXTENTS) {
+        runs.iter()
+            .map(|run| run.len.div_ceil(EXTENT_BLOCKS))
+            .sum::<u64>()
+            > ROOT_EXTENTS as u64
+    } else {
+        runs.last()
+            .is_some_and(|run| run.logical + run.len > DIRECT_BLOCKS)
     }
 }
 
@@ -621,9 +623,10 @@ pub(crate) fn make_map(
     let seed = sb
         .metadata_seed()
         .map(|seed| extern4_disk::checksum::inode_seed(seed, ino, 0));
-    Ok(match sb.features().incompat.contains(Incompat::EXTENTS) {
-        true => map::extents(runs, size, seed, take)?,
-        false => map::block_list(runs, size, take)?,
+    Ok(if sb.features().incompat.contains(Incompat::EXTENTS) {
+        map::extents(runs, size, seed, take)?
+    } else {
+        map::block_list(runs, size, take)?
     })
 }
 
@@ -650,7 +653,8 @@ pub(crate) fn pack(
         .unwrap_or_default();
     let is_folded = flags.contains(InodeFlags::CASEFOLD);
     if is_folded && let Some((one, other)) = of_one_name(children) {
-        let (one, other) = (String::from_utf8_lossy(one), String::from_utf8_lossy(other));
+        let one = String::from_utf8_lossy(one);
+        let other = String::from_utf8_lossy(other);
         return Err(refuse(format!(
             "'{one}' and '{other}' are one name where the case does not count (F)"
         )));

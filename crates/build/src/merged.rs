@@ -84,10 +84,8 @@ impl Merged {
         else {
             return Ok(None);
         };
-        let (path, layer) = (
-            self.tree.source_path(*name),
-            &self.layers[usize::from(*source)],
-        );
+        let path = self.tree.source_path(*name);
+        let layer = &self.layers[usize::from(*source)];
         let opened = layer.open(&path, contents)?;
         let path_in_source = layer.path_in_source(&path).to_vec();
         opened.check_unchanged(&path_in_source)?;

@@ -86,10 +86,8 @@ impl OldLayout {
     /// Sets the numbers that both volumes need in common, unless they are given.
     pub(crate) fn set_sizes(&self, options: &mut Options) -> Result<()> {
         let geometry = self.sb.geometry();
-        let (old, new) = (
-            geometry.block_size(),
-            *options.block_size.get_or_insert(geometry.block_size()),
-        );
+        let old = geometry.block_size();
+        let new = *options.block_size.get_or_insert(geometry.block_size());
         if old != new {
             let reason =
                 format!("blocks of {new} bytes: the stable layout is one of blocks of {old}");
@@ -120,7 +118,8 @@ impl OldLayout {
     pub(crate) fn for_tree(mut self, tree: &Tree, order: &Order, features: Features) -> Precedent {
         let mut inodes = vec![None; tree.nodes()];
         let mut find = |path: &[u8], inode: u32| {
-            let (place, kind) = (&mut inodes[inode as usize], tree.node(inode).body.kind());
+            let place = &mut inodes[inode as usize];
+            let kind = tree.node(inode).body.kind();
             // Of several names, the first that the earlier volume has counts.
             if place.is_none()
                 && let Some(&ino) = self.names.get(path)
@@ -190,7 +189,8 @@ impl Precedent {
             .iter()
             .take_while(move |run| run.logical < end)
             .map(move |run| {
-                let (from, to) = (run.logical.max(start), behind(run).min(end));
+                let from = run.logical.max(start);
+                let to = behind(run).min(end);
                 Run {
                     logical: from,
                     start: run.start.saturating_add(from - run.logical),
@@ -206,7 +206,8 @@ impl Precedent {
     /// Sets the options that keep metadata and the journal of a volume of `bytes` in place, unless
     /// they are given.
     pub(crate) fn set_places(&self, options: &mut Options, bytes: u64) {
-        let (geometry, both) = (self.sb.geometry(), self.common());
+        let geometry = self.sb.geometry();
+        let both = self.common();
         let blocks = bytes / u64::from(geometry.block_size());
         let groups = blocks.div_ceil(geometry.blocks_per_group().into());
         options
@@ -237,7 +238,8 @@ impl Precedent {
 
     /// The features that both volumes have.
     fn common(&self) -> Features {
-        let (old, new) = (self.sb.features(), self.features);
+        let old = self.sb.features();
+        let new = self.features;
         Features {
             compat: old.compat & new.compat,
             incompat: old.incompat & new.incompat,
@@ -263,7 +265,8 @@ impl Precedent {
 
     /// Why parts of the layout cannot be kept in a volume with this superblock.
     pub(crate) fn differences(&self, sb: &Superblock) -> Vec<String> {
-        let (old, new) = (self.sb.geometry(), sb.geometry());
+        let old = self.sb.geometry();
+        let new = sb.geometry();
         let pairs = [
             (
                 "blocks of a group",
@@ -283,7 +286,8 @@ impl Precedent {
             .collect();
         if new.blocks_count() < old.blocks_count() {
             let size = u64::from(new.block_size());
-            let (new, old) = (new.blocks_count() * size, old.blocks_count() * size);
+            let new = new.blocks_count() * size;
+            let old = old.blocks_count() * size;
             reasons.push(format!(
                 "the volume is smaller: {new} bytes, and {old} before"
             ));
@@ -308,7 +312,8 @@ impl Precedent {
                 .remove(RoCompat::ORPHAN_PRESENT | RoCompat::LARGE_FILE);
             features.iter().collect()
         };
-        let (old, new) = (of(self.sb.features()), of(new));
+        let old = of(self.sb.features());
+        let new = of(new);
         let lost = old
             .iter()
             .filter(|feature| !new.contains(feature))

@@ -46,9 +46,10 @@ impl Planned {
 
     /// Bytes of the file that [`write_file`](Self::write_file) makes.
     pub fn file_bytes(&self) -> u64 {
-        match self.partition {
-            true => self.disk(self.sb.uuid()).size_bytes(),
-            false => self.part_bytes(),
+        if self.partition {
+            self.disk(self.sb.uuid()).size_bytes()
+        } else {
+            self.part_bytes()
         }
     }
 

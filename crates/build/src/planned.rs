@@ -182,9 +182,10 @@ impl Planned {
             match &self.tree.node(inode).body {
                 Body::File { contents, .. } => {
                     summary.files += 1;
-                    summary.bytes += match self.storage.is_inline(inode) {
-                        true => contents.size,
-                        false => contents.size.min(self.file_blocks(inode) * size),
+                    summary.bytes += if self.storage.is_inline(inode) {
+                        contents.size
+                    } else {
+                        contents.size.min(self.file_blocks(inode) * size)
                     };
                 }
                 Body::Directory { .. } | Body::Value(_) => {}
@@ -212,7 +213,8 @@ impl Planned {
 
 /// Returns why a volume cannot keep the flags and the project of a file, if it cannot.
 fn check_features(node: &Node, sb: &Superblock) -> Result<(), String> {
-    let (flags, features) = (node.flags.unwrap_or_default(), sb.features());
+    let flags = node.flags.unwrap_or_default();
+    let features = sb.features();
     if flags.contains(InodeFlags::ENCRYPT) {
         return Err(
             "it is encrypted, and its key and policy stay with the volume that it is in".to_owned(),

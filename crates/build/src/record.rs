@@ -27,7 +27,8 @@ impl Planned {
         inline: Option<&[u8]>,
         record: &mut [u8],
     ) -> Result<()> {
-        let (sb, node) = (&self.sb, self.tree.node(inode));
+        let sb = &self.sb;
+        let node = self.tree.node(inode);
         let ino = self.layout.numbers.of(inode);
         if let Body::Value(value) = &node.body {
             return self.encode_value(inode, value, record);
@@ -68,7 +69,8 @@ impl Planned {
     /// Writes the record of an inode that holds a value of extended attributes. Format: the
     /// kernel's ext4 documentation, "Extended Attributes".
     fn encode_value(&self, inode: u32, value: &[u8], record: &mut [u8]) -> Result<()> {
-        let (sb, node) = (&self.sb, self.tree.node(inode));
+        let sb = &self.sb;
+        let node = self.tree.node(inode);
         let hash = hash::ea_value(value, sb.checksum_seed());
         let mode = node.body.kind().mode_bits() | node.mode;
         // With the generation and the number of its owner, it would have the form of Lustre.

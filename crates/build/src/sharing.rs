@@ -52,7 +52,8 @@ impl<'a> Sharing<'a> {
         len: u64,
     ) -> u64 {
         let Some(target) = self.target else { return 0 };
-        let (to, len) = (target.start + to, len / UNIT * UNIT);
+        let to = target.start + to;
+        let len = len / UNIT * UNIT;
         if len < SHORTEST || !from.is_multiple_of(UNIT) || !to.is_multiple_of(UNIT) {
             return 0;
         }

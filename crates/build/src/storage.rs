@@ -165,13 +165,13 @@ impl Storage {
 
     /// Blocks that an inode counts for values that are in EA inodes.
     pub(crate) fn value_blocks(&self, tree: &Tree, inode: u32) -> u64 {
-        match self.value_blocks.is_empty() {
-            true => 0,
-            false => self
-                .value_blocks
+        if self.value_blocks.is_empty() {
+            0
+        } else {
+            self.value_blocks
                 .get(&self.room(tree, inode))
                 .copied()
-                .unwrap_or(0),
+                .unwrap_or(0)
         }
     }
 
@@ -222,7 +222,9 @@ pub(crate) fn data_attribute(value: &[u8]) -> Attr<'_> {
 /// Divides records of these lengths between `i_block` and the attribute: how many are in the first,
 /// and the bytes of the others.
 fn split(lengths: impl Iterator<Item = usize>) -> (usize, usize) {
-    let (mut in_head, mut head, mut tail) = (0, PARENT_SIZE, 0);
+    let mut in_head = 0;
+    let mut head = PARENT_SIZE;
+    let mut tail = 0;
     for len in lengths {
         if tail == 0 && head + len <= HEAD_SIZE {
             in_head += 1;

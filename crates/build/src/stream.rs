@@ -189,7 +189,8 @@ impl<'a> Whole<'a> {
         let end = offset + buf.len() as u64;
         for (number, sector) in self.sectors().range(offset / SECTOR..end.div_ceil(SECTOR)) {
             let start = number * SECTOR;
-            let (from, to) = (start.max(offset), (start + SECTOR).min(end));
+            let from = start.max(offset);
+            let to = (start + SECTOR).min(end);
             let bytes = &sector[(from - start) as usize..(to - start) as usize];
             buf[(from - offset) as usize..(to - offset) as usize].copy_from_slice(bytes);
         }
@@ -205,10 +206,8 @@ impl<'a> Whole<'a> {
         else {
             return Ok(());
         };
-        let (path, layer) = (
-            planned.tree.source_path(*name),
-            &planned.layers[usize::from(*source)],
-        );
+        let path = planned.tree.source_path(*name);
+        let layer = &planned.layers[usize::from(*source)];
         let mut last = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
         let opened = match last.take() {
             Some((inode, opened)) if inode == data.inode => opened,

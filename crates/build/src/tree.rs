@@ -206,7 +206,9 @@ impl Tree {
         else {
             return Ok(None);
         };
-        let (contents, source, name) = (contents.clone(), *source, *name);
+        let contents = contents.clone();
+        let source = *source;
+        let name = *name;
         let detour = self.detours.iter().find(|(detour, _)| *detour == name);
         let given = detour.map_or_else(|| self.path(name), |(_, path)| path.to_vec());
         Ok(Some((contents, source, given)))
@@ -266,7 +268,8 @@ impl Tree {
             next,
             is_removed: false,
         });
-        let (names, hasher) = (&self.names, &self.hasher);
+        let names = &self.names;
+        let hasher = &self.hasher;
         let hash = |at: &u32| {
             let name = &names[*at as usize];
             hasher.hash_one((name.parent, &*name.text))
@@ -304,7 +307,8 @@ impl Tree {
             reason: reason.to_owned(),
         };
         let mut left: Vec<Vec<u8>> = components(path).rev().map(<[u8]>::to_vec).collect();
-        let (mut at, mut links) = (0, 0);
+        let mut at = 0;
+        let mut links = 0;
         while let Some(part) = left.pop() {
             match &*part {
                 b"." => continue,

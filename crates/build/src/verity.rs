@@ -128,7 +128,8 @@ impl Maker<'_> {
 
     /// Writes the digests of a level's blocks to `to`.
     fn hash(&self, level: Level, to: u64, salted: &Sha256) -> Result<()> {
-        let (next, done) = (AtomicU64::new(0), AtomicU64::new(0));
+        let next = AtomicU64::new(0);
+        let done = AtomicU64::new(0);
         let failed = Mutex::new(None);
         let work = || {
             let mut worker = Worker::new(self.device, level, salted);
@@ -229,9 +230,10 @@ impl<'a> Worker<'a> {
             .read_at(&mut self.blocks, self.level.start + first * size)?;
         self.digests.clear();
         for block in self.blocks.chunks_exact(size as usize) {
-            let digest: [u8; DIGEST] = match block == self.zeroes {
-                true => self.of_zeroes,
-                false => self.salted.clone().chain_update(block).finalize().into(),
+            let digest: [u8; DIGEST] = if block == self.zeroes {
+                self.of_zeroes
+            } else {
+                self.salted.clone().chain_update(block).finalize().into()
             };
             self.digests.extend_from_slice(&digest);
         }

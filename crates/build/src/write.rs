@@ -193,7 +193,8 @@ impl Queue<'_> {
     /// The next items, in the order of their blocks.
     fn batch(&mut self) -> Vec<Item> {
         let size = u64::from(self.planned.sb.block_size());
-        let (mut items, mut bytes) = (Vec::new(), 0);
+        let mut items = Vec::new();
+        let mut bytes = 0;
         while bytes < BATCH_BYTES && items.len() < BATCH_ITEMS {
             let left = ((BATCH_BYTES - bytes) / size).max(1);
             let Some((item, blocks)) = self.next(left) else {
@@ -275,7 +276,8 @@ impl Queue<'_> {
             other => planned.layout.numbers.next(other)?,
         };
         let sb = &planned.sb;
-        let (per_group, size) = (sb.geometry().inodes_per_group(), u32::from(sb.inode_size()));
+        let per_group = sb.geometry().inodes_per_group();
+        let size = u32::from(sb.inode_size());
         let in_group = (next - 1) % per_group;
         let first = next - in_group % (sb.block_size() / size);
         let group_end = next - in_group + per_group;
@@ -373,7 +375,8 @@ impl Worker<'_> {
     fn write(&mut self, batch: &[Item]) -> Result<u64> {
         let size = u64::from(self.planned.sb.block_size());
         // The block of the volume at which the buffer begins.
-        let (mut start, mut bytes) = (0, 0);
+        let mut start = 0;
+        let mut bytes = 0;
         self.buffer.clear();
         for item in batch {
             let at = self.start_of(item);
@@ -454,10 +457,8 @@ impl Worker<'_> {
         let inode = planned.tree.name(name).inode;
         let numbers = &planned.layout.numbers;
         let children = layout::children(&planned.tree, name, numbers);
-        let (ino, parent) = (
-            numbers.of(inode),
-            numbers.of(planned.tree.parent_inode(name)),
-        );
+        let ino = numbers.of(inode);
+        let parent = numbers.of(planned.tree.parent_inode(name));
         let seed = planned
             .sb
             .metadata_seed()
@@ -492,16 +493,15 @@ impl Worker<'_> {
         else {
             return Ok(());
         };
-        let (path, layer) = (
-            planned.tree.source_path(*name),
-            &planned.layers[usize::from(*source)],
-        );
+        let path = planned.tree.source_path(*name);
+        let layer = &planned.layers[usize::from(*source)];
         let opened = match self.opened.take() {
             Some((last, opened)) if last == inode => opened,
             _ => layer.open(&path, contents)?,
         };
         let size = u64::from(planned.sb.block_size());
-        let (offset, to) = (run.logical * size, run.start * size);
+        let offset = run.logical * size;
+        let to = run.start * size;
         let len = (run.len * size).min(contents.size - offset);
         let shared = match (&contents.data, opened.file()) {
             (Data::HostFile { identity, .. }, Some(file)) => {
@@ -554,10 +554,8 @@ impl Worker<'_> {
         let metadata = match self.sealed.take() {
             Some((last, metadata)) if last == inode => metadata,
             _ => {
-                let (path, layer) = (
-                    planned.tree.source_path(*name),
-                    &planned.layers[usize::from(*source)],
-                );
+                let path = planned.tree.source_path(*name);
+                let layer = &planned.layers[usize::from(*source)];
                 let opened = layer.open(&path, contents)?;
                 let metadata = seal.metadata(|buf, offset| read(&opened, contents, buf, offset));
                 opened.check_unchanged(layer.path_in_source(&path))?;
@@ -577,7 +575,8 @@ impl Worker<'_> {
         let size = usize::from(planned.sb.inode_size());
         let records = self.buffer.extend(count as usize * size);
         records.fill(0);
-        let (range, numbers) = (first..first + count, &planned.layout.numbers);
+        let range = first..first + count;
+        let numbers = &planned.layout.numbers;
         let place = |ino: u32| (ino - first) as usize * size;
         for (&ino, own) in planned
             .own_inodes
@@ -620,10 +619,8 @@ fn inline_contents(
             source,
             name,
         } => {
-            let (path, layer) = (
-                planned.tree.source_path(*name),
-                &planned.layers[usize::from(*source)],
-            );
+            let path = planned.tree.source_path(*name);
+            let layer = &planned.layers[usize::from(*source)];
             let opened = layer.open(&path, contents)?;
             let mut bytes = vec![0; contents.size as usize];
             let read = read(&opened, contents, &mut bytes, 0);

@@ -78,7 +78,8 @@ impl Sets {
         if attrs.is_empty() {
             return Ok((Set(0), mode));
         }
-        let (mut set, mut mode) = (Vec::new(), mode);
+        let mut set = Vec::new();
+        let mut mode = mode;
         for (name, value) in attrs {
             let shown = String::from_utf8_lossy(name);
             let split = NameIndex::split(name).filter(|(index, _)| has_place(*index));
@@ -138,7 +139,8 @@ impl Sets {
         }
         let at = self.sets.len() as u32;
         self.sets.push(set);
-        let (sets, hasher) = (&self.sets, &self.hasher);
+        let sets = &self.sets;
+        let hasher = &self.hasher;
         self.index
             .insert_unique(hash, at, |at| hasher.hash_one(&sets[*at as usize]));
         Set(at)

@@ -139,9 +139,10 @@ fn every_kind_of_entry_in_every_format() {
         let is_large = format.contains(&"65536");
         let image = build(&mount.path, options(format))
             .unwrap_or_else(|error| panic!("{format:?}: {error}"));
-        match is_large {
-            true => tools::e2fsck(&image.path).unwrap_or_else(|said| panic!("e2fsck: {said}")),
-            false => assert_equal(&image, &expected),
+        if is_large {
+            tools::e2fsck(&image.path).unwrap_or_else(|said| panic!("e2fsck: {said}"))
+        } else {
+            assert_equal(&image, &expected)
         }
     }
 }
@@ -231,7 +232,8 @@ fn the_size_is_the_least_that_works() {
             )
             .is_ok()
         };
-        let (mut below, mut above) = (0, chosen);
+        let mut below = 0;
+        let mut above = chosen;
         assert!(fits(above));
         while above - below > 4096 {
             let middle = (below + above) / 2;
@@ -300,7 +302,8 @@ fn stopped_while(source: &Path, image: &Path, is_writing: bool) -> Result<(), Er
 fn nothing_is_left_of_a_build_that_failed() {
     let dir = tools::temporary("extern4-build-");
     let out = tools::temporary("extern4-build-");
-    let (file, image) = (dir.path().join("file"), out.path().join("out.img"));
+    let file = dir.path().join("file");
+    let image = out.path().join("out.img");
     fs::write(&file, vec![1; 3 << 20]).expect("a file");
     let volume = planned(dir.path(), options(&[])).expect("a volume");
     fs::write(&file, vec![2; 2 << 20]).expect("a file");
@@ -375,10 +378,8 @@ fn a_filter_applies_to_the_whole_of_all_sources() {
     if !tools::can_run(&[Need::Mount, Need::Tool("e2fsck")]) {
         return;
     }
-    let (lower, upper) = (
-        tools::temporary("extern4-build-"),
-        tools::temporary("extern4-build-"),
-    );
+    let lower = tools::temporary("extern4-build-");
+    let upper = tools::temporary("extern4-build-");
     let write = |dir: &Path, name: &str| {
         let path = dir.join(name);
         fs::create_dir_all(path.parent().expect("a directory")).expect("a directory");
@@ -560,7 +561,8 @@ fn a_file_that_changes_before_it_is_read_ends_the_build() {
     ];
     for (what, change) in changes {
         let dir = tools::temporary("extern4-build-");
-        let (tree, image) = (dir.path().join("tree"), dir.path().join("out.img"));
+        let tree = dir.path().join("tree");
+        let image = dir.path().join("out.img");
         fs::create_dir(&tree).expect("a directory");
         old(&tree.join("file"), &[7; 8192]);
         let volume = planned(&tree, options(&[])).expect("a plan");

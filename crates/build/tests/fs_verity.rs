@@ -23,7 +23,8 @@ const FILES: &[(&str, usize)] = &[
 
 /// The metadata that the file of a volume must have, and where it begins.
 fn expected(path: &Path, block_size: u32, scratch: &Path) -> (u64, Vec<u8>) {
-    let (tree, descriptor) = (scratch.join("tree"), scratch.join("descriptor"));
+    let tree = scratch.join("tree");
+    let descriptor = scratch.join("descriptor");
     let option = |name: &str, path: &Path| format!("{name}={}", path.display());
     let arguments = [
         "digest".to_owned(),
@@ -33,10 +34,8 @@ fn expected(path: &Path, block_size: u32, scratch: &Path) -> (u64, Vec<u8>) {
         path.display().to_string(),
     ];
     tools::run("fsverity", arguments);
-    let (mut metadata, descriptor) = (
-        fs::read(tree).expect("a tree"),
-        fs::read(descriptor).expect("bytes"),
-    );
+    let mut metadata = fs::read(tree).expect("a tree");
+    let descriptor = fs::read(descriptor).expect("bytes");
     let block = block_size as usize;
     metadata.resize(metadata.len().next_multiple_of(block), 0);
     metadata.extend_from_slice(&descriptor);
@@ -70,10 +69,8 @@ fn metadata_is_that_of_fsverity() {
     ]) {
         return;
     }
-    let (source, scratch) = (
-        tools::temporary("extern4-source-"),
-        tools::temporary("extern4-build-"),
-    );
+    let source = tools::temporary("extern4-source-");
+    let scratch = tools::temporary("extern4-build-");
     let path = |name: &str| source.path().join(name);
     for (name, size) in FILES {
         let bytes: Vec<u8> = (0..*size).map(|at| (at / 17 + at) as u8).collect();

@@ -105,7 +105,8 @@ fn shared_bytes(file: &Path) -> u64 {
 #[test]
 fn an_image_shares_blocks_with_its_source_and_has_the_same_bytes() {
     for (mount, _image) in HOSTS.iter().filter_map(|host_of| host(*host_of)) {
-        let (source, elsewhere) = (mount.path.join("tree"), tools::temporary("extern4-build-"));
+        let source = mount.path.join("tree");
+        let elsewhere = tools::temporary("extern4-build-");
         fill(&source);
         let derived = BuildOptions::default();
         let given = BuildOptions {
@@ -122,7 +123,8 @@ fn an_image_shares_blocks_with_its_source_and_has_the_same_bytes() {
         let mut large = given.clone();
         large.volume.block_size = Some(65_536);
         for (number, options) in [derived, given, disk, small, large].into_iter().enumerate() {
-            let (here, copied) = (mount.path.join("out.img"), elsewhere.path().join("out.img"));
+            let here = mount.path.join("out.img");
+            let copied = elsewhere.path().join("out.img");
             build(&source, &here, options.clone());
             build(&source, &copied, options.clone());
             assert!(

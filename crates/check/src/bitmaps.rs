@@ -51,8 +51,8 @@ impl Checker<'_> {
                     buffer,
                 };
                 if let Some(descriptor) = &self.descriptors[index] {
-                    let (clusters, inodes) =
-                        (compare.blocks(descriptor), compare.inodes(descriptor));
+                    let clusters = compare.blocks(descriptor);
+                    let inodes = compare.inodes(descriptor);
                     // Relaxed: read after the threads have ended.
                     totals.free_clusters.fetch_add(clusters.into(), Relaxed);
                     totals.free_inodes.fetch_add(inodes.into(), Relaxed);
@@ -111,7 +111,8 @@ struct Compare<'a> {
 impl Compare<'_> {
     /// Compares the block bitmap and returns how many clusters are free in truth.
     fn blocks(&mut self, descriptor: &GroupDescriptor) -> u32 {
-        let (checker, group) = (self.checker, self.group);
+        let checker = self.checker;
+        let group = self.group;
         let geometry = checker.geometry;
         let len = geometry.group_clusters(group).unwrap_or(0);
         let found: Vec<u8> = (0..to_usize(len.div_ceil(64)))
@@ -134,7 +135,8 @@ impl Compare<'_> {
 
     /// Compares the inode bitmap and returns how many inodes are free in truth.
     fn inodes(&mut self, descriptor: &GroupDescriptor) -> u32 {
-        let (checker, group) = (self.checker, self.group);
+        let checker = self.checker;
+        let group = self.group;
         let len = checker.geometry.inodes_per_group();
         let inodes = checker.inodes.get(to_usize(group)).and_then(OnceLock::get);
         let slots = inodes
@@ -265,7 +267,8 @@ impl Compare<'_> {
     fn count(&mut self, field: &'static str, stored: u32, counted: u32) {
         if stored != counted {
             let place = Place::new(Structure::GroupDescriptor).group(self.group);
-            let (stored, counted) = (stored.into(), counted.into());
+            let stored = stored.into();
+            let counted = counted.into();
             self.sink.push(Fault::new(
                 place,
                 Wrong::Count {

@@ -110,10 +110,8 @@ impl ClusterMap {
             let group = block / self.blocks_per_group;
             let base = group * self.blocks_per_group;
             let stop = end.min(base + self.blocks_per_group);
-            let (mut bit, last) = (
-                (block - base) >> self.shift,
-                (stop - 1 - base) >> self.shift,
-            );
+            let mut bit = (block - base) >> self.shift;
+            let last = (stop - 1 - base) >> self.shift;
             while bit <= last {
                 let word = bit / 64;
                 let upper = last.min(word * 64 + 63);
@@ -147,7 +145,8 @@ mod tests {
 
     #[test]
     fn clashes_are_counted_and_kept() {
-        let (claims, twice) = (map(0), map(0));
+        let claims = map(0);
+        let twice = map(0);
         assert_eq!(claims.claim(1, 10, &twice), 0);
         assert_eq!(claims.claim(190, 300, &twice), 0);
         assert!(twice.is_empty());
@@ -159,7 +158,8 @@ mod tests {
 
     #[test]
     fn clusters_hold_several_blocks() {
-        let (claims, twice) = (map(4), map(4));
+        let claims = map(4);
+        let twice = map(4);
         assert_eq!(claims.claim(1, 17, &twice), 0);
         assert_eq!(claims.word(0, 0), 0b11);
         assert_eq!(claims.claim(32, 1, &twice), 1);

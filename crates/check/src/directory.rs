@@ -185,7 +185,8 @@ impl Look<'_> {
         let step = (READ_BYTES / block_size).max(1);
         let len = run.len.min(current.dir.blocks.saturating_sub(run.logical));
         for at in (0..len).step_by(to_usize(step)) {
-            let (first, count) = (run.physical + u64::from(at), step.min(len - at));
+            let first = run.physical + u64::from(at);
+            let count = step.min(len - at);
             if self.checker.twice.touches(first, count.into()) {
                 for one in 0..count {
                     self.shared_block(current, run.logical + at + one, first + u64::from(one));

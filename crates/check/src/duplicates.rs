@@ -97,7 +97,8 @@ mod tests {
     use super::*;
 
     fn block(names: &[&[u8]]) -> (Vec<u8>, Vec<u32>) {
-        let (mut block, mut offsets) = (Vec::new(), Vec::new());
+        let mut block = Vec::new();
+        let mut offsets = Vec::new();
         for name in names {
             offsets.push(u32::try_from(block.len()).unwrap());
             block.extend_from_slice(&[1, 0, 0, 0, 0, 0, u8::try_from(name.len()).unwrap(), 0]);

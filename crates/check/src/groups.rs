@@ -206,14 +206,17 @@ impl Checker<'_> {
         }
         fixed.sort_unstable();
         for pair in fixed.windows(2) {
-            let (first, second) = (&pair[0], &pair[1]);
+            let first = &pair[0];
+            let second = &pair[1];
             let end = (first.start + first.len).min(second.start + second.len);
             if second.start < end {
                 let place = Place::new(second.part.structure())
                     .group(second.group)
                     .block(second.start);
-                let (start, len) = (second.start, end - second.start);
-                let (first, second) = (first.owner(), second.owner());
+                let start = second.start;
+                let len = end - second.start;
+                let first = first.owner();
+                let second = second.owner();
                 report.push(Fault::new(
                     place,
                     Wrong::Claimed {
@@ -294,7 +297,8 @@ impl Checker<'_> {
             .iter()
             .take_while(|piece| piece.start < end)
         {
-            let (first, last) = (piece.start.max(start), (piece.start + piece.len).min(end));
+            let first = piece.start.max(start);
+            let last = (piece.start + piece.len).min(end);
             if first >= last {
                 continue;
             }

@@ -468,9 +468,10 @@ impl<'a> Scan<'a> {
         let bits = self.checker.geometry.block_bits();
         let verity = inode.flags().contains(InodeFlags::VERITY);
         let short = mapped.written_end > 0 && inode.size() < (mapped.written_end - 1) << bits;
-        let most = match inode.flags().contains(InodeFlags::EXTENTS) {
-            true => extern4_disk::extent::LOGICAL_END,
-            false => self.checker.fs.indirect_map().end(),
+        let most = if inode.flags().contains(InodeFlags::EXTENTS) {
+            extern4_disk::extent::LOGICAL_END
+        } else {
+            self.checker.fs.indirect_map().end()
         };
         if short && !verity && !self.is_orphan || inode.size() >> bits > most {
             self.sink.push(Fault::field(place, "i_size", inode.size()));
@@ -573,15 +574,16 @@ impl<'a> Scan<'a> {
         let geometry = self.checker.geometry;
         let whole = inode.size() & u64::from(geometry.block_size() - 1) == 0;
         let blocks = inode.size() >> geometry.block_bits();
-        let prealloc = match self
+        let prealloc = if self
             .checker
             .sb
             .features()
             .compat
             .contains(Compat::DIR_PREALLOC)
         {
-            true => u64::from(self.checker.sb.raw().s_prealloc_dir_blocks),
-            false => 0,
+            u64::from(self.checker.sb.raw().s_prealloc_dir_blocks)
+        } else {
+            0
         };
         // The next mount frees the blocks of an orphan, of which some may be free already.
         let is_bad = !whole || blocks == 0 || blocks > mapped.end || mapped.end - blocks > prealloc;
@@ -661,7 +663,8 @@ impl Claimer<'_> {
             return self.checker.claims.claim(start, len, &self.checker.twice);
         }
         // Clusters count from the first block of group 0, which `bigalloc` has at 0.
-        let (first, last) = (start >> shift, (start + len - 1) >> shift);
+        let first = start >> shift;
+        let last = (start + len - 1) >> shift;
         let begin = if self.last_cluster == Some(first) {
             first + 1
         } else {
@@ -692,7 +695,8 @@ impl MapVisitor for Claimer<'_> {
     }
 
     fn run(&mut self, run: DataRun) {
-        let (checker, ino) = (self.checker, self.inode.ino());
+        let checker = self.checker;
+        let ino = self.inode.ino();
         let left_out = checker.claimed_parts(ino, run.physical, run.len, |start, len| {
             self.claim(start, len);
         });

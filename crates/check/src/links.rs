@@ -72,7 +72,8 @@ impl Checker<'_> {
             named
         };
         if u32::from(slot.links) != counted && named != 0 {
-            let (stored, counted) = (u64::from(slot.links), u64::from(counted));
+            let stored = u64::from(slot.links);
+            let counted = u64::from(counted);
             report.push(Fault::new(
                 place,
                 Wrong::Count {
@@ -120,7 +121,8 @@ impl Checker<'_> {
     }
 
     fn check_parent(&self, dir: &DirRecord, report: &mut Report<'_>) {
-        let (named_in, dotdot) = (dir.named_in.load(Relaxed), dir.dotdot.load(Relaxed));
+        let named_in = dir.named_in.load(Relaxed);
+        let dotdot = dir.dotdot.load(Relaxed);
         let parent = if dir.ino == ROOT_INO {
             ROOT_INO
         } else {

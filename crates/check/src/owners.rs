@@ -138,7 +138,9 @@ impl Search<'_> {
                 && (before.owner != claim.owner || self.checker.geometry.cluster_shift() == 0)
             {
                 let len = before.end.min(claim.end) - claim.start;
-                let (start, first, second) = (claim.start, before.owner, claim.owner);
+                let start = claim.start;
+                let first = before.owner;
+                let second = claim.owner;
                 let files = matches!((first, second), (Owner::Inode(_), Owner::Inode(_)));
                 // The metadata was there first; the order of the others means nothing.
                 let (first, second) = match (first, second) {
@@ -177,7 +179,8 @@ impl MapVisitor for Search<'_> {
     }
 
     fn run(&mut self, run: DataRun) {
-        let (checker, owner) = (self.checker, Owner::Inode(self.ino));
+        let checker = self.checker;
+        let owner = Owner::Inode(self.ino);
         checker.claimed_parts(self.ino, run.physical, run.len, |start, len| {
             self.keep(start, len, owner)
         });

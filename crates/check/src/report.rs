@@ -77,11 +77,9 @@ impl<'a> Report<'a> {
         start: impl Fn(Sink) -> S + Sync,
         work: impl Fn(&mut S, usize) + Sync,
     ) -> Result<(), Interrupted> {
-        let (next, done, is_interrupted) = (
-            AtomicUsize::new(0),
-            AtomicUsize::new(0),
-            AtomicBool::new(false),
-        );
+        let next = AtomicUsize::new(0);
+        let done = AtomicUsize::new(0);
+        let is_interrupted = AtomicBool::new(false);
         let watch = self.watch;
         let goes_on = || {
             let done = done.fetch_add(1, Relaxed) as u64 + 1;

@@ -58,7 +58,8 @@ impl Checker<'_> {
 
     /// Checks that each reserved inode of a structure that the volume lacks is empty.
     fn check_unused(&self, report: &mut Report<'_>) {
-        let (raw, features) = (self.sb.raw(), self.sb.features());
+        let raw = self.sb.raw();
+        let features = self.sb.features();
         let quotas = [
             raw.s_usr_quota_inum,
             raw.s_grp_quota_inum,

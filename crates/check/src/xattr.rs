@@ -276,11 +276,11 @@ impl Checker<'_> {
         if let Err(corrupt) = checksum::verify(inode.ea_hash(), computed, place) {
             // OK: the number of an inode has 32 bits.
             let owner = self.inode(inode.raw().0.i_mtime.get());
-            match owner.is_ok_and(|owner| inode.may_be_old_value_of(&owner)) {
-                true => self
-                    .shared
-                    .with(|counts| _ = counts.stored.insert(inode.ino(), 1)),
-                false => sink.push(corrupt),
+            if owner.is_ok_and(|owner| inode.may_be_old_value_of(&owner)) {
+                self.shared
+                    .with(|counts| _ = counts.stored.insert(inode.ino(), 1))
+            } else {
+                sink.push(corrupt)
             }
         }
     }

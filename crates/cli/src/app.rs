@@ -132,10 +132,18 @@ pub(crate) struct Target {
 impl App {
     /// Makes the state of one run of subcommand `command` by `caller`.
     pub(crate) fn new(command: &'static str, caller: Caller, opening: Opening) -> Self {
-        let (open, written, in_use) = (Vec::new(), Vec::new(), Vec::new());
-        let (status, differs) = (ExitStatus::Success, None);
-        let (script, stop, stopped_by) = (None, None, None);
-        let (logs, silent, unwritten, lines) = (false, false, None, None);
+        let open = Vec::new();
+        let written = Vec::new();
+        let in_use = Vec::new();
+        let status = ExitStatus::Success;
+        let differs = None;
+        let script = None;
+        let stop = None;
+        let stopped_by = None;
+        let logs = false;
+        let silent = false;
+        let unwritten = None;
+        let lines = None;
         Self {
             command,
             caller,
@@ -367,7 +375,8 @@ impl App {
             .and_then(|name| (lines.name)(name))
             .unwrap_or(self.command);
         let command = std::mem::replace(&mut self.command, name);
-        let (status, differs) = (std::mem::take(&mut self.status), self.differs.take());
+        let status = std::mem::take(&mut self.status);
+        let differs = self.differs.take();
         let was_nested = self.is_nested;
         let prints_full_paths = self.prints_full_paths;
         self.is_nested = true;
@@ -485,7 +494,8 @@ impl App {
                 std::mem::forget(opened);
                 continue;
             }
-            let (image, volume) = (opened.image.clone(), opened.volume.clone());
+            let image = opened.image.clone();
+            let volume = opened.volume.clone();
             let warned = opened.warned.clone();
             // The volume can only be closed when nothing of it is in use.
             drop(opened);
@@ -598,7 +608,8 @@ impl App {
             return Ok(None);
         };
         let session = volume.session(cred);
-        let (writing, names) = (Cell::new(writing), OnceCell::new());
+        let writing = Cell::new(writing);
+        let names = OnceCell::new();
         let opened = Rc::new(Opened {
             image: image.clone(),
             volume,

@@ -44,9 +44,10 @@ fn control(text: &str) -> Result<Control, String> {
 }
 
 fn suffix(text: &str) -> Result<OsString, String> {
-    match text.is_empty() || text.contains('/') {
-        true => Err("a suffix is a part of a name".to_owned()),
-        false => Ok(text.into()),
+    if text.is_empty() || text.contains('/') {
+        Err("a suffix is a part of a name".to_owned())
+    } else {
+        Ok(text.into())
     }
 }
 

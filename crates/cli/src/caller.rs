@@ -38,7 +38,8 @@ impl Caller {
                     .or(is_name.then(|| Self::Name(text.to_owned())));
             };
             let mut groups = groups.split(',').map(number);
-            let (uid, gid) = (number(uid)?, groups.next()??);
+            let uid = number(uid)?;
+            let gid = groups.next()??;
             Some(Self::Ids {
                 uid,
                 gid,
@@ -86,9 +87,10 @@ impl Caller {
             }
             Self::Name(name) => {
                 let names = names();
-                let missing = || match names.has_users() {
-                    true => format!("has no user {name} in its /etc/passwd"),
-                    false => {
+                let missing = || {
+                    if names.has_users() {
+                        format!("has no user {name} in its /etc/passwd")
+                    } else {
                         format!("has no /etc/passwd that could name {name}; give --as a number")
                     }
                 };

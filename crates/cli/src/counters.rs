@@ -370,7 +370,8 @@ mod tests {
         stats.sharing = Some(Default::default());
         assert_eq!(of(&stats).len(), ALL.len());
         for counter in ALL {
-            let (name, meaning) = (counter.name, counter.meaning);
+            let name = counter.name;
+            let meaning = counter.meaning;
             assert!(
                 meaning.ends_with('.') && meaning.split(' ').count() > 2,
                 "{name}: {meaning}"

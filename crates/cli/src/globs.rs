@@ -182,10 +182,8 @@ fn step(
     } else {
         Path::new(OsStr::from_bytes(&directory))
     };
-    let (glob, shows_dots) = (
-        glob(name),
-        name.starts_with(b".") || name.starts_with(b"\\."),
-    );
+    let glob = glob(name);
+    let shows_dots = name.starts_with(b".") || name.starts_with(b"\\.");
     let mut found = Vec::new();
     let listed = session.read_dir(path).and_then(|entries| {
         for entry in entries {

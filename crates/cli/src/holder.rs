@@ -58,7 +58,8 @@ impl Waiting<'_> {
         is_busy: impl Fn(&E) -> bool,
         mut attempt: impl FnMut() -> Result<T, E>,
     ) -> Result<T, E> {
-        let (start, mut is_said) = (Instant::now(), false);
+        let start = Instant::now();
+        let mut is_said = false;
         loop {
             let error = match attempt() {
                 Err(error) if is_busy(&error) => error,
@@ -97,10 +98,8 @@ pub(crate) fn pids(file: &Path) -> Vec<u32> {
     let Ok(found) = fs::metadata(file) else {
         return Vec::new();
     };
-    let (major, minor) = (
-        rustix::fs::major(found.dev()),
-        rustix::fs::minor(found.dev()),
-    );
+    let major = rustix::fs::major(found.dev());
+    let minor = rustix::fs::minor(found.dev());
     let file = format!("{major:02x}:{minor:02x}:{}", found.ino());
     let table = fs::read_to_string("/proc/locks").unwrap_or_default();
     let pid = |line: &str| {
@@ -155,18 +154,20 @@ fn by_xargs(command: &str) -> String {
 pub(crate) fn advice(image: &Image, command: &str, limit: Limit) -> String {
     let holders = holders(&image.file);
     if let Some(holder) = holders.iter().find(|holder| holder.runs_us()) {
-        let advice = match holder.is_find() {
-            true => format!(": use {}", by_xargs(command)),
-            false => String::new(),
+        let advice = if holder.is_find() {
+            format!(": use {}", by_xargs(command))
+        } else {
+            String::new()
         };
         return format!("; {holder} runs this command and has it open meanwhile{advice}");
     }
-    let find = match holders.iter().any(Holder::is_find) {
-        true => format!(
+    let find = if holders.iter().any(Holder::is_find) {
+        format!(
             "; if extern4 find waits for this command, use {}",
             by_xargs(command)
-        ),
-        false => String::new(),
+        )
+    } else {
+        String::new()
     };
     match limit {
         Some(_) => find,

@@ -34,7 +34,8 @@ struct Table {
 impl IdNames {
     /// Reads the contents of `/etc/passwd` and `/etc/group`.
     pub(crate) fn parse(passwd: &[u8], group: &[u8]) -> Self {
-        let (users, groups) = (Table::parse(passwd, 2), Table::parse(group, 2));
+        let users = Table::parse(passwd, 2);
+        let groups = Table::parse(group, 2);
         Self {
             users,
             groups,

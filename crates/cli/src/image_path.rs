@@ -263,10 +263,8 @@ impl Image {
             .iter()
             .rposition(|byte| *byte == b'#')
             .filter(|_| !self.file.exists())?;
-        let (disk, name) = (
-            path(&text[..mark]),
-            std::str::from_utf8(&text[mark + 1..]).ok()?,
-        );
+        let disk = path(&text[..mark]);
+        let name = std::str::from_utf8(&text[mark + 1..]).ok()?;
         let numbers = Some(partitions_named(&disk, name)).filter(|numbers| numbers.len() > 1)?;
         let image = |number| Self::of(disk.clone(), Part::Partition(number));
         Some(numbers.into_iter().map(image).collect())
@@ -325,9 +323,10 @@ fn partitions_named(disk: &Path, name: &str) -> Vec<u32> {
             .collect()
     };
     let named = numbers(&|partition| partition.name.as_deref() == Some(name));
-    match named.is_empty() {
-        true => numbers(&|partition| has_name(disk, partition.number, name)),
-        false => named,
+    if named.is_empty() {
+        numbers(&|partition| has_name(disk, partition.number, name))
+    } else {
+        named
     }
 }
 

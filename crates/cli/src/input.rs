@@ -66,9 +66,10 @@ impl Input {
         if let Some(path) = host_path(text).filter(|_| app.in_script()) {
             return Self::Host(path.to_owned());
         }
-        match text == "-" || app.in_script() || ImagePath::is_one(text) {
-            true => Self::of(text, app),
-            false => Self::Host(PathBuf::from(text)),
+        if text == "-" || app.in_script() || ImagePath::is_one(text) {
+            Self::of(text, app)
+        } else {
+            Self::Host(PathBuf::from(text))
         }
     }
 

@@ -128,7 +128,9 @@ pub(crate) fn archive(
 
 /// Reads one line of standard input, and no byte behind it.
 pub(crate) fn line(stop: Stop) -> io::Result<String> {
-    let (mut input, mut line, mut byte) = (Interruptible::standard_input(stop)?, Vec::new(), [0]);
+    let mut input = Interruptible::standard_input(stop)?;
+    let mut line = Vec::new();
+    let mut byte = [0];
     while input.read(&mut byte)? == 1 && byte != *b"\n" {
         line.extend(byte);
     }

@@ -40,7 +40,8 @@ impl MountEntry {
             let mut fields = line.split(|byte| *byte == b' ');
             let dir = unescape(fields.nth(4)?);
             let mut fields = fields.skip_while(|field| *field != b"-").skip(1);
-            let (kind, source) = (fields.next()?, unescape(fields.next()?));
+            let kind = fields.next()?;
+            let source = unescape(fields.next()?);
             let options = String::from_utf8_lossy(fields.next()?).into_owned();
             let owner = options
                 .split(',')
@@ -129,7 +130,8 @@ fn starts_at(image: &Image, start: u64) -> bool {
 
 /// Decodes a field: three octal digits behind a backslash are a byte.
 fn unescape(field: &[u8]) -> PathBuf {
-    let (mut bytes, mut rest) = (Vec::with_capacity(field.len()), field);
+    let mut bytes = Vec::with_capacity(field.len());
+    let mut rest = field;
     while let Some((first, behind)) = rest.split_first() {
         let digits = behind
             .get(..3)

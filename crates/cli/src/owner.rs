@@ -41,7 +41,8 @@ impl Owner {
                 .transpose()
         };
         let (user, group) = text.split_once(':').unwrap_or((text, ""));
-        let (user, group) = (one(user)?, one(group)?);
+        let user = one(user)?;
+        let group = one(group)?;
         let login_group = group.is_none() && text.ends_with(':') && user.is_some();
         if text.is_empty() || login_group && !user.as_ref().is_some_and(NameOrId::is_name) {
             return Err("write it as OWNER, OWNER:GROUP, NAME: or :GROUP".to_owned());
@@ -76,7 +77,8 @@ impl Owner {
 
     /// Returns the owner and the group that a file has.
     pub(crate) fn numbers(uid: Option<u32>, gid: Option<u32>) -> Self {
-        let (user, group) = (uid.map(NameOrId::Number), gid.map(NameOrId::Number));
+        let user = uid.map(NameOrId::Number);
+        let group = gid.map(NameOrId::Number);
         Self {
             user,
             group,

@@ -36,11 +36,12 @@ pub(crate) struct Translated {
 /// error.
 pub(crate) fn without_references(text: &str, syntax: Syntax) -> Result<String, String> {
     let translated = translate(text, syntax, 0)?;
-    match translated.looks_back {
-        true => Err(format!(
+    if translated.looks_back {
+        Err(format!(
             "{text} refers back to a group, which only grep can"
-        )),
-        false => Ok(translated.text),
+        ))
+    } else {
+        Ok(translated.text)
     }
 }
 
@@ -62,13 +63,14 @@ pub(crate) fn translate(text: &str, syntax: Syntax, before: usize) -> Result<Tra
     while let Some((at, c)) = translation.rest.next() {
         translation.one(at, c)?;
     }
-    match translation.groups.is_empty() {
-        true => Ok(Translated {
+    if translation.groups.is_empty() {
+        Ok(Translated {
             text: translation.out,
             groups: translation.opened,
             looks_back: translation.looks_back,
-        }),
-        false => Err(format!("{text} lacks a {}", translation.spelled(')'))),
+        })
+    } else {
+        Err(format!("{text} lacks a {}", translation.spelled(')')))
     }
 }
 
@@ -187,7 +189,8 @@ impl Translation<'_> {
     /// Reads `M,N}` behind an opening brace.
     fn interval(&mut self) -> Result<(), String> {
         let start = self.rest.peek().map_or(self.text.len(), |(at, _)| *at);
-        let (rest, close) = (&self.text[start..], self.spelled('}'));
+        let rest = &self.text[start..];
+        let close = self.spelled('}');
         let found = rest
             .find(&close)
             .and_then(|len| Some((start + len + close.len(), bounds(&rest[..len])?)));
@@ -208,7 +211,8 @@ impl Translation<'_> {
     }
 
     fn escape(&mut self) -> Result<(), String> {
-        let (text, syntax) = (self.text, self.syntax);
+        let text = self.text;
+        let syntax = self.syntax;
         match self.rest.next().map(|(_, c)| c) {
             None => return Err(format!("{text} ends with a backslash")),
             Some(c @ ('(' | ')' | '|')) if syntax != Syntax::Extended => return self.operator(c),

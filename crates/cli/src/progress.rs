@@ -172,7 +172,8 @@ impl Progress {
     /// Shows the bar of a task after [`DELAY`], unless the returned value is dropped before.
     fn show_later(&self, counts: &Arc<Counts>) -> Sender<()> {
         let (lasts, ended) = channel();
-        let (progress, counts) = (self.clone(), Arc::clone(counts));
+        let progress = self.clone();
+        let counts = Arc::clone(counts);
         let show = move || {
             if ended.recv_timeout(DELAY) == Err(RecvTimeoutError::Timeout) {
                 progress.make_due(&counts);
@@ -298,7 +299,9 @@ impl Counts {
     fn new(command: &'static str, unit: Unit, form: Form) -> Self {
         let bar = ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::hidden());
         bar.set_style(unit.style(false));
-        let (files, told, is_due) = (AtomicU64::new(0), AtomicU64::new(0), AtomicBool::new(false));
+        let files = AtomicU64::new(0);
+        let told = AtomicU64::new(0);
+        let is_due = AtomicBool::new(false);
         Self {
             command,
             unit: Mutex::new(unit),
@@ -390,7 +393,10 @@ impl Counts {
 
     /// Returns how far the task is, its rate, and about the time that it still takes.
     fn text(&self) -> String {
-        let (unit, done, total, files) = (*self.unit(), self.done(), self.total(), self.files());
+        let unit = *self.unit();
+        let done = self.done();
+        let total = self.total();
+        let files = self.files();
         let share = if total > 0 {
             unit.share(done, total)
         } else {
@@ -457,7 +463,8 @@ mod tests {
     fn the_bar_is_that_of_the_last_task_that_lasts() {
         let progress = Progress::new("script", When::Never);
         let begin = || progress.begin(Unit::bytes("copied"), false);
-        let (script, copy) = (begin(), begin());
+        let script = begin();
+        let copy = begin();
         assert!(shows(&progress, None));
         progress.make_due(&script.counts);
         assert!(shows(&progress, Some(&script)));

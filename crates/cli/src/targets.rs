@@ -97,7 +97,8 @@ pub(crate) fn change_files(
 
 impl<C: FnMut(&FoundFile<'_>) -> extern4::Result<Option<String>>> Changes<'_, C> {
     fn single(&mut self) {
-        let (session, path) = (self.target.session(), self.target.path());
+        let session = self.target.session();
+        let path = self.target.path();
         match session.metadata(path) {
             Ok(metadata) => self.one(session, path, &metadata, path),
             Err(error) => self.app.error(&self.target.image_path, &error),

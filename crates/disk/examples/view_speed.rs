@@ -18,7 +18,8 @@ const BLOCK: usize = 4096;
 /// Prints the best time per unit of its result.
 fn measure(what: &str, mut work: impl FnMut() -> usize) {
     let mut window = || {
-        let (start, mut units) = (Instant::now(), 0);
+        let start = Instant::now();
+        let mut units = 0;
         while start.elapsed().as_micros() < 500 {
             units += work();
         }
@@ -95,13 +96,11 @@ fn extents() {
         generation: 0,
     }
     .encode(&mut block);
-    let (root, place) = (
-        Expect::root(Blocks {
-            first: 1,
-            end: 1 << 40,
-        }),
-        Place::new(Structure::ExtentNode).ino(12),
-    );
+    let root = Expect::root(Blocks {
+        first: 1,
+        end: 1 << 40,
+    });
+    let place = Place::new(Structure::ExtentNode).ino(12);
     measure("node of 340 extents, checked", || {
         black_box(ExtentNode::decode(black_box(&block), root, place)).map_or(0, |_| 1)
     });

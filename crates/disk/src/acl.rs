@@ -67,7 +67,8 @@ pub fn decode(bytes: &[u8], place: Place) -> Result<Acl, Corrupt> {
     while !rest.is_empty() {
         let at = bytes.len() - rest.len();
         let (short, behind) = RawAclEntryShort::ref_from_prefix(rest).map_err(|_| truncated(at))?;
-        let (raw, perm) = (short.e_tag.get(), short.e_perm.get());
+        let raw = short.e_tag.get();
+        let perm = short.e_perm.get();
         let tag = AclTag::from_raw(raw, 0).ok_or_else(|| field("e_tag", raw.into(), at))?;
         let (id, behind) = match behind.split_first_chunk() {
             Some((id, behind)) if tag.is_named() => (u32::from_le_bytes(*id), behind),

@@ -330,7 +330,8 @@ pub fn initial_block_bitmap(
     ];
     let end = start + u64::from(geometry.group_blocks(group)?);
     for (first, len) in own {
-        let (from, to) = (first.max(start), first.saturating_add(len).min(end));
+        let from = first.max(start);
+        let to = first.saturating_add(len).min(end);
         if from < to {
             let first_cluster = (from - start) >> geometry.cluster_shift();
             let last_cluster = (to - 1 - start) >> geometry.cluster_shift();

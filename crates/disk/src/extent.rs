@@ -773,16 +773,14 @@ mod tests {
 
     #[test]
     fn an_index_narrows_what_its_children_may_map() {
-        let (a, b) = (
-            Index {
-                logical: 5,
-                child: 50,
-            },
-            Index {
-                logical: 100,
-                child: 60,
-            },
-        );
+        let a = Index {
+            logical: 5,
+            child: 50,
+        };
+        let b = Index {
+            logical: 100,
+            child: 60,
+        };
         let bytes = index(&[a, b], 2, 4);
         let node = ExtentNode::decode(&bytes, Expect::root(VOLUME), PLACE).unwrap();
         let below_a = Expect {

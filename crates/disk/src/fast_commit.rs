@@ -218,7 +218,8 @@ impl Record {
         };
         let header = size_of::<RawTagLength>();
         let (raw, rest) = RawTagLength::ref_from_prefix(bytes).map_err(|_| short(header))?;
-        let (code, len) = (raw.fc_tag.get(), usize::from(raw.fc_len.get()));
+        let code = raw.fc_tag.get();
+        let len = usize::from(raw.fc_len.get());
         let value = rest.get(..len).ok_or_else(|| short(header + len))?;
         // Values of heads, pads and tails may be longer than their fields; pads and tails fill
         // their block.

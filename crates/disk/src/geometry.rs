@@ -523,10 +523,8 @@ impl Geometry {
     /// The groups with a superblock hold copies of the one table. Descriptors in meta groups have
     /// copies in the first, the second and the last group of their meta group.
     pub fn descriptor_block_in(&self, group: u32, index: u32) -> Option<u64> {
-        let (meta_group, member) = (
-            group / self.descriptors_per_block(),
-            group % self.descriptors_per_block(),
-        );
+        let meta_group = group / self.descriptors_per_block();
+        let member = group % self.descriptors_per_block();
         let after_superblock = match self.superblock_in(group) {
             Some(block) => block + 1,
             None => self.group_start(group)?,

@@ -154,10 +154,8 @@ impl GroupDescriptor {
     /// no flags.
     pub fn new(block_bitmap: u64, inode_bitmap: u64, inode_table: u64, sb: &Superblock) -> Self {
         let wide = usize::from(sb.geometry().desc_size()) >= BOTH;
-        let (mut low, mut high) = (
-            RawGroupDescriptor::new_zeroed(),
-            RawGroupDescriptorHigh::new_zeroed(),
-        );
+        let mut low = RawGroupDescriptor::new_zeroed();
+        let mut high = RawGroupDescriptorHigh::new_zeroed();
         let places = [
             (
                 block_bitmap,
@@ -214,10 +212,8 @@ impl GroupDescriptor {
     /// [`CorruptKind::Field`] for a count above the maximum of the group.
     pub fn check_counts(&self, group: u32, geometry: &Geometry, at: Place) -> Result<(), Corrupt> {
         let at = at.group(group);
-        let (clusters, inodes) = (
-            geometry.group_clusters(group).unwrap_or(0),
-            geometry.inodes_per_group(),
-        );
+        let clusters = geometry.group_clusters(group).unwrap_or(0);
+        let inodes = geometry.inodes_per_group();
         check(
             self.free_clusters() <= clusters,
             "bg_free_blocks_count",
@@ -430,7 +426,8 @@ fn halves(number: u32) -> (u16, u16) {
 
 /// Returns the checksum that the descriptor in `bytes` should have; `None` if the volume has none.
 fn compute_checksum(bytes: &[u8], group: u32, sb: &Superblock) -> Option<u16> {
-    let (before, after) = (&bytes[..CHECKSUM_OFFSET], &bytes[LOW..]);
+    let before = &bytes[..CHECKSUM_OFFSET];
+    let after = &bytes[LOW..];
     if let Some(seed) = sb.metadata_seed() {
         let full = Crc32c::new(seed.group(group).get())
             .update(before)

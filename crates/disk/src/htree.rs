@@ -712,14 +712,8 @@ mod tests {
                 bytes[at] = byte;
             }
             let _ = verify_checksum(&bytes, is_root, ChecksumSeed::new(0), PLACE);
-            let read = match is_root {
-                true => Root::decode(&bytes, &EXPECT, PLACE).map(|root| root.node),
-                false => HtreeNode::decode(&bytes, &EXPECT, PLACE),
-            };
-            let seen = match is_root {
-                true => Root::peek(&bytes, &EXPECT, PLACE).map(|root| root.node),
-                false => HtreeNode::peek(&bytes, &EXPECT, PLACE),
-            };
+            let read = if is_root { Root::decode(&bytes, &EXPECT, PLACE).map(|root| root.node) } else { HtreeNode::decode(&bytes, &EXPECT, PLACE) };
+            let seen = if is_root { Root::peek(&bytes, &EXPECT, PLACE).map(|root| root.node) } else { HtreeNode::peek(&bytes, &EXPECT, PLACE) };
             if let Ok(node) = &read {
                 prop_assert!(node.iter().all(|(_, block)| (1..1000).contains(&block)));
                 prop_assert!(node.find(u32::MAX) < node.len());

@@ -257,7 +257,8 @@ mod tests {
 
     #[test]
     fn entries_of_both_places_follow_each_other() {
-        let (mut head, mut tail) = ([0; HEAD_SIZE], [0; 32]);
+        let mut head = [0; HEAD_SIZE];
+        let mut tail = [0; 32];
         head[0] = 2;
         put(20, b"first", &mut head[4..20]);
         put(21, b"second", &mut head[20..60]);

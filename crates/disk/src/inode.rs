@@ -577,7 +577,8 @@ impl Inode {
         let extra_len = usize::from(self.extra.i_extra_isize.get())
             .clamp(2, EXTRA_SIZE)
             .min(record.len() - BASE_SIZE);
-        let (extra, record) = (self.extra.as_bytes(), &mut record[BASE_SIZE..]);
+        let extra = self.extra.as_bytes();
+        let record = &mut record[BASE_SIZE..];
         // Nearly always these are all fields, and then the copy needs no call.
         if extra_len == EXTRA_SIZE {
             record[..EXTRA_SIZE].copy_from_slice(extra);
@@ -783,10 +784,8 @@ impl Inode {
             return None;
         }
         let [a, b, c, d, e, f, g, h, ..] = self.base.i_block;
-        let (old, new) = (
-            u32::from_le_bytes([a, b, c, d]),
-            u32::from_le_bytes([e, f, g, h]),
-        );
+        let old = u32::from_le_bytes([a, b, c, d]);
+        let new = u32::from_le_bytes([e, f, g, h]);
         Some(if old != 0 {
             DeviceNumber {
                 major: old >> 8 & 0xff,
@@ -947,7 +946,9 @@ mod tests {
                 .filter(|at| !out.iter().any(|range| range.contains(at)))
                 .collect()
         };
-        let (atime, low, high) = (8..12, 0x7c..0x7e, 0x82..0x84);
+        let atime = 8..12;
+        let low = 0x7c..0x7e;
+        let high = 0x82..0x84;
         assert_eq!(
             bytes_that_count(128, 0),
             all_but(128, &[atime.clone(), low.clone()])

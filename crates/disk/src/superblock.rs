@@ -790,7 +790,8 @@ impl Superblock {
         if !self.features().compat.contains(Compat::HAS_JOURNAL) {
             return None;
         }
-        let (device, uuid) = (self.raw.s_journal_dev.get(), self.raw.s_journal_uuid);
+        let device = self.raw.s_journal_dev.get();
+        let uuid = self.raw.s_journal_uuid;
         match self.raw.s_journal_inum.get() {
             0 => Some(JournalLocation::Device { device, uuid }),
             ino => Some(JournalLocation::Inode(ino)),

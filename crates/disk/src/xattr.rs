@@ -317,7 +317,8 @@ impl<'a> Attrs<'a> {
         let end = self.check_names(place, lead, each)?;
         // Writers place values from the back, so normally each ends before the previous one begins.
         // Then there is nothing to sort.
-        let (mut low, mut descend) = (usize::MAX, true);
+        let mut low = usize::MAX;
+        let mut descend = true;
         self.check_values(end, place, lead, |start, end| {
             descend &= end <= low;
             low = start;
@@ -469,7 +470,8 @@ impl<'a> Iterator for Iter<'a> {
 
     fn next(&mut self) -> Option<Attr<'a>> {
         let (raw, behind) = raw_entry(self.base, self.at)?;
-        let (ino, size) = (raw.e_value_inum.get(), raw.e_value_size.get());
+        let ino = raw.e_value_inum.get();
+        let size = raw.e_value_size.get();
         let value = if ino != 0 {
             Value::EaInode { ino, size }
         } else if size == 0 {
@@ -859,7 +861,8 @@ mod tests {
 
     #[test]
     fn hashes_accept_both_kinds_of_char() {
-        let (name, value) = ("größe".as_bytes(), b"12345");
+        let name = "größe".as_bytes();
+        let value = b"12345";
         let unsigned = attr(NameIndex::USER, name, value);
         let signed = Attr {
             hash: hash::entry_signed(name, hash::Contents::Value(value)),
@@ -943,14 +946,11 @@ mod tests {
             let header = Header { refcount: 3, hash: 8 };
             let written = if inode { encode_in_inode(&attrs, &mut bytes) } else { encode_in_block(&header, &attrs, &mut bytes) };
             prop_assume!(written.is_ok());
-            let read = match inode {
-                true => Attrs::in_inode(&bytes, PLACE).unwrap().unwrap(),
-                false => {
+            let read = if inode { Attrs::in_inode(&bytes, PLACE).unwrap().unwrap() } else {
                     let (found, read) = Attrs::in_block(&bytes, PLACE).unwrap();
                     prop_assert_eq!(found, header);
                     read
-                }
-            };
+                };
             let read: Vec<_> = read.iter().collect();
             prop_assert_eq!(&read, &attrs);
             let mut again = vec![0x55; 1024];

@@ -165,12 +165,13 @@ impl fmt::Display for InUse {
             device,
             seconds_ago,
         } = self;
-        let (user, hint) = match checking {
-            true => (
+        let (user, hint) = if *checking {
+            (
                 "e2fsck is at work on it",
                 "; if that has died, tune2fs -f -E clear_mmp takes it away",
-            ),
-            false => ("it is in use", ""),
+            )
+        } else {
+            ("it is in use", "")
         };
         let s = if *seconds_ago == 1 { "" } else { "s" };
         write!(

@@ -73,11 +73,14 @@ fn start_and_end(sb: &Arc<SuperBlock>, threads: usize) {
 
 /// Bytes that `threads` hold, each of which has done the same work and rests.
 fn held_at_rest(sb: &Arc<SuperBlock>, threads: usize, files: usize) -> usize {
-    let (worked, measured) = (Barrier::new(threads + 1), Barrier::new(threads + 1));
-    let (session, before) = (&session(sb), live_bytes());
+    let worked = Barrier::new(threads + 1);
+    let measured = Barrier::new(threads + 1);
+    let session = &session(sb);
+    let before = live_bytes();
     thread::scope(|scope| {
         for slot in 0..threads {
-            let (worked, measured) = (&worked, &measured);
+            let worked = &worked;
+            let measured = &measured;
             scope.spawn(move || {
                 work(session, slot, files, files);
                 worked.wait();

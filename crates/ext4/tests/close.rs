@@ -51,9 +51,10 @@ fn a_dropped_volume_leaves_no_memory_behind() {
         Ext4::open_for_writing(device, &OpenOptions::default()).expect("it opens")
     });
     for_each_file(|path| {
-        let made = match path.ends_with('d') {
-            true => writer.mkdir(path, 0o755),
-            false => writer.mknod(path, NewKind::Regular, 0o644),
+        let made = if path.ends_with('d') {
+            writer.mkdir(path, 0o755)
+        } else {
+            writer.mknod(path, NewKind::Regular, 0o644)
         };
         made.expect("it is made");
     });

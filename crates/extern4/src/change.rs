@@ -72,10 +72,8 @@ impl Session {
                 .at(path)
                 .because(why)
         };
-        let (flags, mode) = (
-            options.flags().map_err(invalid)?,
-            permission_bits(options.mode),
-        );
+        let flags = options.flags().map_err(invalid)?;
+        let mode = permission_bits(options.mode);
         let how = OpenHow {
             flags,
             mode,

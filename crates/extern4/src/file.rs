@@ -57,7 +57,8 @@ impl File {
     /// # Errors
     /// [`ErrorKind::UnexpectedEof`] if the file ends before.
     pub fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
-        let (wanted, len) = (buf.len(), self.read_at(buf, offset)?);
+        let wanted = buf.len();
+        let len = self.read_at(buf, offset)?;
         if len == wanted {
             return Ok(());
         }
@@ -76,7 +77,8 @@ impl File {
 
     /// Writes all of `data` at `offset`.
     pub fn write_all_at(&self, data: &[u8], offset: u64) -> Result<()> {
-        let (mut data, mut offset) = (data, offset);
+        let mut data = data;
+        let mut offset = offset;
         while !data.is_empty() {
             let written = self.write_at(data, offset)?;
             data = &data[written..];

@@ -40,9 +40,10 @@ pub(crate) fn set_flags(directory: &Session, name: &Path, flags: FileFlags) -> R
 pub(crate) fn set_casefold(directory: &Session, name: &Path, wanted: FileFlags) -> Result<()> {
     let found = directory.symlink_metadata(name)?.flags();
     let differs = (found ^ wanted) & FileFlags::CASEFOLD;
-    match differs.is_empty() {
-        true => Ok(()),
-        false => set_flags(directory, name, found ^ differs).map_err(lacking("casefold")),
+    if differs.is_empty() {
+        Ok(())
+    } else {
+        set_flags(directory, name, found ^ differs).map_err(lacking("casefold"))
     }
 }
 

@@ -139,7 +139,8 @@ impl Session {
     /// They are capabilities, and set-id bits unless the session has `CAP_FSETID` and the owner is
     /// the same. `new` also does not get attributes that only a more privileged session may set.
     pub fn keep_attributes(&self, old: impl AsRef<Path>, new: impl AsRef<Path>) -> Result<()> {
-        let (old, new) = (old.as_ref(), new.as_ref());
+        let old = old.as_ref();
+        let new = new.as_ref();
         let found = self.metadata(old)?;
         // Only a privileged session may give files away. For others, the new file is their own.
         let given = self

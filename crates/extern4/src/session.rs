@@ -84,7 +84,8 @@ impl Session {
     /// # Errors
     /// Those of [`at`](Self::at) for the directories on the way.
     pub fn approach<'p>(&self, path: &'p Path) -> Result<(Cow<'_, Self>, &'p Path)> {
-        let (mut session, mut rest) = (Cow::Borrowed(self), bytes(path));
+        let mut session = Cow::Borrowed(self);
+        let mut rest = bytes(path);
         while let Some(start) = rest.get(..=PATH_MAX)
             && let Some(end) = start
                 .iter()
@@ -169,7 +170,8 @@ impl Session {
     }
 
     fn stat(&self, path: &Path, follow: bool) -> Result<Metadata> {
-        let (how, mut error) = (self.how(follow), None);
+        let how = self.how(follow);
+        let mut error = None;
         // In two steps, so that the result of the first is written once, to where the caller wants
         // it.
         if let Some(attr) = self.vfs.stat_cached(bytes(path), how, &mut error) {

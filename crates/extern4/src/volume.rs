@@ -350,7 +350,9 @@ impl VolumeOptions {
     pub fn device(&self, path: impl AsRef<Path>) -> Result<(FileDevice, u64)> {
         let path = path.as_ref();
         let failed = |e| not_opened(path, e);
-        let (write, shared, claimed) = (self.write, self.shared, self.claimed);
+        let write = self.write;
+        let shared = self.shared;
+        let claimed = self.claimed;
         let mut options = FileOptions {
             write,
             shared,

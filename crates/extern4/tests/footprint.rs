@@ -166,7 +166,8 @@ fn a_reader_shares_no_line_with_a_change_of_attributes() {
     (0..40).for_each(|_| read());
     let chmod = || session.set_permissions("/file", 0o600).unwrap();
     // Not as long as the one before, or the file system could overwrite that in place.
-    let (attribute, sets) = ("user.attribute", AtomicUsize::new(0));
+    let attribute = "user.attribute";
+    let sets = AtomicUsize::new(0);
     let setxattr = || {
         let len = 4 + 4 * (sets.fetch_add(1, Ordering::Relaxed) % 2);
         session

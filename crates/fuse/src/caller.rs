@@ -72,7 +72,8 @@ impl Process {
             .filter_map(|group| group.parse().ok())
             .collect();
         let caps = u64::from_str_radix(field("CapEff:")?.trim(), 16).ok()?;
-        let (uid, gid) = (id("Uid:")?, id("Gid:")?);
+        let uid = id("Uid:")?;
+        let gid = id("Gid:")?;
         // Root has every capability, as where a request names root.
         let caps = if uid == 0 {
             Caps::all()

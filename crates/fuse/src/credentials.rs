@@ -109,12 +109,13 @@ impl Credentials {
         }
         // The kernel itself writes pages of mapped files back.
         let is_kernel = header.pid == 0 && header.opcode == Opcode::Write as u32;
-        match self.protocol.has(Features::ALLOW_IDMAP) && !is_kernel {
-            true => Caller {
+        if self.protocol.has(Features::ALLOW_IDMAP) && !is_kernel {
+            Caller {
                 caps: Caps::empty(),
                 ..caller
-            },
-            false => caller,
+            }
+        } else {
+            caller
         }
     }
 

@@ -31,7 +31,8 @@ pub(crate) fn bucket(nanoseconds: u64) -> usize {
 
 /// Returns the least duration, in nanoseconds, that falls into a bucket.
 fn lower_bound(bucket: usize) -> u64 {
-    let (doubling, part) = (bucket as u64 / STEPS, bucket as u64 % STEPS);
+    let doubling = bucket as u64 / STEPS;
+    let part = bucket as u64 % STEPS;
     if doubling == 0 {
         part
     } else {
@@ -182,7 +183,8 @@ mod tests {
     #[test]
     fn buckets_follow_one_another_without_a_gap() {
         for index in 0..BUCKETS - 1 {
-            let (low, high) = (lower_bound(index), upper_bound(index));
+            let low = lower_bound(index);
+            let high = upper_bound(index);
             assert!(low <= high && lower_bound(index + 1) == high + 1, "{index}");
             assert_eq!((bucket(low), bucket(high)), (index, index));
             assert!(
@@ -215,7 +217,8 @@ mod tests {
 
     #[test]
     fn a_difference_has_the_counts_in_between() {
-        let (before, between) = (of([100, 5_000_000]), of([200, 300, 90_000]));
+        let before = of([100, 5_000_000]);
+        let between = of([200, 300, 90_000]);
         let mut after = before.clone();
         after.add(&between);
         assert_eq!((after.count(), after.longest()), (5, 5_000_000));

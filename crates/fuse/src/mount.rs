@@ -88,7 +88,8 @@ pub fn mount(dir: &Path, options: &MountOptions) -> io::Result<(OwnedFd, Mounted
     }
     let device = open_device()?;
     let mut data = format!("fd={},rootmode=40000", device.as_raw_fd());
-    let (uid, gid) = (geteuid().as_raw(), getegid().as_raw());
+    let uid = geteuid().as_raw();
+    let gid = getegid().as_raw();
     write!(data, ",user_id={uid},group_id={gid}").expect("memory");
     data.push_str(if options.unchecked {
         ""
@@ -205,7 +206,8 @@ fn owner_on(dir: &Path) -> Option<u32> {
 fn owner_of(table: &[u8], dir: &Path) -> Option<u32> {
     let line = String::from_utf8_lossy(line_of(table, dir)?);
     let mut behind = line.split_once(" - ")?.1.split(' ');
-    let (kind, options) = (behind.next()?, behind.nth(1)?);
+    let kind = behind.next()?;
+    let options = behind.nth(1)?;
     let owner = options
         .split(',')
         .find_map(|option| option.strip_prefix("user_id="))?;

@@ -142,7 +142,8 @@ impl Served {
 #[test]
 fn forgetting_all_waits_for_threads_that_forget() {
     let served = &Served::new(SuperOptions::default());
-    let (is_free, starts) = (&AtomicBool::new(false), &Barrier::new(2));
+    let is_free = &AtomicBool::new(false);
+    let starts = &Barrier::new(2);
     std::thread::scope(|scope| {
         scope.spawn(move || {
             let forgetting = served.server.forgets.handle();
@@ -443,7 +444,8 @@ fn a_known_file_is_found_at_any_moment() {
         budget: CacheBudget::new(1),
         ..SuperOptions::default()
     });
-    let (known, ended) = (&RwLock::new(ROOT_ID), &AtomicBool::new(false));
+    let known = &RwLock::new(ROOT_ID);
+    let ended = &AtomicBool::new(false);
     let ask = |opcode, args: &[&[u8]]| served.ask(opcode, ROOT_ID, args).expect("it is done");
     std::thread::scope(|scope| {
         for _ in 0..2 {
@@ -532,7 +534,8 @@ fn few_files_stay_open_for_requests_that_name_none() {
 #[test]
 fn written_data_is_read() {
     let served = Served::new(SuperOptions::default());
-    let (nodeid, fh) = (served.make(b"file"), 0);
+    let nodeid = served.make(b"file");
+    let fh = 0;
     let write = WriteIn {
         fh,
         offset: 3,
@@ -622,7 +625,8 @@ fn a_kernel_that_tells_of_opens_makes_and_opens_at_once() {
 #[test]
 fn requests_are_counted() {
     let served = Served::new(SuperOptions::default());
-    let (nodeid, fh) = (served.make(b"file"), 0);
+    let nodeid = served.make(b"file");
+    let fh = 0;
     let read = ReadIn {
         fh,
         size: 100,

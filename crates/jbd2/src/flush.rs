@@ -144,8 +144,9 @@ mod tests {
     #[test]
     fn one_flush_covers_all_earlier_writers() {
         const WRITERS: usize = 8;
-        let (flushes, made, barrier) =
-            (Flushes::default(), AtomicU64::new(0), Barrier::new(WRITERS));
+        let flushes = Flushes::default();
+        let made = AtomicU64::new(0);
+        let barrier = Barrier::new(WRITERS);
         thread::scope(|scope| {
             for _ in 0..WRITERS {
                 scope.spawn(|| {
@@ -174,7 +175,8 @@ mod tests {
 
     #[test]
     fn a_flush_is_repeated_only_after_a_failure() {
-        let (flushes, mut made) = (Flushes::default(), 0);
+        let flushes = Flushes::default();
+        let mut made = 0;
         let mut wait = |wanted, result: Result<(), u8>| {
             let result = flushes.wait(wanted, || {
                 made += 1;

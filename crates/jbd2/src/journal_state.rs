@@ -234,7 +234,8 @@ impl JournalState {
 
     #[cold]
     fn start_locked(&self, credits: u32, was_counted: bool) -> Result<Handle<'_>, Error> {
-        let (mut state, mut waited) = (self.state(), false);
+        let mut state = self.state();
+        let mut waited = false;
         if was_counted {
             self.notify_left(&state);
         }

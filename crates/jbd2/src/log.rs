@@ -69,7 +69,8 @@ pub(crate) struct Measure {
 
 impl Measure {
     fn new(superblock: &JournalSuperblock) -> Self {
-        let (format, log) = (superblock.format(), superblock.log());
+        let format = superblock.format();
+        let log = superblock.log();
         let fit = |bytes: usize, size: usize| u64::try_from((bytes / size).max(1)).unwrap_or(1);
         Self {
             // One block stays free, so that a full ring does not look like an empty one.
@@ -282,7 +283,8 @@ impl Log {
         mut check_not_aborted: impl FnMut() -> Result<(), Error>,
     ) -> Result<(), Error> {
         check_not_aborted()?;
-        let (start, is_first) = (self.head, self.superblock.start.is_none());
+        let start = self.head;
+        let is_first = self.superblock.start.is_none();
         self.announce_revokes(contents)?;
         let len_blocks = self.len_blocks(contents);
         let log = self.superblock.log();
@@ -356,8 +358,8 @@ impl Log {
         ahead: Option<u32>,
         hides: bool,
     ) -> Result<Body, Error> {
-        let (mut appender, mut checksum) =
-            (Appender::new(self, self.head), TransactionChecksum::new());
+        let mut appender = Appender::new(self, self.head);
+        let mut checksum = TransactionChecksum::new();
         appender.hides = hides && ahead.is_some();
         let fits = |count: u64| usize::try_from(count).unwrap_or(usize::MAX);
         for block in revoke::encode(contents.tid, contents.revokes, &self.format) {

@@ -76,10 +76,8 @@ impl<V: BlockDevice, J: BlockDevice> BlockDevice for ReplayedDevice<V, J> {
                 .map_err(|error| device_error(error, offset, len))?;
             // The block is inside the range, so this does not overflow.
             let start = block * self.block_size();
-            let (from, to) = (
-                start.max(range.start),
-                (start + self.block_size()).min(range.end),
-            );
+            let from = start.max(range.start);
+            let to = (start + self.block_size()).min(range.end);
             let within = |position: u64, base: u64| {
                 usize::try_from(position - base).expect("inside one buffer")
             };

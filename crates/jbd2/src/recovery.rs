@@ -94,7 +94,8 @@ impl<D: BlockDevice> Journal<D> {
     /// [`Error::Unsupported`] for a fast commit area with unknown features; [`Error::Device`].
     pub fn recover(self, volume_blocks: u64) -> Result<Recovered<D>, Error> {
         let Some(start) = self.superblock().start else {
-            let (copies, replayed) = (BTreeMap::new(), Replayed::default());
+            let copies = BTreeMap::new();
+            let replayed = Replayed::default();
             let due = self.superblock().sequence;
             let fast_commits = FastCommits {
                 tid: due,
@@ -355,7 +356,8 @@ impl<'a, D: BlockDevice> Scan<'a, D> {
     /// Returns the next block of the ring; `None` when the scan is back where the log started.
     fn take(&mut self) -> Option<u32> {
         self.left = self.left.checked_sub(1)?;
-        let (index, log) = (self.at, self.journal.superblock().log());
+        let index = self.at;
+        let log = self.journal.superblock().log();
         self.at = if index + 1 < log.end {
             index + 1
         } else {
@@ -494,10 +496,8 @@ impl<'a, D: BlockDevice> Scan<'a, D> {
         }
         if self.format.checksums_blocks() {
             self.journal.read(pending.copy.index, &mut self.block)?;
-            let (stored, computed) = (
-                pending.checksum,
-                self.format.copy_checksum(self.due, &self.block),
-            );
+            let stored = pending.checksum;
+            let computed = self.format.copy_checksum(self.due, &self.block);
             if stored != computed {
                 return Ok(Err(
                     place.corrupt(CorruptKind::Checksum { stored, computed })

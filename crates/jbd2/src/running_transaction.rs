@@ -145,7 +145,8 @@ impl RunningTransaction {
     /// Takes all blocks out, in no order: those that are changed, and those that are revoked. No
     /// handle is open.
     pub(crate) fn take(&self) -> (Vec<Pin>, Vec<u64>) {
-        let (mut changed, mut revoked) = (Vec::new(), Vec::new());
+        let mut changed = Vec::new();
+        let mut revoked = Vec::new();
         for shard in &self.shards {
             let mut shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
             for (block, part) in shard.drain() {

@@ -82,7 +82,8 @@ pub fn chapter(plan: &Plan, counted: &AccessCounts, say: &mut dyn FnMut(&str)) -
             }));
         }
     }
-    let (verdicts, table) = (verdicts(&rows), table(&rows));
+    let verdicts = verdicts(&rows);
+    let table = table(&rows);
     let counted = counted.of(&COUNTED);
     Chapter {
         title: "ACLs",

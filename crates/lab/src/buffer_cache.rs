@@ -83,11 +83,9 @@ pub fn chapter(plan: &Plan, counted: &AccessCounts, say: &mut dyn FnMut(&str)) -
         .into_iter()
         .filter(|(workload, _)| plan.wants(workload))
     {
-        let (baseline, patch, extern4) = (
-            lookups::warm::<Baseline>(),
-            lookups::warm::<Patch>(),
-            lookups::warm::<Extern4>(),
-        );
+        let baseline = lookups::warm::<Baseline>();
+        let patch = lookups::warm::<Patch>();
+        let extern4 = lookups::warm::<Extern4>();
         for &threads in plan.threads_of(workload) {
             say(&format!("{workload}, {threads} threads"));
             rows.push(row::measure(
@@ -104,7 +102,8 @@ pub fn chapter(plan: &Plan, counted: &AccessCounts, say: &mut dyn FnMut(&str)) -
         }
     }
     let share = by_unlinking(plan, &mut rows, say);
-    let (verdicts, table) = (verdicts(&rows, counted), table(&rows, share));
+    let verdicts = verdicts(&rows, counted);
+    let table = table(&rows, share);
     let counted = counted.of(&[HIT]);
     Chapter {
         title: "Buffer cache",

@@ -35,11 +35,9 @@ fn main() -> ExitCode {
 }
 
 fn run(mut args: impl Iterator<Item = String>) -> Result<()> {
-    let (mut plan, mut folder, mut counted) = (
-        Plan::full(),
-        PathBuf::from("target/lab"),
-        AccessCounts::default(),
-    );
+    let mut plan = Plan::full();
+    let mut folder = PathBuf::from("target/lab");
+    let mut counted = AccessCounts::default();
     let mut may_be_busy = false;
     while let Some(arg) = args.next() {
         let mut value = || args.next().ok_or(USAGE);

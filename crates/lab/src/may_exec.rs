@@ -109,12 +109,10 @@ pub fn chapter(plan: &Plan, counted: &AccessCounts, say: &mut dyn FnMut(&str)) -
             ));
         }
     }
-    let (verdicts, table) = (
-        verdicts(&rows, counted),
-        table(
-            &rows,
-            (plan.repeated.is_none() && plan.wants(STAT)).then(shares),
-        ),
+    let verdicts = verdicts(&rows, counted);
+    let table = table(
+        &rows,
+        (plan.repeated.is_none() && plan.wants(STAT)).then(shares),
     );
     let of = |operation| Side::EVERY.map(|side| counted.instructions(operation, side).cloned());
     let lengths = REPEATED.into_iter().flat_map(of).flatten().collect();
@@ -152,7 +150,8 @@ fn verdicts(rows: &[Row], counted: &AccessCounts) -> Vec<Verdict> {
     let check = |side| length(CHECK, side).cloned();
     // The cost of more components.
     let component = |side| {
-        let (long, short) = (length(LONG, side)?, length(SHORT, side)?);
+        let long = length(LONG, side)?;
+        let short = length(SHORT, side)?;
         Some(
             long.0
                 .iter()
@@ -184,10 +183,8 @@ fn verdicts(rows: &[Row], counted: &AccessCounts) -> Vec<Verdict> {
 /// Returns the percentage of the search checks of a build that each side answers the short way.
 fn shares() -> [f64; 3] {
     let trace = Trace::named(SHARE_TRACE).expect("a trace of the repository");
-    let (files, paths) = (
-        trace.files(),
-        trace.paths().map(str::to_owned).collect::<Vec<_>>(),
-    );
+    let files = trace.files();
+    let paths = trace.paths().map(str::to_owned).collect::<Vec<_>>();
     Side::ALL.map(|side| Production::new(check_of(side), &files).share(&paths))
 }
 

@@ -432,9 +432,11 @@ pub fn count(counted: &mut AccessCounts) {
 #[cfg(feature = "audit")]
 fn count_side<C: Cache>(counted: &mut AccessCounts, side: Side) {
     use std::cell::{Cell, RefCell};
-    let (cache, blocks) = (&C::new(), &Blocks::new(1000));
+    let cache = &C::new();
+    let blocks = &Blocks::new(1000);
     let setter = |thread: u32| {
-        let (files, turn) = (RefCell::new(sets::Files::new(0, 3)), Cell::new(0));
+        let files = RefCell::new(sets::Files::new(0, 3));
+        let turn = Cell::new(0);
         let set = move |file, which| {
             files
                 .borrow_mut()
@@ -446,7 +448,8 @@ fn count_side<C: Cache>(counted: &mut AccessCounts, side: Side) {
             set(2, turn.get());
         }
     };
-    let (ours, theirs) = (setter(0), setter(1));
+    let ours = setter(0);
+    let theirs = setter(1);
     // Warm up: an entry is marked as referenced only on its first use.
     (0..4).for_each(|_| [&ours as &dyn Fn(), &theirs].iter().for_each(|set| set()));
     counted.count(SET, side, ours, theirs);

@@ -402,7 +402,8 @@ mod tests {
     /// writes.
     fn turns_read_only_without_writers<R: WriterCheck<Ticket: Send>>() {
         const OPENED: u64 = 500;
-        let (volume, writing) = (&Volume::<R>::new(), &AtomicU64::new(0));
+        let volume = &Volume::<R>::new();
+        let writing = &AtomicU64::new(0);
         let reading = (0..20)
             .map(|ino| open(volume.registry(), ino))
             .collect::<Vec<_>>();

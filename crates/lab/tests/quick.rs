@@ -14,7 +14,8 @@ fn a_quick_run_writes_a_report() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("counted");
     fs::write(&file, "hit\textern4\t0\t0\nhit\tbaseline\t9\t3\n").unwrap();
-    let (plan, mut counted) = (Plan::quick(), AccessCounts::read(&file).unwrap());
+    let plan = Plan::quick();
+    let mut counted = AccessCounts::read(&file).unwrap();
     for (operation, instructions) in may_exec::REPEATED
         .into_iter()
         .zip([[30.0; 3], [200.0; 3], [500.0; 3]])

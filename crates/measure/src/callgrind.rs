@@ -63,7 +63,9 @@ fn count(args: &[&str], only: Option<&str>, file: &str) -> Result<(f64, String),
 /// function's own.
 fn by_function(text: &str) -> HashMap<String, f64> {
     let mut names = HashMap::<&str, &str>::new();
-    let (mut costs, mut function, mut is_call) = (HashMap::<String, f64>::new(), "", false);
+    let mut costs = HashMap::<String, f64>::new();
+    let mut function = "";
+    let mut is_call = false;
     for line in text.lines() {
         let of = line
             .strip_prefix("fn=")

@@ -59,10 +59,8 @@ impl Figures {
         let mut sorted = self.0.clone();
         sorted.sort_by(f64::total_cmp);
         let place = share * sorted.len().checked_sub(1)? as f64;
-        let (below, above) = (
-            sorted[place.floor() as usize],
-            sorted[place.ceil() as usize],
-        );
+        let below = sorted[place.floor() as usize];
+        let above = sorted[place.ceil() as usize];
         // Equal figures are not interpolated: infinite figures have no difference.
         Some(if below == above {
             below
@@ -120,7 +118,8 @@ mod tests {
     #[test]
     fn rounds_are_compared_one_by_one() {
         // The machine was slow in the second round.
-        let (ours, theirs) = (of(&[8.0, 2.0, 12.0]), of(&[4.0, 1.0, 4.0]));
+        let ours = of(&[8.0, 2.0, 12.0]);
+        let theirs = of(&[4.0, 1.0, 4.0]);
         assert_eq!(ours.ratio(&theirs), Some(2.0));
         assert_eq!(ours.ratio(&Figures::default()), None);
     }

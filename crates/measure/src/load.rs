@@ -109,7 +109,9 @@ impl Load {
         let one = |thread| {
             let mut state = begin(thread);
             ready.wait();
-            let (begun, cpu, allocated) = (Instant::now(), cpu_time(), (self.allocations)());
+            let begun = Instant::now();
+            let cpu = cpu_time();
+            let allocated = (self.allocations)();
             let ops = counted_work(&work, &mut state)?;
             let allocations = (self.allocations)() - allocated;
             let done = Done {
@@ -190,7 +192,8 @@ impl Load {
             state
         };
         let work = |state: &mut S| {
-            let (mut ops, mut batches) = (batch(state), 1);
+            let mut ops = batch(state);
+            let mut batches = 1;
             while !is_over(batches) {
                 ops += batch(state);
                 batches += 1;
@@ -214,7 +217,9 @@ pub fn for_span<E>(
     batch: u64,
     mut step: impl FnMut(u64) -> Result<u64, E>,
 ) -> Result<u64, E> {
-    let (start, mut turn, mut done) = (Instant::now(), 0, 0);
+    let start = Instant::now();
+    let mut turn = 0;
+    let mut done = 0;
     loop {
         for _ in 0..batch {
             done += step(turn)?;
@@ -248,7 +253,8 @@ mod tests {
 
     #[test]
     fn the_work_of_all_threads_is_added_up() {
-        let (start, meanwhile) = (Instant::now(), || thread::sleep(Duration::from_millis(5)));
+        let start = Instant::now();
+        let meanwhile = || thread::sleep(Duration::from_millis(5));
         let done = Load::counting(3, || 7).repeat(meanwhile, |thread| thread, |_| 2);
         assert!(
             done.ops > 0 && done.ops.is_multiple_of(2) && done.allocations == 0,

@@ -100,7 +100,8 @@ const PAUSE: Duration = Duration::from_secs(5);
 ///
 /// The load, if it is still higher after `limit`.
 pub fn wait_until_idle(most: f64, limit: Duration, say: impl FnOnce(f64)) -> Result<(), f64> {
-    let (begun, mut say) = (Instant::now(), Some(say));
+    let begun = Instant::now();
+    let mut say = Some(say);
     while let Some(busy) = load().filter(|load| *load >= most) {
         if let Some(say) = say.take() {
             say(busy);
@@ -204,7 +205,8 @@ mod tests {
             |user: u32| format!("7 (a) b) S 1 7 7 0 -1 4 9 0 0 0 {user} 5 0 0 20 0 1 0 9 9 9");
         let stat = |user: u32, idle: u32| format!("cpu  {user} 0 5 {idle} 10 0 0 0 0 0\ncpu0 1\n");
         let times = |user, idle, mine| CpuTimes::of(&stat(user, idle), &own(mine)).unwrap();
-        let (before, after) = (times(100, 1000, 30), times(150, 1050, 50));
+        let before = times(100, 1000, 30);
+        let after = times(150, 1050, 50);
         assert_eq!(
             (
                 after.all - before.all,

@@ -50,9 +50,10 @@ impl Table {
             for (column, (cell, width)) in line.iter().zip(&widths).enumerate() {
                 let space = if column == 0 { "" } else { "  " };
                 // OK: a string takes everything, here and below.
-                let _ = match column < self.texts {
-                    true => write!(text, "{space}{cell:<width$}"),
-                    false => write!(text, "{space}{cell:>width$}"),
+                let _ = if column < self.texts {
+                    write!(text, "{space}{cell:<width$}")
+                } else {
+                    write!(text, "{space}{cell:>width$}")
                 };
             }
             text.truncate(text.trim_end_matches(' ').len());

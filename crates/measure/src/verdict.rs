@@ -210,17 +210,17 @@ impl Verdict {
         rivals: &[S],
         rows: impl Iterator<Item = &'r Row<S>>,
     ) -> Self {
-        let (mut compared, mut slower, mut undecided) = (0, Vec::new(), Vec::new());
+        let mut compared = 0;
+        let mut slower = Vec::new();
+        let mut undecided = Vec::new();
         for (row, rival) in rows.flat_map(|row| rivals.iter().map(move |rival| (row, *rival))) {
             let Some(comparison) = row.compare(side, rival, Goal::NOT_SLOWER) else {
                 continue;
             };
             compared += 1;
-            let (times, by, reason) = (
-                comparison.times,
-                comparison.by.remark(),
-                comparison.outcome.reason(),
-            );
+            let times = comparison.times;
+            let by = comparison.by.remark();
+            let reason = comparison.outcome.reason();
             let finding = format!("{}: {times:.2}x {}{by}{reason}", row.title(), rival.name());
             match comparison.outcome {
                 Outcome::Met => {}

@@ -49,7 +49,8 @@ impl Config {
     /// [`Error::Config`] names the first line that is no section, relation or end of a group.
     pub fn parse(text: &str) -> Result<Self> {
         let mut relations = Vec::new();
-        let (mut section, mut groups) = (String::new(), Vec::<String>::new());
+        let mut section = String::new();
+        let mut groups = Vec::<String>::new();
         for (index, line) in text.lines().enumerate() {
             let wrong = |reason| Error::Config {
                 line: index + 1,
@@ -71,7 +72,8 @@ impl Config {
                 let (name, value) = line
                     .split_once('=')
                     .ok_or_else(|| wrong("a relation is written 'name = value'"))?;
-                let (name, value) = (name.trim().to_owned(), value.trim());
+                let name = name.trim().to_owned();
+                let value = value.trim();
                 if value == "{" {
                     groups.push(name);
                 } else {

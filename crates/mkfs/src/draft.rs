@@ -261,7 +261,8 @@ impl Draft {
             self.space.take(start, len);
             return Ok(vec![(start, len)]);
         }
-        let (mut runs, mut left) = (Vec::new(), len);
+        let mut runs = Vec::new();
+        let mut left = len;
         for (start, free) in self
             .space
             .free_in(goal, end)
@@ -287,7 +288,8 @@ impl Draft {
     /// Makes the blocks of inode tables that have inodes in them.
     fn make_inode_tables(&mut self) {
         let mut tables = BTreeMap::<u64, Vec<u8>>::new();
-        let (geometry, size) = (*self.sb.geometry(), self.block_size());
+        let geometry = *self.sb.geometry();
+        let size = self.block_size();
         for (ino, inode) in self.inodes() {
             let Some(slot) = geometry.inode_slot(ino) else {
                 continue;

@@ -192,7 +192,8 @@ impl Draft {
     /// blocks lists its copies in the backups.
     fn make_resize_inode(&mut self) -> Result<()> {
         let size = self.block_size();
-        let (geometry, entries) = (*self.sb.geometry(), size as u64 / 4);
+        let geometry = *self.sb.geometry();
+        let entries = size as u64 / 4;
         let backups: Vec<u64> = (1..geometry.group_count())
             .filter_map(|group| geometry.superblock_in(group))
             .collect();
@@ -282,10 +283,8 @@ impl Draft {
     /// Makes the quota files, whose contents follow when all files are known.
     fn make_quotas(&mut self) -> Result<()> {
         for index in 0..self.quotas.len() {
-            let (kind, len) = (
-                self.quotas[index].kind,
-                self.quotas[index].encode()?.len() as u64,
-            );
+            let kind = self.quotas[index].kind;
+            let len = self.quotas[index].encode()?.len() as u64;
             let runs = self.allocate(len.div_ceil(self.block_size() as u64), 0)?;
             let project_ino = self.first_free_inode();
             let ino = kind.reserved_inode().unwrap_or(project_ino);
@@ -346,7 +345,8 @@ impl Draft {
 
     /// Returns the inode of a file with these blocks, mapped according to the volume's features.
     fn file(&mut self, ino: u32, mode: u16, runs: &[(u64, u64)]) -> Result<Inode> {
-        let (size, seed) = (self.block_size(), self.inode_seed(ino));
+        let size = self.block_size();
+        let seed = self.inode_seed(ino);
         let has_extents = self.sb.features().incompat.contains(Incompat::EXTENTS);
         let mut take = || Ok(self.allocate(1, 0)?[0].0);
         let Map { root, blocks } = if has_extents {

@@ -103,10 +103,8 @@ fn place_flexible(
     groups: &mut Vec<Group>,
 ) -> Result<()> {
     let start = geometry.group_start(members.start).unwrap_or(0);
-    let (mut take, count) = (
-        taker(space, members.start, geometry.blocks_count()),
-        members.len() as u64,
-    );
+    let mut take = taker(space, members.start, geometry.blocks_count());
+    let count = members.len() as u64;
     let table = geometry.inode_table_blocks().into();
     let block_bitmaps = members
         .clone()

@@ -68,7 +68,8 @@ pub fn extents(
     take: &mut Take<'_>,
 ) -> Result<Map> {
     let mut entries = Entries::Leaf(leaves(runs)?);
-    let (mut blocks, mut depth) = (Vec::new(), 0);
+    let mut blocks = Vec::new();
+    let mut depth = 0;
     // The checksum follows the last entry.
     let most = (block_size - EXTENT_ENTRY - size_of::<u32>()) / EXTENT_ENTRY;
     while len(&entries) > ROOT_ENTRIES {
@@ -159,7 +160,8 @@ pub fn block_list(runs: &[Run], block_size: usize, take: &mut Take<'_>) -> Resul
     for (logical, word) in words[..DIRECT].iter_mut().enumerate() {
         *word = number(list.block_at(logical as u64))?;
     }
-    let (mut from, mut span) = (DIRECT as u64, 1);
+    let mut from = DIRECT as u64;
+    let mut span = 1;
     for word in &mut words[DIRECT..] {
         span *= block_size as u64 / 4;
         *word = number(list.indirect(from, span)?)?;

@@ -188,7 +188,8 @@ impl Numbers {
     /// The last group is left out if its metadata would fill most of it. Groups are made smaller if
     /// they would have more inodes than a block has bits.
     fn divide(&mut self, options: &Options, inodes: u64) -> Result<()> {
-        let (all, ratio) = (self.blocks, self.reserved as f64 / self.blocks as f64);
+        let all = self.blocks;
+        let ratio = self.reserved as f64 / self.blocks as f64;
         let per_block = u64::from(self.block_size) / u64::from(self.inode_size);
         let most = (8 * u64::from(self.block_size)).min(65_536 - per_block);
         loop {

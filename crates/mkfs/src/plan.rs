@@ -28,7 +28,8 @@ pub struct UsedInodes<'a> {
 impl UsedInodes<'_> {
     /// Returns the runs in use in `range`, cut to it.
     fn runs_in(&self, range: &Range<u32>) -> impl Iterator<Item = (u64, u64)> + Clone {
-        let (start, end) = (u64::from(range.start), u64::from(range.end));
+        let start = u64::from(range.start);
+        let end = u64::from(range.end);
         let first = self.runs.partition_point(|(_, behind)| *behind <= start);
         let runs = self.runs[first..]
             .iter()
@@ -124,7 +125,8 @@ impl Plan {
         let blocks = geometry.descriptor_blocks() as usize;
         let mut table = vec![0; blocks * self.block_size()];
         let per_block = geometry.descriptors_per_block() as usize;
-        let (mut free_blocks, mut free_inodes) = (0_u64, 0_u32);
+        let mut free_blocks = 0_u64;
+        let mut free_inodes = 0_u32;
         for group in 0..geometry.group_count() {
             let descriptor = self.make_group(group, inodes)?;
             free_blocks += u64::from(descriptor.free_clusters());

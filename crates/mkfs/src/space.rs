@@ -18,7 +18,8 @@ impl Space {
         if len == 0 {
             return;
         }
-        let (mut from, mut to) = (start, start + len);
+        let mut from = start;
+        let mut to = start + len;
         if let Some((&before, &end)) = self.runs.range(..start).next_back()
             && end >= start
         {
@@ -85,7 +86,8 @@ mod tests {
             asked in prop::collection::vec((1u64..9, 0u64..60), 0..40),
             window in (0u64..64, 0u64..64),
         ) {
-            let (mut space, mut bits) = (Space::default(), [false; 64]);
+            let mut space = Space::default();
+            let mut bits = [false; 64];
             for (len, from) in asked {
                 let fits = |at: &u64| bits[*at as usize..(*at + len) as usize].iter().all(|bit| !bit);
                 let expected = (from..=64u64.saturating_sub(len)).find(fits);
@@ -96,7 +98,8 @@ mod tests {
                     bits[at as usize..(at + len) as usize].fill(true);
                 }
             }
-            let (start, end) = (window.0.min(window.1), window.0.max(window.1));
+            let start = window.0.min(window.1);
+            let end = window.0.max(window.1);
             let used = bits[start as usize..end as usize].iter().filter(|bit| **bit).count();
             prop_assert_eq!(space.used_in(start, end), used as u64);
             let free: Vec<u64> = space.free_in(start, end).flat_map(|(at, len)| at..at + len).collect();

@@ -47,19 +47,21 @@ fn median(figures: &mut [f64]) -> f64 {
 }
 
 fn compare(name: &str, threads: usize, ours: impl Fn() + Sync, theirs: impl Fn() + Sync) {
-    let (mut our_times, mut their_times, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
+    let mut our_times = Vec::new();
+    let mut their_times = Vec::new();
+    let mut ratios = Vec::new();
     for _ in 0..ROUNDS {
-        let (our_time, their_time) = (round(threads, &ours), round(threads, &theirs));
+        let our_time = round(threads, &ours);
+        let their_time = round(threads, &theirs);
         our_times.push(our_time);
         their_times.push(their_time);
         ratios.push(our_time / their_time);
     }
-    let (ours, theirs, ratio) = (
-        median(&mut our_times),
-        median(&mut their_times),
-        median(&mut ratios),
-    );
-    let (our_best, their_best) = (our_times[0], their_times[0]);
+    let ours = median(&mut our_times);
+    let theirs = median(&mut their_times);
+    let ratio = median(&mut ratios);
+    let our_best = our_times[0];
+    let their_best = their_times[0];
     println!(
         "{name:<28} {threads} {ours:>7.2} ({our_best:>5.2}) {theirs:>11.2} ({their_best:>5.2}) {ratio:>7.2}"
     );

@@ -298,7 +298,8 @@ pub(crate) mod tests {
 
     #[test]
     fn a_replaced_value_lives_until_its_reader_unpins() {
-        let (old, new) = (Arc::new(()), Arc::new(()));
+        let old = Arc::new(());
+        let new = Arc::new(());
         let cell = Rcu::new(old.clone());
         let guard = pin();
         let seen = cell.load(&guard);
@@ -313,7 +314,8 @@ pub(crate) mod tests {
 
     #[test]
     fn a_fill_replaces_nothing() {
-        let (one, two) = (Arc::new(1), Arc::new(2));
+        let one = Arc::new(1);
+        let two = Arc::new(2);
         let cell = RcuOption::default();
         assert!(cell.fill(one.clone()) && !cell.fill(two.clone()));
         assert_eq!(

@@ -239,7 +239,8 @@ impl<T: Release> RcuHashMap<T> {
     /// Locks the stripe of `hash`. A thread may hold one at a time. A map whose stripe is full
     /// grows first.
     pub fn lock<'g>(&'g self, hash: u64, guard: &'g Guard) -> Bucket<'g, T> {
-        let (stripe, buckets) = (stripe(hash), self.buckets());
+        let stripe = stripe(hash);
+        let buckets = self.buckets();
         if self.entries(stripe).load(Ordering::Relaxed) >= buckets.of_stripe(stripe).len() {
             self.grow(buckets, guard);
         }

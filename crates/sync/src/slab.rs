@@ -152,7 +152,8 @@ mod tests {
     #[test]
     fn a_freed_object_is_reused_by_the_next_value_of_its_layout() {
         std::thread::spawn(|| {
-            let (a, b) = (alloc(Line([1; 128])), alloc([5_u64; 3]));
+            let a = alloc(Line([1; 128]));
+            let b = alloc([5_u64; 3]);
             assert!(a.is_aligned());
             // SAFETY: the value has no other user.
             unsafe { free(a) };
@@ -212,7 +213,8 @@ mod tests {
         };
         let made = std::thread::spawn(move || make(3)).join().unwrap();
         let all: Vec<_> = made.0.iter().map(|at| at.addr()).collect();
-        let (freed, taken) = (std::sync::Barrier::new(2), std::sync::Barrier::new(2));
+        let freed = std::sync::Barrier::new(2);
+        let taken = std::sync::Barrier::new(2);
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 for at in { made }.0 {

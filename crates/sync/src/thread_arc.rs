@@ -210,7 +210,8 @@ mod tests {
     fn the_value_is_dropped_with_the_last_reference_of_either_kind() {
         let alive = Arc::new(());
         let owner = ThreadArcOwner::new(Arc::clone(&alive));
-        let (one, other) = (owner.thread_ref(), owner.clone().thread_ref());
+        let one = owner.thread_ref();
+        let other = owner.clone().thread_ref();
         assert!(one.ptr_eq(&other) && one.count() == Some(3));
         drop(one);
         drop(owner);

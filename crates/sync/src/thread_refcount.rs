@@ -133,7 +133,8 @@ mod tests {
     #[test]
     fn a_user_sees_the_flag_or_is_counted() {
         for _ in 0..2000 {
-            let (holders, shut) = (&ThreadRefcount::new(), &AtomicBool::new(false));
+            let holders = &ThreadRefcount::new();
+            let shut = &AtomicBool::new(false);
             let (saw, counted) = std::thread::scope(|scope| {
                 let user = scope.spawn(|| {
                     holders.enter();

@@ -19,7 +19,8 @@ struct Apart(AtomicU64);
 
 #[test]
 fn each_access_is_recorded_with_its_kind() {
-    let (word, lock) = (Apart::default(), Mutex::new(()));
+    let word = Apart::default();
+    let lock = Mutex::new(());
     let (_, footprint) = record(|| {
         word.0.load(Ordering::Relaxed);
         word.0.store(1, Ordering::Relaxed);
@@ -46,7 +47,8 @@ fn each_access_is_recorded_with_its_kind() {
 
 #[test]
 fn loads_do_not_conflict_and_stores_do() {
-    let (one, other) = (Apart::default(), Apart::default());
+    let one = Apart::default();
+    let other = Apart::default();
     let load = |word: &Apart| record(|| word.0.load(Ordering::Relaxed)).1;
     let store = |word: &Apart| record(|| word.0.store(1, Ordering::Relaxed)).1;
     assert_eq!(conflicts(&load(&one), &load(&one)).len(), 0);
@@ -58,7 +60,8 @@ fn loads_do_not_conflict_and_stores_do() {
 
 #[test]
 fn locked_instructions_of_any_source_are_counted() {
-    let (shared, word) = (std::sync::Arc::new(7), std::sync::atomic::AtomicU64::new(1));
+    let shared = std::sync::Arc::new(7);
+    let word = std::sync::atomic::AtomicU64::new(1);
     let Some(none) = locked_instructions(|| std::hint::black_box(*shared)) else {
         return;
     };
@@ -95,7 +98,9 @@ fn pins_and_counts_of_two_threads_share_nothing() {
 /// An access is known by its line and its place in the source. A lock and its unlock count as one.
 #[test]
 fn accesses_have_their_places() {
-    let (word, lock, shared) = (AtomicU64::new(0), Mutex::new(()), RwLock::new(()));
+    let word = AtomicU64::new(0);
+    let lock = Mutex::new(());
+    let shared = RwLock::new(());
     let (_, footprint) = record(|| {
         let held = lock.lock().unwrap();
         word.fetch_add(1, Ordering::Relaxed);
@@ -137,11 +142,9 @@ fn accesses_have_their_places() {
 /// lock. They store only to lines of their own.
 #[test]
 fn threads_with_high_numbers_share_nothing() {
-    let (counter, refcount, lock) = (
-        ThreadCounter::<2>::new(),
-        ThreadRefcount::new(),
-        BiasedRwLock::new(7),
-    );
+    let counter = ThreadCounter::<2>::new();
+    let refcount = ThreadRefcount::new();
+    let lock = BiasedRwLock::new(7);
     let values = PerThread::<std::cell::Cell<u64>>::new();
     let lowest = AtomicUsize::new(0);
     let act = || {

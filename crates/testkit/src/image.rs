@@ -187,9 +187,10 @@ impl ImageSpec {
                 Path::new("/sys/fs/ext4/features").join(feature).exists()
             }
         };
-        match mountable {
-            true => tree::from_mount(&image.mount("ro,noatime").path),
-            false => tree::from_debugfs(&image.path),
+        if mountable {
+            tree::from_mount(&image.mount("ro,noatime").path)
+        } else {
+            tree::from_debugfs(&image.path)
         }
     }
 }

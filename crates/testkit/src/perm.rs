@@ -157,10 +157,8 @@ pub fn callers() -> Vec<Caller> {
         caller("root", 0, 0, &[], lendable),
         caller("root without capabilities", 0, 0, &[], 0),
     ];
-    let (dac, search) = (
-        CapabilitySet::DAC_OVERRIDE.bits(),
-        CapabilitySet::DAC_READ_SEARCH.bits(),
-    );
+    let dac = CapabilitySet::DAC_OVERRIDE.bits();
+    let search = CapabilitySet::DAC_READ_SEARCH.bits();
     let says = dac | search | CapabilitySet::FOWNER.bits();
     for cap in (0..64)
         .map(|bit| 1 << bit)
@@ -285,7 +283,8 @@ fn become_caller(caller: &Caller) -> io::Result<()> {
         .iter()
         .map(|gid| Gid::from_raw(*gid))
         .collect();
-    let (uid, gid) = (Uid::from_raw(caller.uid), Gid::from_raw(caller.gid));
+    let uid = Uid::from_raw(caller.uid);
+    let gid = Gid::from_raw(caller.gid);
     set_thread_groups(&groups)?;
     set_thread_res_gid(gid, gid, gid)?;
     set_keep_capabilities(true)?;

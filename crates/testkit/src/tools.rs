@@ -128,7 +128,8 @@ fn quota_lack() -> &'static Option<String> {
 /// Mounts a tiny image, made with these arguments.
 fn try_mount(how: &str, mke2fs: &[&str]) -> Result<Vec<u8>, String> {
     let dir = temporary("extern4-probe-");
-    let (image, point) = (dir.path().join("probe.img"), dir.path().join("mnt"));
+    let image = dir.path().join("probe.img");
+    let point = dir.path().join("mnt");
     std::fs::create_dir(&point).expect("a mount point");
     let made = ["-q", "-F", "-t", "ext4"]
         .iter()
@@ -301,12 +302,13 @@ pub fn e2fsck(image: &Path) -> Result<(), String> {
         .env("LC_ALL", "C")
         .output()
         .map_err(|e| e.to_string())?;
-    match output.status.success() {
-        true => Ok(()),
-        false => Err(format!(
+    if output.status.success() {
+        Ok(())
+    } else {
+        Err(format!(
             "e2fsck finds fault:\n{}",
             String::from_utf8_lossy(&output.stdout)
-        )),
+        ))
     }
 }
 
@@ -420,7 +422,8 @@ impl LoopDevice {
     /// # Panics
     /// When the kernel refuses.
     pub fn attach_part(file: &Path, offset_bytes: u64, len_bytes: u64) -> LoopDevice {
-        let (offset, len) = (offset_bytes.to_string(), len_bytes.to_string());
+        let offset = offset_bytes.to_string();
+        let len = len_bytes.to_string();
         Self::attach_with(&["--offset", &offset, "--sizelimit", &len], file)
     }
 

@@ -124,7 +124,8 @@ fn mark(image: &Image) {
 
 /// Makes `clear-dir` an encrypted directory, whose contents are not encrypted.
 fn give_policy_to_clear_dir(image: &Image) {
-    let (from, to) = (record(image, "key-dir"), record(image, CLEAR_DIRECTORY));
+    let from = record(image, "key-dir");
+    let to = record(image, CLEAR_DIRECTORY);
     let file = open(image);
     let mut bytes = [0; RECORD_BYTES - OLD_RECORD_BYTES];
     let rest = OLD_RECORD_BYTES as u64;
@@ -149,7 +150,8 @@ fn open(image: &Image) -> std::fs::File {
 /// Changes the encryption context of a file: version, modes, flags, the identifier of the key, the
 /// nonce.
 fn write_context(image: &Image, name: &str, change: impl Fn(&mut [u8])) {
-    let (at, file) = (record(image, name), open(image));
+    let at = record(image, name);
+    let file = open(image);
     let mut bytes = [0; RECORD_BYTES];
     file.read_exact_at(&mut bytes, at).expect("its record");
     let start = bytes

@@ -87,10 +87,8 @@ impl Acl {
         let entries = value.strip_prefix(&VERSION)?.chunks(8).map(|bytes| {
             let bytes: [u8; 8] = bytes.try_into().ok()?;
             let [tag, tag_high, perm, perm_high, id @ ..] = bytes;
-            let (tag, perm) = (
-                u16::from_le_bytes([tag, tag_high]),
-                u16::from_le_bytes([perm, perm_high]),
-            );
+            let tag = u16::from_le_bytes([tag, tag_high]);
+            let perm = u16::from_le_bytes([perm, perm_high]);
             [USER_OBJ, USER, GROUP_OBJ, GROUP, MASK, OTHER]
                 .contains(&tag)
                 .then_some(AclEntry {

@@ -109,7 +109,8 @@ pub enum Error {
 impl Error {
     /// Returns an error of the host's file with that name.
     pub(crate) fn io(name: impl Into<String>, source: impl Into<io::Error>) -> Self {
-        let (name, source) = (name.into(), source.into());
+        let name = name.into();
+        let source = source.into();
         match source.kind() {
             io::ErrorKind::PermissionDenied => Self::Unreadable { name },
             _ => Self::Io { name, source },

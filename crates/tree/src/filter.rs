@@ -98,7 +98,8 @@ impl Pattern {
         if self.only_directories && !is_directory {
             return false;
         }
-        let (mut part, mut name) = (0, 0);
+        let mut part = 0;
+        let mut name = 0;
         let mut retry = None;
         while name < path.len() {
             match self.parts.get(part) {

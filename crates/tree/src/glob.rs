@@ -92,7 +92,8 @@ impl Glob {
         if let Some(literal) = &self.literal {
             return literal == name;
         }
-        let (mut rest, mut at) = (name, 0);
+        let mut rest = name;
+        let mut at = 0;
         let mut retry: Option<(&[u8], usize)> = None;
         loop {
             let matched = match (self.pieces.get(at), next(rest)) {

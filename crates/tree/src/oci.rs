@@ -85,7 +85,8 @@ impl Platform {
                 .and_then(Value::as_str)
                 .filter(|text| !text.is_empty())
         };
-        let (os, architecture) = (text("os")?.to_owned(), text("architecture")?.to_owned());
+        let os = text("os")?.to_owned();
+        let architecture = text("architecture")?.to_owned();
         Some(Self {
             os,
             architecture,
@@ -149,7 +150,8 @@ impl OciSource {
         platform: Option<&Platform>,
         spool: impl Into<PathBuf>,
     ) -> Result<Self> {
-        let (path, spool) = (layout.as_ref(), spool.into());
+        let path = layout.as_ref();
+        let spool = spool.into();
         let files = Files::open(path, &spool)?;
         Self::new(
             path.to_string_lossy().into_owned(),

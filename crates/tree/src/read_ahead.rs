@@ -48,7 +48,8 @@ fn fill(mut stream: impl Read, full: &SyncSender<io::Result<Vec<u8>>>, spare: &R
             .unwrap_or_else(|_| Vec::with_capacity(BUFFER));
         buf.clear();
         let read = (&mut stream).take(BUFFER as u64).read_to_end(&mut buf);
-        let (is_empty, error) = (buf.is_empty(), read.err());
+        let is_empty = buf.is_empty();
+        let error = read.err();
         // Bytes that came before an error are passed on.
         let passes = !is_empty || error.is_none();
         if passes && full.send(Ok(buf)).is_err() {

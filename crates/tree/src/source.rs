@@ -93,7 +93,8 @@ enum Bytes {
 
 impl fmt::Debug for Opened {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (file, base) = (self.file(), self.base);
+        let file = self.file();
+        let base = self.base;
         f.debug_struct("Opened")
             .field("file", &file)
             .field("base", &base)

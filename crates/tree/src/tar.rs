@@ -80,7 +80,8 @@ impl TarSource {
         name: impl Into<String>,
         spool: impl Into<PathBuf>,
     ) -> Result<Self> {
-        let (name, spool) = (name.into(), spool.into());
+        let name = name.into();
+        let spool = spool.into();
         let stat = rustix::fs::fstat(&file).map_err(|error| Error::io(&name, error))?;
         let archive = match FileType::from_raw_mode(stat.st_mode) {
             FileType::RegularFile | FileType::BlockDevice => Archive::File(Arc::new(file)),

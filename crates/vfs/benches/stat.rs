@@ -58,7 +58,8 @@ fn measure_each(name: &str, threads: usize, act: impl Fn(usize) + Sync) {
     });
     rounds.sort();
     let each = |round: Duration| round.as_secs_f64() * 1e9 / f64::from(CALLS);
-    let (best, median) = (each(rounds[0]), each(rounds[rounds.len() / 2]));
+    let best = each(rounds[0]);
+    let median = each(rounds[rounds.len() / 2]);
     println!("{name:<44} {threads} thread(s) best {best:>8.1} ns, median {median:>8.1} ns");
 }
 
@@ -83,7 +84,8 @@ fn among_parked_threads(root: &Session) {
         ))
     };
     for parked in [1, 63, 64, 128, 512] {
-        let (ready, end) = (Barrier::new(parked + 1), Barrier::new(parked + 1));
+        let ready = Barrier::new(parked + 1);
+        let end = Barrier::new(parked + 1);
         thread::scope(|scope| {
             for _ in 0..parked {
                 scope.spawn(|| {

@@ -115,7 +115,8 @@ impl Session {
         kind: NewKind<'_>,
         mode: u16,
     ) -> Result<Location> {
-        let (sb, dir) = (parent.sb(), parent.inode());
+        let sb = parent.sb();
+        let dir = parent.inode();
         let new = InodeInit::inherit(sb, &self.cred, dir, kind, mode, self.umask)?;
         locked.hide();
         let new = sb.fs().create(dir, Some(name), &new.node(kind))?;
@@ -213,7 +214,8 @@ impl Session {
     pub(crate) fn open_tmpfile(&self, path: &[u8], how: OpenHow) -> Result<OpenFile> {
         let follow = !how.flags.contains(OpenFlags::NOFOLLOW);
         let parent = self.lookup().path(path, how.resolve.with_follow(follow))?;
-        let (sb, dir) = (parent.sb(), parent.inode());
+        let sb = parent.sb();
+        let dir = parent.inode();
         if !dir.is_dir() {
             return Err(Errno::ENOTDIR.into());
         }
@@ -293,7 +295,8 @@ impl InodeInit {
         } else {
             None
         };
-        let (uid, rights) = (cred.uid(), sb.space_rights(cred));
+        let uid = cred.uid();
+        let rights = sb.space_rights(cred);
         let new = Self {
             mode,
             uid,

@@ -230,7 +230,8 @@ impl<'a> LockedName<'a> {
         spelling: &[u8],
         leaves_nothing: bool,
     ) -> RcuArc<Dentry> {
-        let (cache, to_key) = (self.cache, to.key);
+        let cache = self.cache;
+        let to_key = to.key;
         let negative = leaves_nothing.then(|| cache.new_negative(self.key, DentryState::cached()));
         // The old name first: no thread finds both.
         let moved = self.take_out(negative);
@@ -248,7 +249,9 @@ impl<'a> LockedName<'a> {
         mut other: LockedName<'_>,
         other_spelling: &[u8],
     ) {
-        let (cache, key, other_key) = (self.cache, self.key, other.key);
+        let cache = self.cache;
+        let key = self.key;
+        let other_key = other.key;
         // Keeps the other name in the cache, locked and hidden, until this one's dentry is there.
         let keeper = cache.new_negative(other_key, DentryState::hidden());
         let theirs = other.take_out(Some(keeper.clone()));

@@ -94,7 +94,9 @@ impl OpenFile {
         } else {
             sb.write_gate.check()?;
         }
-        let (id, uid, ino) = (session.id(), session.cred().uid(), location.ino());
+        let id = session.id();
+        let uid = session.cred().uid();
+        let ino = location.ino();
         let info = OpenFileInfo {
             session: id,
             uid,
@@ -105,7 +107,8 @@ impl OpenFile {
         match sb.files.enter(&info, path) {
             Ok(entry) => {
                 let has_written = AtomicBool::new(false);
-                let (kind, cred) = (location.kind(), session.cred().clone());
+                let kind = location.kind();
+                let cred = session.cred().clone();
                 Ok(Self {
                     flags,
                     kind,
@@ -411,7 +414,8 @@ impl OpenFile {
             Write::Back => drop_set_id_bits(&self.cred, self.sb(), inode, now)?,
         }
         self.note_written();
-        let (fs, rights) = (self.sb().fs(), self.sb().space_rights(&self.cred));
+        let fs = self.sb().fs();
+        let rights = self.sb().space_rights(&self.cred);
         let written = fs.write_at(inode, data, offset, now, rights)?;
         // The file system has set both to one time.
         if how == Write::Back && before.ctime != before.mtime {
@@ -431,7 +435,8 @@ impl OpenFile {
     /// written nothing, if the write changes more than contents. It finds most of those without a
     /// lock: the first write in each tick of the clock, and writes that extend the file.
     fn overwrite(&self, data: &[u8], offset: u64) -> Result<bool> {
-        let (inode, sb) = (self.inode(), self.sb());
+        let inode = self.inode();
+        let sb = self.sb();
         if data.len() > range_lock::MOST_BYTES || self.flags.contains(OpenFlags::APPEND) {
             return Ok(false);
         }
@@ -565,7 +570,8 @@ impl OpenFile {
             return;
         }
         let inode = self.inode();
-        let (attr, now) = (inode.attr(), clock::now());
+        let attr = inode.attr();
+        let now = clock::now();
         if attr.flags.contains(crate::attr::FileFlags::NOATIME) || !atime_is_due(policy, &attr, now)
         {
             return;
@@ -657,7 +663,9 @@ fn drop_set_id_bits(cred: &Cred, sb: &SuperBlock, inode: &Inode, now: Timespec) 
         return Ok(());
     }
     let mode = inode.perm().mode() & 0o7777 & !lost;
-    let (mode, ctime, rights) = (Some(mode), Some(now), sb.space_rights(cred));
+    let mode = Some(mode);
+    let ctime = Some(now);
+    let rights = sb.space_rights(cred);
     sb.fs().set_attr(
         inode,
         &SetAttr {

@@ -69,12 +69,13 @@ impl Namespace {
         let root = self.root();
         let sb = root.superblock();
         let inode = sb.iget(ino)?;
-        let dentry = match inode.is_dir() {
-            false => sb.nameless(inode),
-            true => match sb.cached_dentry(&inode) {
+        let dentry = if !inode.is_dir() {
+            sb.nameless(inode)
+        } else {
+            match sb.cached_dentry(&inode) {
                 Some(dentry) => dentry,
                 None => return self.locate_inode(ino, None),
-            },
+            }
         };
         Ok(Location {
             mount: root.mount.clone(),

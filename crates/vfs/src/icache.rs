@@ -150,7 +150,8 @@ impl InodeCache {
 
     /// Inserts an inode that has links, and removes one that has none.
     pub(crate) fn links_changed(&self, inode: &RcuArc<Inode>) {
-        let (ino, linked) = (inode.ino(), inode.nlink() > 0);
+        let ino = inode.ino();
+        let linked = inode.nlink() > 0;
         let hash = hash(ino);
         let guard = pin();
         let mut bucket = self.table.lock(hash, &guard);

@@ -514,9 +514,12 @@ impl Inode {
     /// permission cache could be ahead of it.
     fn known_acl(&self, kind: AclKind) -> Option<Option<Arc<Acl>>> {
         let guard = pin();
-        let known = || match self.perm().has_no_acl(kind) {
-            true => Some(None),
-            false => self.attr.acls.get_counted(kind, &guard),
+        let known = || {
+            if self.perm().has_no_acl(kind) {
+                Some(None)
+            } else {
+                self.attr.acls.get_counted(kind, &guard)
+            }
         };
         self.attr.owner_with(known).2
     }

@@ -568,7 +568,8 @@ mod tests {
             let kind = [FileType::BlockDevice, FileType::Directory][kind];
             let rdev = if kind.is_dir() { Rdev::default() } else { Rdev { major, minor } };
             let flags = FileFlags::from_bits_retain(flags);
-            let (generation, blksize) = (7, blksize & !GUARDED);
+            let generation = 7;
+            let blksize = blksize & !GUARDED;
             Attr {
                 ino, generation, kind, mode, uid, gid, nlink, rdev, size, blocks, blksize, atime, mtime, ctime, btime,
                 flags, project,

@@ -45,8 +45,10 @@ impl Session {
         to_base: &Self,
         to: impl AsRef<[u8]>,
     ) -> Result<()> {
-        let (from, to) = (from.as_ref(), to.as_ref());
-        let (from_lookup, to_lookup) = (self.lookup(), to_base.lookup());
+        let from = from.as_ref();
+        let to = to.as_ref();
+        let from_lookup = self.lookup();
+        let to_lookup = to_base.lookup();
         let (source, parent) = {
             let guard = pin();
             let source = from_lookup.rcu(from, how, &guard);

@@ -232,7 +232,9 @@ pub(crate) fn scan_name(seed: u64, path: &[u8]) -> Scanned<'_> {
 /// Goes on behind the first eight bytes. Length and hash come back in registers.
 #[inline(never)]
 fn scan_long(seed: u64, first: u64, path: &[u8]) -> (usize, u64) {
-    let (mut state, mut text, mut at) = (seed, first, 0);
+    let mut state = seed;
+    let mut text = first;
+    let mut at = 0;
     loop {
         state = fold(state ^ text, seed | 1);
         at += 8;
@@ -368,7 +370,8 @@ mod tests {
         ] {
             let mut hashes = HashSet::new();
             // The bits that choose a bucket and those that choose a lock.
-            let (mut high, mut low) = (HashSet::new(), vec![0u32; 256]);
+            let mut high = HashSet::new();
+            let mut low = vec![0u32; 256];
             for parent in 1..=parents {
                 for name in 0..names {
                     let name = hash_name(seed, format!("file{name}").as_bytes());

@@ -22,7 +22,8 @@ impl Session {
     /// Device nodes, pipes and sockets open with [`OpenFlags::PATH`] only: `ENXIO` otherwise, as
     /// there is nothing behind them here.
     pub fn open(&self, path: impl AsRef<[u8]>, how: impl Into<OpenHow>) -> Result<OpenFile> {
-        let (path, how) = (path.as_ref(), how.into());
+        let path = path.as_ref();
+        let how = how.into();
         check_flags(how.flags)?;
         if how.flags.contains(OpenFlags::TMPFILE) {
             return self.open_tmpfile(path, how);
@@ -115,7 +116,8 @@ impl Location {
 /// Asks the file system whether a regular file may be opened, if the file or its directory is
 /// encrypted.
 fn check_encryption(location: &Location) -> Result<()> {
-    let (inode, in_encrypted) = (location.inode(), is_in_encrypted(location));
+    let inode = location.inode();
+    let in_encrypted = is_in_encrypted(location);
     if !in_encrypted && !inode.perm().encrypted() {
         return Ok(());
     }

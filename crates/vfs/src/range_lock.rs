@@ -125,7 +125,8 @@ mod tests {
 
     #[test]
     fn a_range_takes_each_latch_of_its_chunks_once() {
-        let (chunks, inode) = (RangeLocks::new(), file());
+        let chunks = RangeLocks::new();
+        let inode = file();
         assert_eq!(held(&chunks.lock(&inode, 4095..4096)), 1);
         assert_eq!(held(&chunks.lock(&inode, 4095..4097)), 2);
         for start in [0, 1, 4095, 1 << 40] {

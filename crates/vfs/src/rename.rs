@@ -62,7 +62,8 @@ fn rename_between(
     if flags.contains(RenameFlags::EXCHANGE) && flags.intersects(leaves) {
         return Err(Errno::EINVAL.into());
     }
-    let (from_lookup, to_lookup) = (session.lookup(), to_base.lookup());
+    let from_lookup = session.lookup();
+    let to_lookup = to_base.lookup();
     let (from_held, to_held) = {
         let guard = pin();
         let source = from_lookup.rcu_parent(from, &guard)?;
@@ -131,9 +132,10 @@ fn rename_between(
             // Every change of a directory's parent holds it. So no directory above these two moves
             // meanwhile.
             let _renames = sb.lock_renames();
-            let _names = match call.in_one_dir() {
-                true => (Lock::Shared(from_dir.inode().lock_names()), None),
-                false => lock_two(&from_dir, &to_dir)?,
+            let _names = if call.in_one_dir() {
+                (Lock::Shared(from_dir.inode().lock_names()), None)
+            } else {
+                lock_two(&from_dir, &to_dir)?
             };
             call.locked(true)?.replaced()
         }
@@ -156,7 +158,8 @@ struct RenameCall<'a> {
 impl RenameCall<'_> {
     /// Renames without the `rename_mutex` if it can, while other threads change other names.
     fn without_mutex(&self) -> Result<Renamed> {
-        let (from_dir, to_dir) = (self.from.dir.inode(), self.to.dir.inode());
+        let from_dir = self.from.dir.inode();
+        let to_dir = self.to.dir.inode();
         let _from = from_dir.lock_names();
         let mut _to = None;
         if !self.in_one_dir() {
@@ -188,7 +191,8 @@ impl RenameCall<'_> {
         } else {
             IfLocked::GiveUp
         };
-        let (from_inode, to_inode) = (from.dir.inode(), to.dir.inode());
+        let from_inode = from.dir.inode();
+        let to_inode = to.dir.inode();
         if from_inode.perm().dead() || to_inode.perm().dead() {
             return Err(Errno::ENOENT.into());
         }
@@ -275,7 +279,8 @@ impl RenameCall<'_> {
     /// Returns the whiteout that the rename leaves behind, if it leaves one. It inherits from its
     /// directory as any new file does.
     fn whiteout(&self) -> Result<Option<InodeInit>> {
-        let (dir, session) = (self.from.dir.inode(), self.session);
+        let dir = self.from.dir.inode();
+        let session = self.session;
         let inherit =
             || InodeInit::inherit(self.sb, &session.cred, dir, WHITEOUT, 0, session.umask);
         self.flags
@@ -426,7 +431,8 @@ fn check_ends(
 /// Locks two directories: an ancestor before what lies below it, others by inode number.
 /// Locks: `rename_mutex` held.
 fn lock_two<'a>(a: &'a PathRef<'_>, b: &'a PathRef<'_>) -> Result<Locks<'a>> {
-    let (inode_a, inode_b) = (a.inode(), b.inode());
+    let inode_a = a.inode();
+    let inode_b = b.inode();
     if ptr::eq(inode_a, inode_b) {
         return Err(two_names(inode_a));
     }
@@ -459,9 +465,12 @@ fn lock_children<'a>(
     }
     let rank = |inode: &Inode| (!inode.is_dir(), inode.ino());
     let touches = inode.is_dir() || !inode.is_changed_at(now);
-    let lock_moved = || match touches {
-        true => Lock::Attributes(inode.lock_attributes()),
-        false => Lock::Shared(inode.lock_shared()),
+    let lock_moved = || {
+        if touches {
+            Lock::Attributes(inode.lock_attributes())
+        } else {
+            Lock::Shared(inode.lock_shared())
+        }
     };
     let lock_replaced = |replaced: &'a Inode| Lock::Attributes(replaced.lock_attributes());
     let locks = match replaced {

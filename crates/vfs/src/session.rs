@@ -175,7 +175,8 @@ impl Session {
     /// Returns the attributes of a file (`fstatat(2)`).
     #[inline]
     pub fn stat(&self, path: impl AsRef<[u8]>, how: LookupFlags) -> Result<Attr> {
-        let (path, mut error) = (path.as_ref(), None);
+        let path = path.as_ref();
+        let mut error = None;
         match self.stat_cached(path, how, &mut error) {
             Some(attr) => Ok(attr),
             None => self.stat_uncached(path, how, error),

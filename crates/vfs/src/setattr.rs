@@ -74,9 +74,11 @@ impl Session {
     pub fn chmod(&self, path: impl AsRef<[u8]>, mode: u16, how: LookupFlags) -> Result<()> {
         let file = self.lookup().inode(path.as_ref(), how)?;
         let _writer = WriteGuard::take(&file.mount)?;
-        let (sb, inode) = (file.sb(), file.inode());
+        let sb = file.sb();
+        let inode = file.inode();
         let _change = lock_for_mode(inode, mode);
-        let (ctime, rights) = (Some(clock::now()), sb.space_rights(&self.cred));
+        let ctime = Some(clock::now());
+        let rights = sb.space_rights(&self.cred);
         let mut set = SetAttr {
             ctime,
             rights,
@@ -97,9 +99,11 @@ impl Session {
     ) -> Result<()> {
         let file = self.lookup().inode(path.as_ref(), how)?;
         let _writer = WriteGuard::take(&file.mount)?;
-        let (sb, inode) = (file.sb(), file.inode());
+        let sb = file.sb();
+        let inode = file.inode();
         let _change = inode.lock_exclusive();
-        let (ctime, rights) = (Some(clock::now()), sb.space_rights(&self.cred));
+        let ctime = Some(clock::now());
+        let rights = sb.space_rights(&self.cred);
         let mut set = SetAttr {
             ctime,
             rights,
@@ -131,7 +135,8 @@ impl Session {
         }
         let file = self.lookup().inode(path.as_ref(), how)?;
         let _writer = WriteGuard::take(&file.mount)?;
-        let (sb, inode) = (file.sb(), file.inode());
+        let sb = file.sb();
+        let inode = file.inode();
         let mode = new.mode.map(permission_bits);
         let _change = match (mode, new) {
             (
@@ -147,7 +152,9 @@ impl Session {
             ) => lock_for_mode(inode, mode),
             _ => inode.lock_all_attributes(),
         };
-        let (atime, mtime, rights) = (new.atime, new.mtime, sb.space_rights(&self.cred));
+        let atime = new.atime;
+        let mtime = new.mtime;
+        let rights = sb.space_rights(&self.cred);
         let ctime = Some(new.ctime.unwrap_or_else(clock::now));
         let mut set = SetAttr {
             atime,
@@ -191,7 +198,8 @@ impl Session {
         }
         let file = self.lookup().inode(path.as_ref(), how)?;
         let _writer = WriteGuard::take(&file.mount)?;
-        let (sb, inode) = (file.sb(), file.inode());
+        let sb = file.sb();
+        let inode = file.inode();
         let _change = inode.lock_exclusive();
         if atime == SetTime::Now && mtime == SetTime::Now {
             if inode.perm().immutable() {
@@ -212,7 +220,9 @@ impl Session {
             SetTime::Omit => None,
             SetTime::At(time) => Some(time),
         };
-        let (atime, mtime, rights) = (moment(atime), moment(mtime), sb.space_rights(&self.cred));
+        let atime = moment(atime);
+        let mtime = moment(mtime);
+        let rights = sb.space_rights(&self.cred);
         sb.fs().set_attr(
             inode,
             &SetAttr {
@@ -273,7 +283,8 @@ impl Session {
     ) -> Result<()> {
         let file = self.lookup().inode(path.as_ref(), how)?;
         let _writer = WriteGuard::take(&file.mount)?;
-        let (sb, inode) = (file.sb(), file.inode());
+        let sb = file.sb();
+        let inode = file.inode();
         let _change = inode.lock_exclusive();
         if !owner_or_capable(&self.cred, inode) {
             return Err(Errno::EPERM.into());
@@ -283,7 +294,9 @@ impl Session {
         {
             return Err(Errno::EPERM.into());
         }
-        let (flags, ctime, rights) = (Some(flags), Some(clock::now()), sb.space_rights(&self.cred));
+        let flags = Some(flags);
+        let ctime = Some(clock::now());
+        let rights = sb.space_rights(&self.cred);
         let set = SetAttr {
             flags,
             project,
@@ -461,7 +474,8 @@ fn change_xattr(
     value: Option<&[u8]>,
     flags: XattrFlags,
 ) -> Result<()> {
-    let (sb, inode) = (file.sb(), file.inode());
+    let sb = file.sb();
+    let inode = file.inode();
     // This error comes before those about the caller's rights, as in Linux.
     if name == xattr::CAPABILITY && value.is_some_and(|value| !xattr::is_capability(value)) {
         return Err(Errno::EINVAL.into());
@@ -493,7 +507,8 @@ fn change_acl(
     kind: AclKind,
     acl: Result<Option<Acl>, AclError>,
 ) -> Result<()> {
-    let (sb, inode) = (file.sb(), file.inode());
+    let sb = file.sb();
+    let inode = file.inode();
     check_owner_change(inode)?;
     if !xattr::has_acls(sb, inode) {
         return Err(Errno::EOPNOTSUPP.into());

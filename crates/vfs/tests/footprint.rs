@@ -257,7 +257,8 @@ fn open_and_close_share_no_line_that_one_writes() {
         let root = volume();
         let user = root.with_cred(Cred::new(1000, 1000, &[]));
         let open = |path| drop(user.open(black_box(path), OpenFlags::READ).unwrap());
-        let (one, other) = (|| open(FILE), || open(OTHER));
+        let one = || open(FILE);
+        let other = || open(OTHER);
         warm(&one);
         assert_eq!(allocations_of(&one), 0);
         let footprint = seen("open and close", one);
@@ -354,10 +355,8 @@ fn writes_over_blocks_of_one_file_share_no_line_that_one_writes() {
         byte
     };
     let same = || write(&one, 1, 0);
-    let (one, other) = (
-        || write(&one, next(0), 0),
-        || write(&other, next(1), 2 * 4096),
-    );
+    let one = || write(&one, next(0), 0);
+    let other = || write(&other, next(1), 2 * 4096);
     let read = || assert_eq!(reader.read_at(&mut [0; 4096], 4 * 4096).unwrap(), 4096);
     assert!(conflict_count(one, other) > 0, "it has not been done often");
     for (name, one, beside) in [

@@ -60,17 +60,20 @@ fn names_that_move_are_found_at_one_place() {
         setup,
         |(root, inos), index| {
             let n = index % 4;
-            let (from, to) = (format!("/x/{n}"), format!("/y/{n}"));
+            let from = format!("/x/{n}");
+            let to = format!("/y/{n}");
             if index < 4 {
                 root.rename(&from, &to, RenameFlags::empty()).unwrap();
                 assert_eq!((ino(root, &from), ino(root, &to)), (None, Some(inos[n])));
             } else {
-                let (old, new) = (ino(root, &from), ino(root, &to));
+                let old = ino(root, &from);
+                let new = ino(root, &to);
                 assert!(
                     old.or(new) == Some(inos[n]),
                     "the file {n} is nowhere, or another one"
                 );
-                let (new, old) = (ino(root, &to), ino(root, &from));
+                let new = ino(root, &to);
+                let old = ino(root, &from);
                 assert!(
                     new.is_none() || old.is_none(),
                     "the file {n} is at two places"

@@ -31,7 +31,8 @@ impl Bench {
         let cache = cache()?;
         let mut row = Row::faster("buffer-hit-2-threads-vs-1", Unit::Nanoseconds, 1.9);
         row.rounds(RUNS, || {
-            let (two, one) = (hit(&cache, 2).0, hit(&cache, 1).0);
+            let two = hit(&cache, 2).0;
+            let one = hit(&cache, 1).0;
             Ok((two, one))
         })?;
         Ok(row)

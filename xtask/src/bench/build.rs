@@ -102,10 +102,8 @@ impl Bench {
 
     /// An image with its dm-verity hash tree, compared with one that veritysetup hashes afterwards.
     pub(super) fn build_verity(&self) -> Result<Row> {
-        let (image, hashes) = (
-            self.folder.join("built.img"),
-            self.folder.join("built.hashes"),
-        );
+        let image = self.folder.join("built.img");
+        let hashes = self.folder.join("built.hashes");
         let mut row = Row::faster("build-share-verity-vs-veritysetup", Unit::Milliseconds, 2.0);
         row.rounds(LONG_RUNS, || {
             let mut build = Command::new(self.extern4()?);
@@ -237,10 +235,8 @@ impl Bench {
 
     /// A tar archive of a volume.
     pub(super) fn export(&self) -> Result<Row> {
-        let (image, archive) = (
-            self.folder.join("exported.img"),
-            self.folder.join("exported.tar"),
-        );
+        let image = self.folder.join("exported.img");
+        let archive = self.folder.join("exported.tar");
         must(
             Command::new(self.extern4()?)
                 .args(["build", "-q", "-F"])

@@ -16,7 +16,8 @@ pub(super) fn time(tree: &Path, target: &Path) -> io::Result<Duration> {
     let start = Instant::now();
     let target = File::create(target)?;
     let Listed { files, .. } = Listed::of(tree)?;
-    let (next, end) = (AtomicUsize::new(0), AtomicU64::new(0));
+    let next = AtomicUsize::new(0);
+    let end = AtomicU64::new(0);
     let work = || {
         let mut buffer = Vec::new();
         // Relaxed: the list and the file are shared already, and the counters order nothing.

@@ -117,7 +117,8 @@ fn trees(bench: &Bench, sizes: &[u64]) -> Result<Vec<Series>> {
 /// The figures of one tree, in the order of the series, and whether it exceeds the memory of the
 /// caches.
 fn tree(bench: &Bench, image: &Path, list: &Path, files: u64) -> Result<([f64; 7], bool)> {
-    let (mut runs, mut exceeds) = (Vec::new(), false);
+    let mut runs = Vec::new();
+    let mut exceeds = false;
     for _ in 0..if files <= QUICK { RUNS } else { 1 } {
         let mut figures = [0.0; 7];
         for (at, (order, caches)) in [(Order::Tree, Caches::Cold), (Order::Shuffled, Caches::Warm)]

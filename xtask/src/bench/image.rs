@@ -59,7 +59,8 @@ pub(crate) fn prepare_share(folder: &Path) -> Result<PathBuf> {
 pub(crate) fn prepare_include(folder: &Path) -> Result<PathBuf> {
     let image = folder.join("include.img");
     if !image.exists() {
-        let (part, tree) = (folder.join("include.img.part"), folder.join("include"));
+        let part = folder.join("include.img.part");
+        let tree = folder.join("include");
         println!("making {} from /usr/include", image.display());
         must(Command::new("rm").arg("-rf").args([&tree, &part]))?;
         fs::create_dir_all(tree.join("usr")).map_err(|e| e.to_string())?;

@@ -44,10 +44,8 @@ impl Bench {
     /// A change, compared with the kernel's.
     pub(super) fn change(&self, name: &'static str, change: Change) -> Result<Row> {
         let mut row = Row::faster(name, Unit::Nanoseconds, 5.0);
-        let (ours, theirs) = (
-            self.fresh("ours.img", "512M", 20_000)?,
-            self.fresh("rival.img", "512M", 20_000)?,
-        );
+        let ours = self.fresh("ours.img", "512M", 20_000)?;
+        let theirs = self.fresh("rival.img", "512M", 20_000)?;
         row.rounds(RUNS, || {
             let our_ns = change.time(&ours)?;
             let mount = Mounted::new(Rival::Kernel, &theirs, &self.folder.join("mnt"))?;
@@ -71,7 +69,8 @@ impl Bench {
         let mut row = Row::faster(name, Unit::Nanoseconds, goal);
         let image = self.fresh("ours.img", "512M", 20_000)?;
         row.rounds(RUNS, || {
-            let (two, one) = (change.time_by(2, &image)?, change.time_by(1, &image)?);
+            let two = change.time_by(2, &image)?;
+            let one = change.time_by(1, &image)?;
             Ok((two, one))
         })?;
         row.set_note("files whose inodes stand in one block, ours both".to_owned());

@@ -39,10 +39,8 @@ impl Bench {
         let (_volume, session) = self.session()?;
         let mut row = Row::faster("open-close-2-threads-vs-1", Unit::Nanoseconds, 1.9);
         row.rounds(RUNS, || {
-            let (two, one) = (
-                open_close(&session, &[PATH, OTHER])?,
-                open_close(&session, &[PATH])?,
-            );
+            let two = open_close(&session, &[PATH, OTHER])?;
+            let one = open_close(&session, &[PATH])?;
             Ok((two, one))
         })?;
         row.set_note("two threads, one session, two files".to_owned());

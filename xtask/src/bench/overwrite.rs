@@ -185,10 +185,8 @@ impl Bench {
     /// Blocks written over, compared with the kernel.
     pub(super) fn overwrite(&self, name: &'static str, what: Overwrite) -> Result<Row> {
         let mut row = Row::faster(name, Unit::Nanoseconds, what.goal);
-        let (ours, theirs) = (
-            self.fresh("ours.img", "512M", 20_000)?,
-            self.fresh("rival.img", "512M", 20_000)?,
-        );
+        let ours = self.fresh("ours.img", "512M", 20_000)?;
+        let theirs = self.fresh("rival.img", "512M", 20_000)?;
         for run in 0..=RUNS {
             let (our_ns, flushes) = what.ours(&ours)?;
             let mount = Mounted::new(Rival::Kernel, &theirs, &self.folder.join("mnt"))?;

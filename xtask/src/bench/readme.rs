@@ -111,10 +111,8 @@ mod tests {
         let mut row = Row::faster("walk-vs-kernel", Unit::Nanoseconds, 1.0);
         row.add(44.2, 1864.0);
         let table = table(&[row]);
-        let (work, rival) = (
-            "one path in a loop: `stat` of `/usr/include/linux/fs.h`",
-            "the kernel's mount",
-        );
+        let work = "one path in a loop: `stat` of `/usr/include/linux/fs.h`";
+        let rival = "the kernel's mount";
         assert_eq!(
             table.lines().last(),
             Some(&*format!("| {work} | 44 ns | 1.9 µs, {rival} | 42x |"))

@@ -60,14 +60,13 @@ fn search_instructions(name: &'static str, path: &str) -> Result<Row> {
 fn search_acls(name: &'static str, acl: &'static str, path: &str) -> Result<Row> {
     let [named, none] =
         [Some(acl), None].map(|acl| tree::volume(acl).map(|root| tree::user(&root)));
-    let (named, none) = (
-        named.map_err(|e| e.to_string())?,
-        none.map_err(|e| e.to_string())?,
-    );
+    let named = named.map_err(|e| e.to_string())?;
+    let none = none.map_err(|e| e.to_string())?;
     let mut row = Row::below(name, Unit::Times, 1.5);
     let mut times = Vec::new();
     for run in 0..=RUNS {
-        let (with, without) = (walk(&named, path, WALKS)?, walk(&none, path, WALKS)?);
+        let with = walk(&named, path, WALKS)?;
+        let without = walk(&none, path, WALKS)?;
         if run > 0 {
             row.add(with / without, 1.5);
             times.push((with, without));
@@ -94,7 +93,8 @@ fn walk(user: &Session, path: &str, walks: u32) -> Result<f64> {
 
 /// Instructions for one walk: what a long run has more than a short one.
 fn instructions(check: &str, path: &str) -> Result<f64> {
-    let (short, long) = (1_000, 11_000);
+    let short = 1_000;
+    let long = 11_000;
     Ok((collected(check, path, long)? - collected(check, path, short)?) / f64::from(long - short))
 }
 

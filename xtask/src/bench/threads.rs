@@ -40,10 +40,8 @@ impl Bench {
     fn two_beside_one(&self, mut row: Row, shared: bool) -> Result<Row> {
         let image = self.fresh("ours.img", "512M", 20_000)?;
         row.rounds(RUNS, || {
-            let (two, one) = (
-                create_unlink(&image, 2, shared)?,
-                create_unlink(&image, 1, shared)?,
-            );
+            let two = create_unlink(&image, 2, shared)?;
+            let one = create_unlink(&image, 1, shared)?;
             Ok((two, one))
         })?;
         row.set_note(

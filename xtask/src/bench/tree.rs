@@ -70,10 +70,8 @@ pub(super) fn user(root: &Session) -> Session {
 /// Renames a file and a directory next to the path in the directory at `depth`, there and back.
 pub(super) fn rename_beside(root: &Session, depth: usize) {
     for kind in ["file", "folder"] {
-        let (name, other) = (
-            format!("{}/{kind}", dir(depth)),
-            format!("{}/{kind}-elsewhere", dir(depth)),
-        );
+        let name = format!("{}/{kind}", dir(depth));
+        let other = format!("{}/{kind}-elsewhere", dir(depth));
         for (from, to) in [(&name, &other), (&other, &name)] {
             root.rename(from, to, RenameFlags::empty())
                 .expect("nobody else renames");

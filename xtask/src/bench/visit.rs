@@ -154,11 +154,9 @@ pub(super) fn visit(args: &[String]) -> Result<()> {
             "visit takes a side, a place, a list of paths, an order, and caches".to_owned(),
         );
     };
-    let (place, order, caches) = (
-        Path::new(place),
-        Order::named(order)?,
-        Caches::named(caches)?,
-    );
+    let place = Path::new(place);
+    let order = Order::named(order)?;
+    let caches = Caches::named(caches)?;
     let all = paths::read(Path::new(list))?;
     let plan = Plan {
         asked: order.of(&all),
@@ -262,7 +260,8 @@ impl Plan {
         if self.caches == Caches::Warm {
             self.all.iter().try_for_each(|path| stat(path).map(drop))?;
         }
-        let (before, mut found) = (clock()?, 0);
+        let before = clock()?;
+        let mut found = 0;
         for _ in 0..self.rounds {
             found = visit_each(&self.asked, &stat)?;
         }

@@ -49,7 +49,8 @@ impl Bench {
     pub(super) fn walk_threads(&self) -> Result<Row> {
         let mut row = Row::faster("walk-2-threads-vs-1", Unit::Nanoseconds, 1.9);
         row.rounds(RUNS, || {
-            let (two, one) = (self.ours(PATH, 2, &[])?.ns, self.ours(PATH, 1, &[])?.ns);
+            let two = self.ours(PATH, 2, &[])?.ns;
+            let one = self.ours(PATH, 1, &[])?.ns;
             Ok((two, one))
         })?;
         Ok(row)
@@ -151,7 +152,8 @@ fn walk_beside_renames(duration: Duration) -> Result<(f64, u64)> {
         let walker = scope.spawn(|| {
             user.stat(&path, LookupFlags::FOLLOW)
                 .expect("nobody renames what is on the way");
-            let (mut walks, before) = (0u64, allocations::of_this_thread());
+            let mut walks = 0u64;
+            let before = allocations::of_this_thread();
             while Instant::now() < end {
                 for _ in 0..64 {
                     std::hint::black_box(user.stat(&path, LookupFlags::FOLLOW))
@@ -231,7 +233,8 @@ pub(super) fn call_loop(call: Call, args: &[String]) -> Result<()> {
         Err(error) => Err(error.to_string()),
     };
     ask()?;
-    let (start, mut ops) = (Instant::now(), 0u64);
+    let start = Instant::now();
+    let mut ops = 0u64;
     while start.elapsed().as_secs_f64() < seconds {
         for _ in 0..256 {
             std::hint::black_box(ask()?);

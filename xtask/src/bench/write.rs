@@ -39,10 +39,8 @@ impl Bench {
     /// An empty file made and removed.
     pub(super) fn create_unlink(&self) -> Result<Row> {
         let mut row = Row::faster("create-unlink-vs-kernel", Unit::Nanoseconds, 5.0);
-        let (ours, theirs) = (
-            self.fresh("ours.img", "512M", 20_000)?,
-            self.fresh("rival.img", "512M", 20_000)?,
-        );
+        let ours = self.fresh("ours.img", "512M", 20_000)?;
+        let theirs = self.fresh("rival.img", "512M", 20_000)?;
         row.rounds(RUNS, || {
             let our_ns = create_unlink(&ours)?;
             let mount = Mounted::new(Rival::Kernel, &theirs, &self.folder.join("mnt"))?;
@@ -281,7 +279,8 @@ fn create_unlink_rust_fs_ext4(image: &Path) -> Result<f64> {
     let device = FileDevice::open_rw(path).map_err(|e| e.to_string())?;
     let volume = Filesystem::mount(Arc::new(device)).map_err(|e| e.to_string())?;
     let paths: Vec<_> = names().iter().map(|name| format!("/made/{name}")).collect();
-    let (start, mut pairs) = (Instant::now(), 0u32);
+    let start = Instant::now();
+    let mut pairs = 0u32;
     for path in paths.iter().cycle() {
         volume
             .apply_create(path, 0o644)

@@ -35,10 +35,8 @@ impl Bench {
     /// One cell against the kernel.
     pub(super) fn xattr(&self, name: &'static str, cell: Cell) -> Result<Row> {
         let mut row = Row::faster(name, Unit::Nanoseconds, 1.0);
-        let (ours, theirs) = (
-            self.fresh("ours.img", "512M", 20_000)?,
-            self.fresh("rival.img", "512M", 20_000)?,
-        );
+        let ours = self.fresh("ours.img", "512M", 20_000)?;
+        let theirs = self.fresh("rival.img", "512M", 20_000)?;
         row.rounds(CELL_RUNS, || {
             let our_ns = set_all(&ours, cell)?;
             let mount = Mounted::new(Rival::Kernel, &theirs, &self.folder.join("mnt"))?;
@@ -61,7 +59,8 @@ impl Bench {
                 files: 100,
                 values,
             };
-            let (few, many) = (set_all(&image, cell(10))?, set_all(&image, cell(100_000))?);
+            let few = set_all(&image, cell(10))?;
+            let many = set_all(&image, cell(100_000))?;
             if run > 0 {
                 row.add(many / few, 1.3);
                 row.set_note(format!("{many:.0} ns against {few:.0} ns"));

@@ -157,7 +157,8 @@ fn sentences_of(paragraph: &[(usize, &str)]) -> Vec<Sentence> {
         .map(|(at, piece)| if at % 2 == 0 { piece } else { "x" })
         .collect();
     let mut sentences = Vec::new();
-    let (mut from, mut at_line) = (0, 0);
+    let mut from = 0;
+    let mut at_line = 0;
     let ends = text
         .match_indices(['.', '?', '!', ';'])
         .map(|(at, _)| at + 1);

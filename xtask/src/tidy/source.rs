@@ -22,7 +22,8 @@ pub(crate) struct Parts {
 /// Takes `text` apart.
 pub(crate) fn parts(text: &str) -> Parts {
     let mut parts = Parts::default();
-    let (mut at, mut line) = (0, 1);
+    let mut at = 0;
+    let mut line = 1;
     while let Some(first) = text[at..].chars().next() {
         let rest = &text[at..];
         let length = length_of_token(rest, &parts.code);

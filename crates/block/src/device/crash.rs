@@ -67,7 +67,8 @@ struct State {
 impl CrashDevice {
     /// Returns a device with these contents, all durable.
     pub fn new(bytes: Vec<u8>) -> Self {
-        let (now, durable) = (bytes.clone(), bytes.clone());
+        let now = bytes.clone();
+        let durable = bytes.clone();
         let state = State {
             now,
             events: Vec::new(),

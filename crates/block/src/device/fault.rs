@@ -159,7 +159,8 @@ impl FaultDevice {
             Some(Effect::Short(done)) => {
                 let done = done.min(len);
                 request(done)?;
-                let (offset, missing) = (range.start + done, len - done);
+                let offset = range.start + done;
+                let missing = len - done;
                 Err(match op {
                     Op::Read => Error::UnexpectedEnd { offset, missing },
                     _ => Error::io(op, offset, missing, rustix::io::Errno::IO.into()),

@@ -147,10 +147,8 @@ fn is_detaching(device: &str) -> bool {
 
 /// Returns whether the kernel refuses all writes to a block device.
 fn is_write_protected(device: &Metadata) -> bool {
-    let (major, minor) = (
-        rustix::fs::major(device.rdev()),
-        rustix::fs::minor(device.rdev()),
-    );
+    let major = rustix::fs::major(device.rdev());
+    let minor = rustix::fs::minor(device.rdev());
     std::fs::read(format!("/sys/dev/block/{major}:{minor}/ro"))
         .is_ok_and(|ro| ro.trim_ascii() == b"1")
 }
@@ -227,9 +225,10 @@ impl FileDevice {
             return Err(failed(OsErrno::ROFS.into()));
         }
         if !kind.is_file() && !kind.is_block_device() {
-            let what = match kind.is_dir() {
-                true => "a directory, and neither an image nor a device",
-                false => "neither a regular file nor a block device",
+            let what = if kind.is_dir() {
+                "a directory, and neither an image nor a device"
+            } else {
+                "neither a regular file nor a block device"
             };
             return Err(refused(format!("it is {what}")));
         }
@@ -412,7 +411,8 @@ impl BlockDevice for FileDevice {
 
     fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
         check_range(Op::Read, offset, buf.len() as u64, self.size)?;
-        let (mut buf, mut at) = (buf, offset);
+        let mut buf = buf;
+        let mut at = offset;
         while !buf.is_empty() {
             let done = self.file.read_at(buf, self.start + at);
             let n = check_progress(Op::Read, done, at, buf.len() as u64)?;
@@ -425,7 +425,8 @@ impl BlockDevice for FileDevice {
     fn read_vectored_at(&self, bufs: &mut [IoSliceMut<'_>], offset: u64) -> Result<()> {
         let mut left = total_len(bufs);
         check_range(Op::Read, offset, left, self.size)?;
-        let (mut bufs, mut at) = (bufs, offset);
+        let mut bufs = bufs;
+        let mut at = offset;
         while left > 0 {
             let batch = bufs.len().min(MAX_SLICES);
             let done = rustix::io::preadv(&self.file, &mut bufs[..batch], self.start + at);
@@ -440,7 +441,8 @@ impl BlockDevice for FileDevice {
     fn write_at(&self, buf: &[u8], offset: u64) -> Result<()> {
         self.check_writable(Op::Write, offset)?;
         check_range(Op::Write, offset, buf.len() as u64, self.size)?;
-        let (mut buf, mut at) = (buf, offset);
+        let mut buf = buf;
+        let mut at = offset;
         while !buf.is_empty() {
             let done = self.file.write_at(buf, self.start + at);
             let n = check_progress(Op::Write, done, at, buf.len() as u64)?;

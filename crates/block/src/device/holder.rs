@@ -32,7 +32,8 @@ pub(super) fn of(file: &File) -> String {
 /// Finds the process that holds a lock of the file, by proc_locks(5). Locks of open file
 /// descriptions belong to no process, so they do not help here.
 fn locker(found: &Metadata) -> Option<u32> {
-    let (major, minor) = (major(found.dev()), minor(found.dev()));
+    let major = major(found.dev());
+    let minor = minor(found.dev());
     let id = format!("{major:02x}:{minor:02x}:{}", found.ino());
     read_to_string("/proc/locks")
         .ok()?

@@ -86,7 +86,8 @@ impl OverlayDevice {
         let end = offset + buf.len() as u64;
         for (&block, image) in changes.range(self.blocks_of(&(offset..end))) {
             let start = block * self.block_size;
-            let (from, to) = (start.max(offset), (start + image.len() as u64).min(end));
+            let from = start.max(offset);
+            let to = (start + image.len() as u64).min(end);
             let target = &mut buf[(from - offset) as usize..(to - offset) as usize];
             target.copy_from_slice(&image[(from - start) as usize..(to - start) as usize]);
         }
@@ -154,7 +155,8 @@ impl BlockDevice for OverlayDevice {
     fn write_at(&self, buf: &[u8], offset: u64) -> Result<()> {
         let end = check_range(Op::Write, offset, buf.len() as u64, self.size_bytes())?;
         let mut changes = self.changes.write().unwrap_or_else(PoisonError::into_inner);
-        let (mut buf, mut at) = (buf, offset);
+        let mut buf = buf;
+        let mut at = offset;
         while at < end {
             let block = at / self.block_size;
             let room = (block + 1) * self.block_size - at;
@@ -252,7 +254,9 @@ mod tests {
             }
             for (at, len) in reads {
                 let len = len.min(SIZE - at);
-                let (mut ours, mut theirs, mut parts) = (vec![0; len], vec![0; len], vec![0; len]);
+                let mut ours = vec![0; len];
+                let mut theirs = vec![0; len];
+                let mut parts = vec![0; len];
                 overlay.read_at(&mut ours, at as u64).unwrap();
                 model.read_at(&mut theirs, at as u64).unwrap();
                 let (left, right) = parts.split_at_mut(len / 3);

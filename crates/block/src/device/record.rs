@@ -121,7 +121,8 @@ mod tests {
     fn every_request_is_counted_once() {
         let device = RecordDevice::new(Arc::new(MemoryDevice::zeroed(100)));
         device.read_at(&mut [0; 10], 0).unwrap();
-        let (mut a, mut b) = ([0; 3], [0; 4]);
+        let mut a = [0; 3];
+        let mut b = [0; 4];
         device
             .read_vectored_at(&mut [IoSliceMut::new(&mut a), IoSliceMut::new(&mut b)], 9)
             .unwrap();

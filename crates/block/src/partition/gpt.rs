@@ -193,7 +193,8 @@ fn read_entries(device: &dyn BlockDevice, header: &Header) -> Result<Vec<u8>, Fa
             lba: header.entries_lba,
             source: Box::new(source),
         })?;
-    let (stored, found) = (header.entries_checksum, crc32(&entries));
+    let stored = header.entries_checksum;
+    let found = crc32(&entries);
     if found != stored {
         return Err(Fault::EntriesChecksum {
             lba: header.entries_lba,

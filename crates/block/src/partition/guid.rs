@@ -27,12 +27,10 @@ impl Guid {
 
     /// Returns the GUID written `a-b-c-d-e`, where `d` and `e` are one number here.
     const fn from_fields(a: u32, b: u16, c: u16, de: u64) -> Self {
-        let (a, b, c, de) = (
-            a.to_le_bytes(),
-            b.to_le_bytes(),
-            c.to_le_bytes(),
-            de.to_be_bytes(),
-        );
+        let a = a.to_le_bytes();
+        let b = b.to_le_bytes();
+        let c = c.to_le_bytes();
+        let de = de.to_be_bytes();
         Self([
             a[0], a[1], a[2], a[3], b[0], b[1], c[0], c[1], de[0], de[1], de[2], de[3], de[4],
             de[5], de[6], de[7],

@@ -106,16 +106,18 @@ impl Record {
 
 /// Returns the table whose master boot record is `mbr`.
 pub(super) fn table(device: &dyn BlockDevice, sector: Sector, mbr: &Record) -> Table {
-    let (mut partitions, mut faults) = (Vec::new(), Vec::new());
+    let mut partitions = Vec::new();
+    let mut faults = Vec::new();
     let mut areas = vec![sector.bytes(0, 1)];
     let mut add = |partition: Result<Partition, Fault>| match partition {
         Ok(partition) => partitions.push(partition),
         Err(fault) => faults.push(fault),
     };
     for (number, entry) in (1..).zip(mbr.entries).filter(|(_, entry)| entry.kind != 0) {
-        add(match entry.is_used() {
-            true => sector.partition(device, number, Kind::Mbr(entry.kind), entry.sectors(0)),
-            false => Err(Fault::Empty { number }),
+        add(if entry.is_used() {
+            sector.partition(device, number, Kind::Mbr(entry.kind), entry.sectors(0))
+        } else {
+            Err(Fault::Empty { number })
         });
     }
     let mut number = 4;

@@ -27,7 +27,8 @@ impl Disk {
             .and_then(|line| line.strip_prefix("size "))
             .unwrap();
         let device = Arc::new(MemoryDevice::zeroed(size.parse().unwrap()));
-        let (mut sectors, mut rows) = (Vec::new(), Vec::new());
+        let mut sectors = Vec::new();
+        let mut rows = Vec::new();
         for line in lines {
             match line.split_once(' ').unwrap() {
                 ("part", row) => rows.push(parse_row(row)),
@@ -113,7 +114,8 @@ fn row(partition: &Partition) -> Row {
         Kind::Gpt(id) => id.to_string(),
     };
     let name = partition.name.as_ref().map(|name| name.to_lowercase());
-    let (start, len) = (partition.start_bytes / 512, partition.len_bytes / 512);
+    let start = partition.start_bytes / 512;
+    let len = partition.len_bytes / 512;
     (
         partition.number,
         start,

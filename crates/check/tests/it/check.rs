@@ -51,7 +51,8 @@ fn assert_clean(name: &str, path: &Path) {
 /// the check came to its end.
 fn watched(path: &Path, at: u64) -> (Vec<Progress>, bool) {
     let fs = open(path).expect("a volume");
-    let (calls, seen) = (AtomicU64::new(0), Mutex::new(Vec::new()));
+    let calls = AtomicU64::new(0);
+    let seen = Mutex::new(Vec::new());
     let watch = |progress: Progress| {
         seen.lock().expect("a list").push(progress);
         if calls.fetch_add(1, Ordering::Relaxed) == at {
@@ -526,7 +527,8 @@ fn a_block_with_two_owners_is_reported_with_both() {
             .and_then(|number| number.parse().ok())
             .expect("a number")
     };
-    let (first, second) = (ino("/files/12287-bytes"), ino("/files/12288-bytes"));
+    let first = ino("/files/12287-bytes");
+    let second = ino("/files/12288-bytes");
     let block = image.debugfs("bmap /files/12287-bytes 1\n");
     let block: u64 = block
         .trim()
@@ -617,7 +619,8 @@ fn blocks_that_files_may_share_are_no_fault() {
             .and_then(|number| number.parse().ok())
             .expect("a number")
     };
-    let (attributes, map) = (field(&of("one"), "File ACL:"), field(&of("one"), "(IND):"));
+    let attributes = field(&of("one"), "File ACL:");
+    let map = field(&of("one"), "(IND):");
     let directory = number("bmap dir 0\n");
     let fs = open(&image.path).expect("a volume");
     let table = fs.group(0).expect("a group").inode_table();

@@ -123,7 +123,8 @@ fn crashed(seed: u64) -> Image {
     fill(root, &mut random).expect("files");
     let is_over = AtomicBool::new(false);
     let work = |seed| {
-        let (mut random, mut open) = (Random(seed), Vec::new());
+        let mut random = Random(seed);
+        let mut open = Vec::new();
         for _ in 0..80 {
             // A file may be gone, and after the crash everything fails.
             let _ = step(root, &mut random, &mut open);
@@ -135,7 +136,8 @@ fn crashed(seed: u64) -> Image {
             let _ = File::open(root).and_then(|root| root.sync_all());
         }
     };
-    let (pause, how) = (Duration::from_millis(random.below(120)), random.below(3));
+    let pause = Duration::from_millis(random.below(120));
+    let how = random.below(3);
     thread::scope(|scope| {
         let workers = [seed << 8, seed << 8 | 1].map(|seed| scope.spawn(move || work(seed)));
         scope.spawn(commit);
@@ -200,7 +202,10 @@ fn states_after_crashes_have_no_faults() {
         .ok()
         .and_then(|count| count.parse().ok())
         .unwrap_or(12);
-    let (mut sound, mut removed, mut truncated, mut failed) = (0, 0, 0, Vec::new());
+    let mut sound = 0;
+    let mut removed = 0;
+    let mut truncated = 0;
+    let mut failed = Vec::new();
     for seed in 0..states {
         let state = crashed(seed);
         let found: Vec<String> = match faults(&state.path, 0) {

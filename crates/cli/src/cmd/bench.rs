@@ -69,7 +69,8 @@ fn write(done: &Done, threads: u32, object: &mut Object<'_>) {
 /// Returns the result of threads in words: how often, how long each operation takes in its thread,
 /// and its allocations.
 fn sentence(done: &Done, threads: u32) -> String {
-    let (each, allocations) = (done.nanos() * f64::from(threads), done.allocations_per_op());
+    let each = done.nanos() * f64::from(threads);
+    let allocations = done.allocations_per_op();
     format!(
         "{:.0} operations/s, {each:.1} ns each, {allocations:.4} allocations each",
         done.per_second()

@@ -73,9 +73,12 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
             out.write_all(json_line(args, block, in_use, &owner).as_bytes())?;
             continue;
         }
-        let owner = owner.text(|path| match shown.is_complete() {
-            true => String::from_utf8_lossy(&shown.path(&volume.image, path)).into_owned(),
-            false => escaped(path),
+        let owner = owner.text(|path| {
+            if shown.is_complete() {
+                String::from_utf8_lossy(&shown.path(&volume.image, path)).into_owned()
+            } else {
+                escaped(path)
+            }
         });
         describe(ext4, block, in_use, &owner, &mut out)?;
         if args.hex {

@@ -219,7 +219,8 @@ struct Built {
 }
 
 fn build(args: &Args, filling: &Filling, app: &mut App) -> Result<Built, NewVolumeError> {
-    let (image, threads) = (&args.out.image, threads(args.threads));
+    let image = &args.out.image;
+    let threads = threads(args.threads);
     match out_of(args)? {
         Out::File => {
             let (volume, container) = plan(args, args.size, filling, app)?;
@@ -251,12 +252,11 @@ fn build(args: &Args, filling: &Filling, app: &mut App) -> Result<Built, NewVolu
                 let reason = "--partition and --verity need OUT to be a new file";
                 return Err(NewVolumeError::Usage(format!("'{image}': {reason}")));
             }
-            let (target, room) = match args.dry_run {
-                true => (None, Room::of(image, args.force)?),
-                false => {
-                    let (target, room) = device(image, is_device, args.force)?;
-                    (Some(target), room)
-                }
+            let (target, room) = if args.dry_run {
+                (None, Room::of(image, args.force)?)
+            } else {
+                let (target, room) = device(image, is_device, args.force)?;
+                (Some(target), room)
             };
             let size = match args.size {
                 Size::Auto => Size::Bytes(room.bytes()?),
@@ -330,12 +330,13 @@ impl Args {
 }
 
 fn named_alone(args: &Args) -> Result<(), NewVolumeError> {
-    match args.out.path.as_os_str() == "/" {
-        true => Ok(()),
-        false => Err(NewVolumeError::Usage(format!(
+    if args.out.path.as_os_str() == "/" {
+        Ok(())
+    } else {
+        Err(NewVolumeError::Usage(format!(
             "'{}': name the image alone",
             args.out
-        ))),
+        )))
     }
 }
 
@@ -575,9 +576,10 @@ impl Owner {
 }
 
 fn print(args: &Args, built: &Built, out: &mut impl io::Write) -> io::Result<()> {
-    match args.json {
-        true => out.write_all(json_line(args, built).as_bytes()),
-        false => show(args, built, out),
+    if args.json {
+        out.write_all(json_line(args, built).as_bytes())
+    } else {
+        show(args, built, out)
     }
 }
 
@@ -608,12 +610,13 @@ fn show(
         return Ok(());
     };
     let root_hash: String = root_hash.iter().map(|byte| format!("{byte:02x}")).collect();
-    match args.quiet {
-        true => writeln!(out, "{root_hash}"),
-        false => writeln!(
+    if args.quiet {
+        writeln!(out, "{root_hash}")
+    } else {
+        writeln!(
             out,
             "A hash tree at its byte {hash_offset}, root hash {root_hash}"
-        ),
+        )
     }
 }
 

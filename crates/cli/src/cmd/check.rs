@@ -106,11 +106,10 @@ pub(crate) fn volume(
     let Some(volume) = app.volume(image) else {
         return Ok(true);
     };
-    let (stop, task) = (
-        app.stop_on_signals(),
-        app.begin_task(GROUPS, form == Form::Quiet),
-    );
-    let (counts, progress) = (task.counts(), app.progress().clone());
+    let stop = app.stop_on_signals();
+    let task = app.begin_task(GROUPS, form == Form::Quiet);
+    let counts = task.counts();
+    let progress = app.progress().clone();
     let watch = |progress: Progress| {
         show(&counts, progress);
         completion

@@ -159,17 +159,16 @@ fn compare(args: &Args, sides: &mut [Side<'_>; 2], out: &mut Out, app: &mut App)
             }
         }
         let [one, other] = &*sides;
-        let (a, b) = (
-            &one.buffer[one.at..one.len],
-            &other.buffer[other.at..other.len],
-        );
+        let a = &one.buffer[one.at..one.len];
+        let b = &other.buffer[other.at..other.len];
         if a.is_empty() || b.is_empty() {
             if a.len() != b.len() {
                 flush(out)?;
                 app.differs();
                 let shorter = if a.is_empty() { one } else { other };
                 if args.json {
-                    let (at, bytes) = (usize::from(!a.is_empty()), position.bytes);
+                    let at = usize::from(!a.is_empty());
+                    let bytes = position.bytes;
                     let ends = |object: &mut Object<'_>| {
                         object.text("ends", FILES[at]);
                         object.raw("bytes", bytes);
@@ -185,7 +184,8 @@ fn compare(args: &Args, sides: &mut [Side<'_>; 2], out: &mut Out, app: &mut App)
         }
         let left = usize::try_from(limit - position.bytes).unwrap_or(usize::MAX);
         let len = a.len().min(b.len()).min(left);
-        let (a, b) = (&a[..len], &b[..len]);
+        let a = &a[..len];
+        let b = &b[..len];
         let ended = differences(
             args,
             a,
@@ -253,7 +253,8 @@ fn differences(
         position.pass(&a[from..at]);
         from = at;
         let byte = position.bytes + 1;
-        let (one, other) = (a[at], b[at]);
+        let one = a[at];
+        let other = b[at];
         if args.json {
             let difference = |object: &mut Object<'_>| {
                 object.raw("byte", byte);
@@ -265,7 +266,8 @@ fn differences(
                 return Ok(true);
             }
         } else if args.verbose && args.print_bytes {
-            let (shown, other_shown) = (visible(one), visible(other));
+            let shown = visible(one);
+            let other_shown = visible(other);
             writeln!(
                 out,
                 "{byte:>number_width$} {one:>3o} {shown:<4} {other:>3o} {other_shown}"

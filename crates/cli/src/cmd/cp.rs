@@ -279,7 +279,8 @@ fn into(args: &Args, sources: &[Operand], destination: &ImagePath, app: &mut App
         return app.fail_at(ExitStatus::Failed, destination, "not a directory");
     }
     let options = args.options(owner);
-    let (task, stop) = (app.begin_task(COPYING, args.quiet), app.stop_on_signals());
+    let task = app.begin_task(COPYING, args.quiet);
+    let stop = app.stop_on_signals();
     let to = &*target.volume;
     let mut copy = CopyInto::new(&to.volume, &to.session, &options);
     for source in &from {
@@ -354,7 +355,8 @@ fn out(args: &Args, image_paths: &[ImagePath], destination: &Path, app: &mut App
         umask: umask.bits(),
         ..args.options(owner)
     };
-    let (task, stop) = (app.begin_task(COPYING, args.quiet), app.stop_on_signals());
+    let task = app.begin_task(COPYING, args.quiet);
+    let stop = app.stop_on_signals();
     let mut copy = CopyOut::new(&options);
     for image_path in image_paths {
         if app.is_stopped() {
@@ -363,7 +365,8 @@ fn out(args: &Args, image_paths: &[ImagePath], destination: &Path, app: &mut App
         let Some(target) = app.target(image_path) else {
             continue;
         };
-        let (from, to) = (Side::Volume(&target.volume), Side::Host);
+        let from = Side::Volume(&target.volume);
+        let to = Side::Host;
         let mut follower = Follower {
             args,
             app,
@@ -413,9 +416,11 @@ pub(crate) fn export(target: &Target, to: &Path, app: &mut App) {
         umask: umask.bits(),
         ..args.options(OwnerIds::default())
     };
-    let (task, stop) = (app.begin_task(COPYING, args.quiet), app.stop_on_signals());
+    let task = app.begin_task(COPYING, args.quiet);
+    let stop = app.stop_on_signals();
     let mut copy = CopyOut::new(&options);
-    let (from, side) = (Side::Volume(&target.volume), Side::Host);
+    let from = Side::Volume(&target.volume);
+    let side = Side::Host;
     let mut follower = Follower {
         args: &args,
         app,

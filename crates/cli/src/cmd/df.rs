@@ -121,11 +121,9 @@ impl Usage {
     /// Returns the sum of several.
     fn sum<'a>(all: impl Iterator<Item = &'a Self> + Clone) -> Self {
         let sum = |of: fn(&Self) -> u64| all.clone().map(of).fold(0, u64::saturating_add);
-        let (total, used, available) = (
-            sum(|one| one.total),
-            sum(|one| one.used),
-            sum(|one| one.available),
-        );
+        let total = sum(|one| one.total);
+        let used = sum(|one| one.used);
+        let available = sum(|one| one.available);
         Self {
             total,
             used,
@@ -287,7 +285,8 @@ impl Row {
 }
 
 fn table(args: &Args, mut rows: Vec<Row>, out: &mut Out) -> io::Result<()> {
-    let (unit, fields) = (args.unit(), args.fields());
+    let unit = args.unit();
+    let fields = args.fields();
     if args.total {
         rows.push(Row::total(&rows, fields.contains(&Field::Source)));
     }

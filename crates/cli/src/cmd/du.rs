@@ -317,13 +317,13 @@ impl Du<'_> {
         } else {
             self.args.max_depth.unwrap_or(usize::MAX)
         };
-        let is_passed_over = self
-            .args
-            .threshold
-            .is_some_and(|threshold| match threshold < 0 {
-                true => bytes > threshold.unsigned_abs(),
-                false => bytes < threshold.unsigned_abs(),
-            });
+        let is_passed_over = self.args.threshold.is_some_and(|threshold| {
+            if threshold < 0 {
+                bytes > threshold.unsigned_abs()
+            } else {
+                bytes < threshold.unsigned_abs()
+            }
+        });
         if depth > deepest || is_passed_over {
             return Ok(());
         }

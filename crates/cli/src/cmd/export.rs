@@ -65,7 +65,8 @@ impl Output {
 
     /// `is_directory` says what exists.
     fn parse(text: &OsStr, is_directory: impl Fn(&Path) -> bool) -> Self {
-        let (bytes, path) = (text.as_bytes(), Path::new(text));
+        let bytes = text.as_bytes();
+        let path = Path::new(text);
         if bytes == b"-" {
             return Self::Stdout;
         }

@@ -254,11 +254,12 @@ impl Search<'_> {
         let through_link =
             self.follows(start.depth) && leads_to_directory(target.session(), start.path);
         // A walk follows a link only where a slash says so.
-        let mut walk = match through_link {
-            true => target.session().walk(OsStr::from_bytes(
+        let mut walk = if through_link {
+            target.session().walk(OsStr::from_bytes(
                 &[start.path.as_os_str().as_bytes(), b"/"].concat(),
-            )),
-            false => target.session().walk(start.path),
+            ))
+        } else {
+            target.session().walk(start.path)
         };
         if self.json || self.query.expr.reads_attributes() {
             walk = walk.with_metadata();

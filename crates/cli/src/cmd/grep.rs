@@ -530,16 +530,15 @@ impl Tree<'_, '_> {
         self.above.push(link.to_owned());
         let is_loop =
             self.above.len() > MAX_LINKS || self.above.iter().any(|above| above.starts_with(&real));
-        let is_done = match is_loop {
-            true => {
-                flush(&mut self.search.out)?;
-                self.app.note_at(
-                    target.volume.image_path(shown),
-                    "the link leads back to a directory above it",
-                );
-                false
-            }
-            false => self.below(target, &real, shown)?,
+        let is_done = if is_loop {
+            flush(&mut self.search.out)?;
+            self.app.note_at(
+                target.volume.image_path(shown),
+                "the link leads back to a directory above it",
+            );
+            false
+        } else {
+            self.below(target, &real, shown)?
         };
         self.above.pop();
         Ok(is_done)

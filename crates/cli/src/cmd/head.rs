@@ -204,7 +204,8 @@ fn but_last_bytes(source: Source, count: u64, out: &mut Out) -> Result<(), Trans
 
 /// Writes all but the last lines, of which it keeps as many in memory.
 fn but_last_lines(source: Source, count: u64, end: u8, out: &mut Out) -> Result<(), TransferError> {
-    let (mut lines, mut last) = (source.lines(), VecDeque::new());
+    let mut lines = source.lines();
+    let mut last = VecDeque::new();
     let mut line = Vec::new();
     while lines.next(end, &mut line)? {
         last.push_back(std::mem::take(&mut line));

@@ -124,7 +124,8 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
 
 /// Makes one link. Reports a failure.
 fn link(args: &Args, target: &Target, source: &Source, new: &Path, app: &mut App) {
-    let (session, to) = (target.session(), target.volume.image_path(new));
+    let session = target.session();
+    let to = target.volume.image_path(new);
     let replaces = args.force || args.interactive || args.backup.is_on();
     if let Source::File(from) = source
         && replaces
@@ -152,9 +153,12 @@ fn link(args: &Args, target: &Target, source: &Source, new: &Path, app: &mut App
         Ok(end) => end,
         Err(error) => return app.fail_at(ExitStatus::Failed, &to, error),
     };
-    let make = |new: &Path| match args.symbolic {
-        true => session.symlink(&end, new),
-        false => session.hard_link(&end, new),
+    let make = |new: &Path| {
+        if args.symbolic {
+            session.symlink(&end, new)
+        } else {
+            session.hard_link(&end, new)
+        }
     };
     let made = if there && kept.is_none() && replaces {
         replace(target, new, make)
@@ -164,12 +168,13 @@ fn link(args: &Args, target: &Target, source: &Source, new: &Path, app: &mut App
     match (made, source) {
         (Ok(()), _) if args.verbose => {
             let kept = kept.map(|kept| format!("{} ~ ", target.volume.image_path(&kept).quoted()));
-            let (arrow, end) = match args.symbolic {
-                true => (
+            let (arrow, end) = if args.symbolic {
+                (
                     "->",
                     always_quoted(std::os::unix::ffi::OsStrExt::as_bytes(end.as_os_str())),
-                ),
-                false => ("=>", target.volume.image_path(source.path()).quoted()),
+                )
+            } else {
+                ("=>", target.volume.image_path(source.path()).quoted())
             };
             app.print(format_args!(
                 "{}{} {arrow} {end}",

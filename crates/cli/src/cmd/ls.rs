@@ -117,7 +117,8 @@ impl<'a> Listing<'a> {
     /// options ask for links themselves.
     fn argument(&self, target: &Target) -> extern4::Result<Entry> {
         let path = target.path();
-        let (session, args) = (target.session(), self.args);
+        let session = target.session();
+        let args = self.args;
         let follows_all = args.dereference || args.dereference_command_line;
         let follows_directories = args.dereference_command_line_symlink_to_dir
             || self.form != Format::Long

@@ -41,7 +41,8 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
 }
 
 fn make(args: &Args, target: &Target, app: &mut App) -> extern4::Result<()> {
-    let (session, path) = (target.session(), target.path());
+    let session = target.session();
+    let path = target.path();
     if args.parents {
         if session.metadata(path).is_ok_and(|found| found.is_dir()) {
             return Ok(());

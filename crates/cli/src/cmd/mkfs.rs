@@ -344,10 +344,8 @@ impl Make<'_> {
 
     /// Returns the change of the source's entries, if there is one.
     fn edit(&self) -> Option<Edit> {
-        let (no_xattrs, perms) = (
-            self.asked.extended.no_copy_xattrs,
-            self.asked.extended.root_perms,
-        );
+        let no_xattrs = self.asked.extended.no_copy_xattrs;
+        let perms = self.asked.extended.root_perms;
         (no_xattrs || perms.is_some()).then(|| -> Edit {
             Box::new(move |entry| {
                 if no_xattrs {
@@ -458,7 +456,8 @@ impl Make<'_> {
             self.write(&mut made, &*target, false)?;
             return Ok(made);
         }
-        let (wanted, have) = (made.plan().size_bytes(), target.size_bytes());
+        let wanted = made.plan().size_bytes();
+        let have = target.size_bytes();
         let file = OpenOptions::new().write(true).open(&image.file);
         let file = file.map_err(|error| NewVolumeError::target(host_reason(&error)))?;
         if have < wanted {
@@ -500,7 +499,8 @@ impl Make<'_> {
 }
 
 fn options(args: &Args, asked: &Asked) -> Result<Options, NewVolumeError> {
-    let (extended, journal) = (asked.extended.clone(), asked.journal.clone());
+    let extended = asked.extended.clone();
+    let journal = asked.journal.clone();
     let block_size = args.block_size.and_then(BlockSize::exactly);
     let uuid = |uuid: Option<Uuid>| {
         uuid.unwrap_or(Uuid::Random)
@@ -587,7 +587,8 @@ fn time() -> Result<u64, NewVolumeError> {
 }
 
 fn show(args: &Args, made: &Made) -> io::Result<()> {
-    let (plan, mut out) = (made.plan(), io::stdout().lock());
+    let plan = made.plan();
+    let mut out = io::stdout().lock();
     let superblock = plan.superblock();
     if args.verbose {
         let config =

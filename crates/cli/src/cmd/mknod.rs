@@ -88,7 +88,8 @@ pub(super) fn make(
     kind: NewKind<'_>,
     mode: Option<&ModeChange>,
 ) -> extern4::Result<()> {
-    let (session, path) = (target.session(), target.path());
+    let session = target.session();
+    let path = target.path();
     let Some(mode) = mode else {
         return session.make_node(path, kind, 0o666);
     };

@@ -57,7 +57,9 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
         from.iter().all(is_there)
     };
     if !matches!(&to, Operand::Volume(to) if in_volume(to)) {
-        let (overwrite, kind, verbose) = (&args.overwrite, operands.kind(), args.verbose);
+        let overwrite = &args.overwrite;
+        let kind = operands.kind();
+        let verbose = args.verbose;
         moving::run(
             &Move {
                 overwrite,
@@ -99,7 +101,8 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
 
 /// Renames one file. Reports a failure.
 fn rename(args: &Args, target: &Target, from: &ImagePath, new: &Path, app: &mut App) {
-    let (session, to) = (target.session(), target.volume.image_path(new));
+    let session = target.session();
+    let to = target.volume.image_path(new);
     let keeps_all = args.overwrite.keeps_all();
     // Such a rename would do nothing, and both names would stay.
     if !keeps_all && name_relation(session, &from.path, new) != NameRelation::TwoFiles {

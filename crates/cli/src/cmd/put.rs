@@ -105,7 +105,8 @@ fn put(
         return Err(PutError::Kind);
     }
     session.replace_file(path, |file| {
-        let (mut len, mut offset) = (first, 0);
+        let mut len = first;
+        let mut offset = 0;
         loop {
             file.write_all_at(&chunk[..len], offset)?;
             if len < chunk.len() {

@@ -142,7 +142,8 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
 
 /// Returns how many files the removal of an operand takes away, as far as they can be found.
 fn files_at(target: &Target, recursive: bool) -> u64 {
-    let (session, path) = (target.session(), target.path());
+    let session = target.session();
+    let path = target.path();
     match session.symlink_metadata(path) {
         Ok(found) if found.is_dir() && recursive => {
             session.walk(path).filter_map(Result::ok).count() as u64

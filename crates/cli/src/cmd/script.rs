@@ -80,7 +80,8 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
         return Ok(());
     }
     let task = app.begin_task(Unit::things("command", "commands", "done"), false);
-    let (mut interpreter, all) = (Interpreter::default(), steps.len());
+    let mut interpreter = Interpreter::default();
+    let all = steps.len();
     task.expect(all as u64);
     for step in steps {
         interpreter.run(step, app)?;
@@ -110,7 +111,8 @@ fn parse(text: &[u8], shown: &str, app: &mut App) -> Vec<Step> {
         return Vec::new();
     };
     let mut parser = Parser::new(base);
-    let (mut steps, mut last) = (Vec::new(), 0);
+    let mut steps = Vec::new();
+    let mut last = 0;
     for (line, words) in found {
         last = line;
         let parsed = words

@@ -182,13 +182,14 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
             }
             let done =
                 plan(args, edit, file.session, file.path, file.metadata).and_then(|change| {
-                    match args.test {
-                        true => Ok(Some(format!(
+                    if args.test {
+                        Ok(Some(format!(
                             "{}: {}",
                             file.shown,
                             change.text(target.volume.names())
-                        ))),
-                        false => Ok(change.apply(file.session, file.path).map(|()| None)?),
+                        )))
+                    } else {
+                        Ok(change.apply(file.session, file.path).map(|()| None)?)
                     }
                 });
             match done {
@@ -244,7 +245,8 @@ fn edit(args: &Args, given: &Entries, image: &Image, names: &IdNames) -> Result<
             .map(|spec| spec.bind(args.default, names))
             .collect::<Result<Vec<_>, _>>()
     };
-    let (set, mut modify) = (bind(&given.set)?, bind(&given.set)?);
+    let set = bind(&given.set)?;
+    let mut modify = bind(&given.set)?;
     modify.extend(bind(&given.modify)?);
     Ok(Edit {
         image: image.clone(),

@@ -167,7 +167,8 @@ fn escape_name(name: &[u8]) -> Vec<u8> {
 }
 
 fn unescape_name(name: &[u8]) -> Option<Vec<u8>> {
-    let (mut plain, mut bytes) = (Vec::with_capacity(name.len()), name.iter());
+    let mut plain = Vec::with_capacity(name.len());
+    let mut bytes = name.iter();
     while let Some(byte) = bytes.next() {
         plain.push(match byte {
             b'\\' => match bytes.next()? {
@@ -192,19 +193,21 @@ struct Tally {
 }
 
 fn check(args: &Args, out: &mut Out, app: &mut App) -> io::Result<()> {
-    let lists = match args.files.is_empty() {
-        true => vec![Input::Standard],
-        false => args
-            .files
+    let lists = if args.files.is_empty() {
+        vec![Input::Standard]
+    } else {
+        args.files
             .iter()
             .map(|text| Input::or_host(text, app))
-            .collect(),
+            .collect()
     };
     for list in lists {
         let Some(source) = list.open(app) else {
             continue;
         };
-        let (mut lines, mut line, mut number) = (source.lines(), Vec::new(), 0_u64);
+        let mut lines = source.lines();
+        let mut line = Vec::new();
+        let mut number = 0_u64;
         let mut tally = Tally::default();
         let read = loop {
             match lines.next(b'\n', &mut line) {
@@ -317,9 +320,10 @@ impl Tally {
     fn sum_up(&self, args: &Args, list: &Input, app: &mut App) {
         let all = self.right + self.mismatched + self.unread;
         if all == 0 {
-            let reason = match args.ignore_missing && self.malformed == 0 {
-                true => "no file was verified",
-                false => "no properly formatted SHA256 checksum lines found",
+            let reason = if args.ignore_missing && self.malformed == 0 {
+                "no file was verified"
+            } else {
+                "no properly formatted SHA256 checksum lines found"
             };
             return app.fail_at(ExitStatus::Failed, list, reason);
         }

@@ -70,7 +70,8 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     }
     drop(target);
     let stop = app.stop_on_signals();
-    let (parser, interpreter) = (Parser::new(base), Interpreter::default());
+    let parser = Parser::new(base);
+    let interpreter = Interpreter::default();
     let mut shell = Shell {
         app,
         parser,
@@ -143,7 +144,9 @@ impl Shell<'_> {
 
     /// Takes commands from an input without a terminal.
     fn read(&mut self, mut input: impl BufRead) -> io::Result<()> {
-        let (mut text, mut line, mut first) = (Vec::new(), 0, 1);
+        let mut text = Vec::new();
+        let mut line = 0;
+        let mut first = 1;
         while !self.interpreter.has_exited() && !self.app.is_stopped() {
             let read = match input.read_until(b'\n', &mut text) {
                 Ok(read) => read,

@@ -101,9 +101,12 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
         } else {
             session.symlink_metadata(target.path())
         };
-        let text = found.and_then(|metadata| match args.file_system {
-            true => file_system(args, &target, shown),
-            false => Ok(render(args, &target, shown, &metadata)),
+        let text = found.and_then(|metadata| {
+            if args.file_system {
+                file_system(args, &target, shown)
+            } else {
+                Ok(render(args, &target, shown, &metadata))
+            }
         });
         match text {
             Ok(text) => out.write_all(&text)?,

@@ -171,7 +171,8 @@ fn last_lines(mut source: Source, count: u64, end: u8, out: &mut Out) -> Result<
         source.seek(start)?;
         return rest(source, out);
     }
-    let (mut lines, mut last) = (source.lines(), VecDeque::new());
+    let mut lines = source.lines();
+    let mut last = VecDeque::new();
     let mut line = Vec::new();
     while lines.next(end, &mut line)? {
         last.push_back(std::mem::take(&mut line));

@@ -83,7 +83,8 @@ fn look(args: &Args, mount: &Mount, mut before: Report) -> io::Result<Result<(),
             Ok(report) => report,
             Err(error) => return Ok(Err(error)),
         };
-        let (activity, holders) = (Activity::between(&before, &now), holders(mount.device));
+        let activity = Activity::between(&before, &now);
+        let holders = holders(mount.device);
         if args.json {
             out.write_all(line(&now, &activity, &holders).as_bytes())?;
         } else {

@@ -114,9 +114,10 @@ fn times(args: &Options, app: &mut App) -> Option<Times> {
         Some(reference) => {
             let image_path = app.image_path(reference);
             let target = app.target(&image_path)?;
-            let found = match args.no_dereference {
-                true => target.session().symlink_metadata(target.path()),
-                false => target.session().metadata(target.path()),
+            let found = if args.no_dereference {
+                target.session().symlink_metadata(target.path())
+            } else {
+                target.session().metadata(target.path())
             };
             let found = found.map_err(|error| app.error(&image_path, &error)).ok()?;
             Some((found.atime(), found.mtime()))

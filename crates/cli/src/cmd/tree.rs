@@ -67,9 +67,10 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
         let mut items = Vec::new();
         let mut next = walk.start(target.path(), app, &mut printer.out)?;
         while let Some(item) = next {
-            match args.needs_all() {
-                true => items.push(item),
-                false => printer.item(&target.volume, &item)?,
+            if args.needs_all() {
+                items.push(item)
+            } else {
+                printer.item(&target.volume, &item)?
             }
             next = walk.next(app, &mut printer.out)?;
         }

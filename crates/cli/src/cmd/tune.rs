@@ -347,7 +347,8 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     if !structures.change(ext4, image, app) {
         return Ok(());
     }
-    let (superblock, old) = (ext4.superblock().clone(), ext4.superblock().uuid());
+    let superblock = ext4.superblock().clone();
+    let old = ext4.superblock().uuid();
     if let Err(error) = ext4.tune(&tune) {
         app.ext4_error(image, &error);
         return Ok(());

@@ -114,9 +114,10 @@ fn unmount(dir: &Path, patience: Patience, app: &mut App) {
         }
         Ok(Unmounted::Served(_)) if patience == Patience::Lazy => {}
         Ok(Unmounted::Served(others)) => {
-            let why = match others.is_empty() {
-                true => "there is much to be written".to_owned(),
-                false => have_it(&others),
+            let why = if others.is_empty() {
+                "there is much to be written".to_owned()
+            } else {
+                have_it(&others)
             };
             let message = format_args!("unmounted here, but the volume is still served: {why}");
             app.fail_at(ExitStatus::Failed, dir.display(), message);

@@ -97,9 +97,12 @@ impl Activity {
             [count, errors, "p50", "p90", "p99", "max"].map(str::to_owned),
         );
         for operation in self.operations.iter().take(most) {
-            let number = |number: u64| match per_second {
-                true => format!("{:.1}", self.per_second(number)),
-                false => number.to_string(),
+            let number = |number: u64| {
+                if per_second {
+                    format!("{:.1}", self.per_second(number))
+                } else {
+                    number.to_string()
+                }
             };
             let [p50, p90, p99, max] = latencies(operation).map(short);
             let columns = [
@@ -254,10 +257,8 @@ pub(crate) fn open_files(holders: &[Holder], most: usize) -> String {
         },
     ) in holders.iter().take(most).enumerate()
     {
-        let (separator, command) = (
-            if at == 0 { ": " } else { ", " },
-            escape(command.as_bytes()),
-        );
+        let separator = if at == 0 { ": " } else { ", " };
+        let command = escape(command.as_bytes());
         write!(text, "{separator}{open_files} by {command} ({pid})")
             .expect("a string takes everything");
     }

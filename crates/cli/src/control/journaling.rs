@@ -42,10 +42,8 @@ impl Journaling {
 /// Returns the mode that a volume asks for. Two bits stand for three modes, as in `EXT4_DEFM_JMODE`
 /// of the kernel.
 fn usual_data(options: DefaultMountOptions) -> DataMode {
-    let (journal, ordered) = (
-        DefaultMountOptions::JOURNAL_DATA,
-        DefaultMountOptions::JOURNAL_DATA_ORDERED,
-    );
+    let journal = DefaultMountOptions::JOURNAL_DATA;
+    let ordered = DefaultMountOptions::JOURNAL_DATA_ORDERED;
     match (options.contains(journal), options.contains(ordered)) {
         (true, true) => DataMode::Writeback,
         (true, false) => DataMode::Journal,

@@ -86,7 +86,8 @@ fn operations(report: &Report, out: &mut String) {
     );
     for operation in &report.operations {
         let of = ("operation", &*operation.name);
-        let (bucket, times) = (format!("{SECONDS}_bucket"), &operation.times);
+        let bucket = format!("{SECONDS}_bucket");
+        let times = &operation.times;
         for power in LIMITS {
             // The buckets of the histogram have bounds one nanosecond below a power of two.
             let limit = Duration::from_nanos((1024 << (2 * power)) - 1);

@@ -68,7 +68,8 @@ fn find(table: &str, device: Device) -> Option<Mount> {
         .filter(|line| line.split(' ').nth(2) == Some(&number))
         .find_map(|line| {
             let mut behind = line.split_once(" - ")?.1.split(' ');
-            let (kind, options) = (behind.next()?, behind.nth(1)?);
+            let kind = behind.next()?;
+            let options = behind.nth(1)?;
             let owner = options
                 .split(',')
                 .find_map(|option| option.strip_prefix("user_id="))?;

@@ -73,9 +73,10 @@ impl CommandLine {
                 _ if self.is_place(word) => files(word, base, app)?,
                 _ => Vec::new(),
             };
-            match found.is_empty() {
-                true => words.push(word.text.clone().into()),
-                false => words.extend(found.into_iter().map(Word::from)),
+            if found.is_empty() {
+                words.push(word.text.clone().into())
+            } else {
+                words.extend(found.into_iter().map(Word::from))
             }
         }
         Some(words)

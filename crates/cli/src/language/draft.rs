@@ -49,9 +49,10 @@ impl Draft {
     }
 
     fn end(self) -> Word {
-        let meaning = match self.is_pattern {
-            true => Meaning::Pattern(OsString::from_vec(self.pattern)),
-            false => Meaning::Name,
+        let meaning = if self.is_pattern {
+            Meaning::Pattern(OsString::from_vec(self.pattern))
+        } else {
+            Meaning::Name
         };
         Word {
             text: OsString::from_vec(self.text),
@@ -90,7 +91,8 @@ impl CommandDraft {
             return Ok(());
         };
         if word.meaning != Meaning::Name {
-            let (text, operator) = (word.text.display(), operator.text());
+            let text = word.text.display();
+            let operator = operator.text();
             return Err(Fault::Wrong(format!(
                 "{text}: a '{operator}' takes the name of one file; quote it"
             )));

@@ -165,7 +165,8 @@ fn line(name: &str, args: &[Word]) -> Option<Vec<Word>> {
         ("dump", [flag, file, to]) if flag.text == "-p" => words(&["cp", "-p"], &[file, &host(to)]),
         ("dump", [file, to]) => words(&["cp"], &[file, &host(to)]),
         ("rdump", [files @ .., to]) if !files.is_empty() => {
-            let (files, to) = (files.iter(), host(to));
+            let files = files.iter();
+            let to = host(to);
             // As in debugfs, no device is made.
             words(
                 &["cp", "-rp", "--no-specials"],

@@ -105,7 +105,8 @@ fn input(text: &OsStr, app: &mut App) -> Option<File> {
         .map_err(CopyError::from)
         .and_then(|mut spool| {
             let file = target.session().open(target.path())?;
-            let (mut buffer, mut at) = (vec![0; CHUNK_BYTES], 0);
+            let mut buffer = vec![0; CHUNK_BYTES];
+            let mut at = 0;
             loop {
                 let len = file.read_at(&mut buffer, at)?;
                 if len == 0 {
@@ -242,7 +243,8 @@ fn store(session: &Session, path: &Path, mut spool: File, appends: bool) -> Resu
 }
 
 fn copy(from: &mut File, to: &extern4::File, start: u64) -> Result<(), CopyError> {
-    let (mut buffer, mut at) = (vec![0; CHUNK_BYTES], start);
+    let mut buffer = vec![0; CHUNK_BYTES];
+    let mut at = start;
     loop {
         match from.read(&mut buffer)? {
             0 => return Ok(()),

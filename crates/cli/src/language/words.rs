@@ -221,7 +221,8 @@ impl<'t> Lexer<'t> {
                     "<{number}>: an inode is a word by itself"
                 )));
             }
-            let (text, meaning) = (format!("<{number}>").into(), Meaning::Inode(number));
+            let text = format!("<{number}>").into();
+            let meaning = Meaning::Inode(number);
             return draft.push(Word { text, meaning });
         }
         match (byte, is_double) {

@@ -40,7 +40,8 @@ impl Filling {
         app: &mut App,
         fill: impl FnOnce(&Self, &mut App) -> Result<T, NewVolumeError>,
     ) -> Result<T, NewVolumeError> {
-        let (stop, task) = (app.stop_on_signals(), app.begin_task(READING, quiet));
+        let stop = app.stop_on_signals();
+        let task = app.begin_task(READING, quiet);
         let filled = fill(
             &Self {
                 stop,
@@ -67,7 +68,8 @@ impl Filling {
 
     /// Returns what shows the progress, and ends the work after a signal.
     pub(crate) fn watch(&self) -> Watch {
-        let (stop, counts) = (self.stop.clone(), self.task.counts());
+        let stop = self.stop.clone();
+        let counts = self.task.counts();
         Arc::new(move |progress| {
             show(&counts, progress);
             stop.check()

@@ -204,7 +204,8 @@ impl Argument {
             )?),
             Kind::Image(text) => {
                 let image = oci_image::open(text, options.platform, spool, app.stop())?;
-                let (config, prefix) = (image.config().cloned(), self.place.clone());
+                let config = image.config().cloned();
+                let prefix = self.place.clone();
                 return Ok(OpenSource {
                     source: Box::new(image),
                     prefix,

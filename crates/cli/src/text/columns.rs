@@ -80,7 +80,8 @@ pub(crate) fn rows(cells: &[(Vec<u8>, usize)], line: usize, tab: usize) -> Vec<u
 
 /// Returns the cells, each with its width, in lines up to `line` wide, with commas between them.
 pub(crate) fn commas(cells: &[(Vec<u8>, usize)], line: usize) -> Vec<u8> {
-    let (mut out, mut at) = (Vec::new(), 0_usize);
+    let mut out = Vec::new();
+    let mut at = 0_usize;
     for (index, (text, width)) in cells.iter().enumerate() {
         if index > 0 {
             // The comma behind the next name has to fit too.

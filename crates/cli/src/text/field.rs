@@ -107,7 +107,8 @@ mod tests {
     fn fields_are_padded_and_cut() {
         let check = |text: &str, value: &str, as_text: &str, as_number: &str| {
             let field = Field::parse(&mut text.chars().peekable());
-            let (mut one, mut other) = (Vec::new(), Vec::new());
+            let mut one = Vec::new();
+            let mut other = Vec::new();
             field.push_text(value.as_bytes(), &mut one);
             field.push_number(value, &mut other);
             assert_eq!((one, other), (as_text.into(), as_number.into()), "{text}");

@@ -87,9 +87,10 @@ pub(crate) fn unescaped(path: &[u8]) -> Vec<u8> {
 /// Returns a path so that it is read as this path: as it is, unless it would be read as a pattern
 /// or has an escape.
 pub(crate) fn operand(path: &[u8]) -> Cow<'_, [u8]> {
-    match is_pattern(path) || unescaped(path) != path {
-        true => Cow::Owned(octal(path, |c| !"*?[]\\".contains(c))),
-        false => Cow::Borrowed(path),
+    if is_pattern(path) || unescaped(path) != path {
+        Cow::Owned(octal(path, |c| !"*?[]\\".contains(c)))
+    } else {
+        Cow::Borrowed(path)
     }
 }
 

@@ -26,7 +26,8 @@ impl ListTime {
 
     /// Returns a writer with patterns of strftime(3) for times that are not recent, and that are.
     pub(crate) fn with_patterns(old: &str, recent: &str) -> Self {
-        let (zone, now) = (TimeZone::system(), Timestamp::now().as_second());
+        let zone = TimeZone::system();
+        let now = Timestamp::now().as_second();
         Self {
             zone,
             now,

@@ -82,7 +82,8 @@ fn archives_hold_what_gnu_tar_finds_in_the_mount() {
     if !can_compare() {
         return;
     }
-    let (old, new) = (made("old.img", PLANS), made("new.img", &[]));
+    let old = made("old.img", PLANS);
+    let new = made("new.img", &[]);
     let at = old.scratch();
     ok(extern4_in(at, ["tar", "cf", "all.tar", "old.img"]));
     let mount = new.mount("noatime");
@@ -99,11 +100,9 @@ fn archives_of_gnu_tar_become_what_gnu_tar_unpacks() {
     if !can_compare() {
         return;
     }
-    let (old, ours, theirs) = (
-        made("old.img", PLANS),
-        made("ours.img", &[]),
-        made("theirs.img", &[]),
-    );
+    let old = made("old.img", PLANS);
+    let ours = made("ours.img", &[]);
+    let theirs = made("theirs.img", &[]);
     let archive = ours.scratch().join("all.tar");
     let archive = archive.to_str().expect("UTF-8");
     let mount = old.mount("ro,noatime");
@@ -382,7 +381,8 @@ fn a_file_that_is_left_out_at_one_name_is_whole_at_the_next() {
     };
     let all = ["disk.img:/etc", "disk.img:/home"];
     let line = |kind, path: &str| (kind, path.to_owned());
-    let (first, last) = (line('-', "etc/hostname"), line('h', "etc/hostname"));
+    let first = line('-', "etc/hostname");
+    let last = line('h', "etc/hostname");
     assert_eq!(list(&all), [first.clone(), last.clone(), last.clone()]);
     assert_eq!(
         list(&[&["--exclude", "/etc/name"], &all[..]].concat()),

@@ -23,7 +23,8 @@ fn paragraphs(output: &[u8]) -> Vec<String> {
 #[test]
 fn getfacl_is_that_of_linux() {
     let Some(all) = everything() else { return };
-    let (image, mount) = (&all.image, &all.mount);
+    let image = &all.image;
+    let mount = &all.mount;
     if find("getfacl").is_none() {
         return;
     }
@@ -54,7 +55,8 @@ fn getfacl_is_that_of_linux() {
 #[test]
 fn getfattr_is_that_of_linux() {
     let Some(all) = everything() else { return };
-    let (image, mount) = (&all.image, &all.mount);
+    let image = &all.image;
+    let mount = &all.mount;
     if find("getfattr").is_none() {
         return;
     }

@@ -447,7 +447,8 @@ fn sizes_are_fractions_and_shares() {
         fs::metadata(at.join("out.img")).expect("an image").len()
     };
     assert_eq!(size("4.5M"), 9 << 19);
-    let (least, more) = (size("auto"), size("+50%"));
+    let least = size("auto");
+    let more = size("+50%");
     assert!(more >= least * 3 / 2 && more < least * 2, "{least} {more}");
     for wrong in ["+%", "+1x%", "1.5", "+-1%"] {
         failed(

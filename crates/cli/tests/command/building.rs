@@ -485,10 +485,8 @@ fn a_volume_keeps_inode_flags_and_projects_as_a_source() {
     );
     let json = extern4_in(at, ["diff", "--json", "v.img:/p", "none.img:/p"]).stdout;
     let json = String::from_utf8_lossy(&json).into_owned();
-    let (old, new) = (
-        r#""old":{"flags":536870912,"project":5}"#,
-        r#""new":{"flags":0,"project":0}"#,
-    );
+    let old = r#""old":{"flags":536870912,"project":5}"#;
+    let new = r#""new":{"flags":0,"project":0}"#;
     assert!(
         json.contains(&format!(
             r#"{{"path":".","differs":["flags","project"],{old},{new}}}"#
@@ -1054,11 +1052,10 @@ fn a_volume_is_put_into_a_partition() {
             "tree",
         ],
     ));
-    let (plain, disk) = (
-        fs::read(at.join("plain.img")),
-        fs::read(at.join("disk.img")),
-    );
-    let (plain, disk) = (plain.expect("an image"), disk.expect("a disk"));
+    let plain = fs::read(at.join("plain.img"));
+    let disk = fs::read(at.join("disk.img"));
+    let plain = plain.expect("an image");
+    let disk = disk.expect("a disk");
     assert!(disk[1 << 20..][..plain.len()] == plain[..]);
     assert_eq!(disk.len() % (1 << 20), 0);
     for place in [

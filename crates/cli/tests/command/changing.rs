@@ -747,7 +747,8 @@ fn copies_to_the_host_are_those_of_gnu() {
     let mut differing = String::new();
     for (options, sources) in ACROSS {
         let scratch = tempfile::tempdir().expect("a directory");
-        let (ours, theirs) = (scratch.path().join("ours"), scratch.path().join("theirs"));
+        let ours = scratch.path().join("ours");
+        let theirs = scratch.path().join("theirs");
         destination(&ours);
         destination(&theirs);
         let mut gnu = Command::new("cp");
@@ -793,7 +794,8 @@ fn copies_from_the_host_are_those_of_gnu() {
     let pattern = pattern.build();
     let mut differing = String::new();
     for (options, sources) in ACROSS {
-        let (ours, theirs) = (pattern.copy(), pattern.copy());
+        let ours = pattern.copy();
+        let theirs = pattern.copy();
         let to = theirs.mount("rw,noatime");
         let mut gnu = Command::new("cp");
         gnu.current_dir(&from.path)
@@ -863,8 +865,10 @@ fn moves_to_the_host_are_those_of_gnu() {
     let mut differing = String::new();
     for (options, sources) in MOVED {
         let scratch = tempfile::tempdir().expect("a directory");
-        let (ours, theirs) = (scratch.path().join("ours"), scratch.path().join("theirs"));
-        let (image, other) = (pattern.copy(), pattern.copy());
+        let ours = scratch.path().join("ours");
+        let theirs = scratch.path().join("theirs");
+        let image = pattern.copy();
+        let other = pattern.copy();
         for root in [&ours, &theirs] {
             destination(root);
             fs::create_dir_all(root.join("full/inside")).expect("a directory");
@@ -912,8 +916,10 @@ fn moves_from_the_host_are_those_of_gnu() {
     let mut differing = String::new();
     for (options, sources) in MOVED {
         let scratch = tempfile::tempdir().expect("a directory");
-        let (ours, theirs) = (scratch.path().join("ours"), scratch.path().join("theirs"));
-        let (image, other) = (pattern.copy(), pattern.copy());
+        let ours = scratch.path().join("ours");
+        let theirs = scratch.path().join("theirs");
+        let image = pattern.copy();
+        let other = pattern.copy();
         for root in [&ours, &theirs] {
             fs::create_dir(root)
                 .and_then(|()| fill(root))

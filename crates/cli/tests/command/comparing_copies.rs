@@ -73,16 +73,18 @@ impl Tree {
 
     /// Returns a file or a directory.
     fn any(&mut self) -> String {
-        match self.random.happens(30) {
-            true => Some(self.any_directory())
+        if self.random.happens(30) {
+            Some(self.any_directory())
                 .filter(|path| !path.is_empty())
-                .unwrap_or("/".to_owned()),
-            false => self.any_file(),
+                .unwrap_or("/".to_owned())
+        } else {
+            self.any_file()
         }
     }
 
     fn make_file(&mut self) {
-        let (path, source) = (self.new_path(), self.random.below(4));
+        let path = self.new_path();
+        let source = self.random.below(4);
         self.run(&format!("cp host:source{source} {path}"));
         self.files.push(path);
     }
@@ -101,7 +103,8 @@ impl Tree {
     }
 
     fn move_directory(&mut self) {
-        let (from, to) = (self.any_directory(), self.new_path());
+        let from = self.any_directory();
+        let to = self.new_path();
         if from.is_empty() || to.starts_with(&format!("{from}/")) {
             return;
         }
@@ -138,18 +141,21 @@ impl Tree {
             5 => self.remove_directory(),
             6 => self.move_directory(),
             7 => {
-                let (from, to) = (self.any_file(), self.new_path());
+                let from = self.any_file();
+                let to = self.new_path();
                 self.run(&format!("mv -T {from} {to}"));
                 self.files.retain(|file| *file != from);
                 self.files.push(to);
             }
             8 => {
-                let (from, to) = (self.any_file(), self.new_path());
+                let from = self.any_file();
+                let to = self.new_path();
                 self.run(&format!("ln {from} {to}"));
                 self.files.push(to);
             }
             9 => {
-                let (target, path) = (self.any_file(), self.new_path());
+                let target = self.any_file();
+                let path = self.new_path();
                 self.run(&format!("ln -s {target} {path}"));
             }
             10 => {
@@ -158,26 +164,31 @@ impl Tree {
                 self.run(&format!("chmod {mode:o} {path}"));
             }
             11 => {
-                let (path, owner) = (self.any(), self.random.below(5));
+                let path = self.any();
+                let owner = self.random.below(5);
                 self.run(&format!("chown {owner}:{owner} {path}"));
             }
             12 => {
-                let (path, size) = (self.any_file(), self.random.below(70_000));
+                let path = self.any_file();
+                let size = self.random.below(70_000);
                 self.run(&format!("truncate -s {size} {path}"));
             }
             13 => {
-                let (path, repeated) = (self.any(), 40 * self.random.below(2) as usize);
+                let path = self.any();
+                let repeated = 40 * self.random.below(2) as usize;
                 self.run(&format!(
                     "setfattr -n user.a -v '{}' {path}",
                     LONG_VALUE.repeat(repeated)
                 ));
             }
             14 => {
-                let (path, user) = (self.any(), self.random.below(9));
+                let path = self.any();
+                let user = self.random.below(9);
                 self.run(&format!("setfacl -m u:{user}:r {path}"));
             }
             _ => {
-                let (path, time) = (self.any(), self.random.below(99));
+                let path = self.any();
+                let time = self.random.below(99);
                 self.run(&format!("touch -d @{time} {path}"));
             }
         }
@@ -235,7 +246,8 @@ fn a_randomly_changed_copy_differs_as_any_other_volume_does() {
             String::from_utf8(output.stdout).expect("UTF-8"),
         )
     };
-    let (mut by_blocks, mut rounds) = (0, 0);
+    let mut by_blocks = 0;
+    let mut rounds = 0;
     for (kind, options) in KINDS.iter().enumerate() {
         let mut tree = Tree::new(kind as u64);
         ok(extern4_in(

@@ -28,7 +28,8 @@ impl Numbers {
 fn make_layer(number: u64, layer: &Path, result: &Path, numbers: &mut Numbers) {
     for directory in 0..6 {
         let name = format!("d{directory}");
-        let (here, there) = (layer.join(&name), result.join(&name));
+        let here = layer.join(&name);
+        let there = result.join(&name);
         let mark = |path: &Path| fs::write(path, "").expect("a whiteout");
         match numbers.below(8) {
             // Left as it is.
@@ -55,7 +56,8 @@ fn make_layer(number: u64, layer: &Path, result: &Path, numbers: &mut Numbers) {
             } else {
                 format!("deep/f{file}")
             };
-            let (from, to) = (here.join(&name), there.join(&name));
+            let from = here.join(&name);
+            let to = there.join(&name);
             match numbers.below(4) {
                 0 if to.exists() => {
                     let file_name = name.rsplit('/').next().expect("a name");
@@ -87,8 +89,10 @@ fn twenty_layers_with_whiteouts_are_built() {
     let dir = temporary("extern4-layers-");
     let at = dir.path();
     fs::create_dir(at.join("result")).expect("a directory");
-    let (mut numbers, mut whiteouts) = (Numbers(48), 0);
-    let (mut names, mut digests) = (Vec::new(), Vec::new());
+    let mut numbers = Numbers(48);
+    let mut whiteouts = 0;
+    let mut names = Vec::new();
+    let mut digests = Vec::new();
     for number in 0..LAYERS {
         let layer = format!("layer{number}");
         fs::create_dir(at.join(&layer)).expect("a directory");

@@ -335,7 +335,8 @@ fn differences_have_the_colours_of_gnu() {
             hunks.to_owned(),
         )
     };
-    let (mut ours, mut theirs) = (command(), Command::new("diff"));
+    let mut ours = command();
+    let mut theirs = Command::new("diff");
     ours.current_dir(image.scratch()).arg("diff");
     theirs.current_dir(files(&image)).arg("-u");
     let ours = coloured(ours, ["disk.img:/short", "disk.img:/other"]);

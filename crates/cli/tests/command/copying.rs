@@ -41,7 +41,8 @@ pub(crate) fn copied(root: &Path) -> Tree {
 #[test]
 fn an_archive_copy_is_the_same_tree() {
     let Some(all) = everything() else { return };
-    let (image, mount) = (&all.image, &all.mount);
+    let image = &all.image;
+    let mount = &all.mount;
     let dir = tempfile::tempdir().expect("a directory");
     let out = dir.path().join("out");
     let copy = || {
@@ -65,7 +66,8 @@ fn an_archive_copy_is_the_same_tree() {
 #[test]
 fn holes_stay_holes() {
     let Some(all) = everything() else { return };
-    let (image, mount) = (&all.image, &all.mount);
+    let image = &all.image;
+    let mount = &all.mount;
     let dir = tempfile::tempdir().expect("a directory");
     let out = dir.path().join("out");
     ok(extern4(
@@ -106,7 +108,8 @@ fn holes_stay_holes() {
 #[test]
 fn cat_writes_what_is_in_files() {
     let Some(all) = everything() else { return };
-    let (image, mount) = (&all.image, &all.mount);
+    let image = &all.image;
+    let mount = &all.mount;
     let files = tool(&mount.path, "find", [".", "-type", "f", "-print0"]);
     for file in files
         .split(|byte| *byte == 0)

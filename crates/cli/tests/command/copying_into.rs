@@ -54,7 +54,8 @@ fn an_archive_copy_into_a_volume_is_the_same_tree() {
     .build();
     let place = format!("{}:/", other.path.display());
     quietly(&image, &["cp", "-a", "disk.img:/twin", &place]);
-    let (mount, other) = (image.mount("ro,noatime"), other.mount("ro,noatime"));
+    let mount = image.mount("ro,noatime");
+    let other = other.mount("ro,noatime");
     for copy in [
         mount.path.join("tree"),
         mount.path.join("twin"),
@@ -449,7 +450,8 @@ fn one_partition_is_copied_into_another_of_the_disk() {
     // The same volume once more, behind the second partition.
     let mut disk = std::fs::read(&path).expect("a disk");
     let volume = std::fs::read(&image.path).expect("an image");
-    let (first, len) = (disk.len() / 512, volume.len() / 512);
+    let first = disk.len() / 512;
+    let len = volume.len() / 512;
     let entry = &mut disk[478..494];
     entry[4] = 0x83;
     entry[8..12].copy_from_slice(&u32::to_le_bytes(first as u32));

@@ -37,13 +37,12 @@ fn fill(tree: &Path) {
 
 fn demo(scratch: &Path, is_user: bool, tree: &str) -> Output {
     let script = format!("XDG_RUNTIME_DIR=$PWD/run TMPDIR=$PWD ./demo ./extern4 '{tree}'");
-    let mut command = match is_user {
-        true => as_user(USER, scratch, &script),
-        false => {
-            let mut command = Command::new("sh");
-            command.args(["-ec", &script]).current_dir(scratch);
-            command
-        }
+    let mut command = if is_user {
+        as_user(USER, scratch, &script)
+    } else {
+        let mut command = Command::new("sh");
+        command.args(["-ec", &script]).current_dir(scratch);
+        command
     };
     command.output().expect("a shell")
 }

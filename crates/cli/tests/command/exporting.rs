@@ -37,7 +37,8 @@ fn a_directory_gets_everything() {
         });
     let name = name.expect("a directory of the volume").file_name();
     let name = name.to_str().expect("UTF-8");
-    let (place, to) = (format!("disk.img:/{name}"), part.to_str().expect("UTF-8"));
+    let place = format!("disk.img:/{name}");
+    let to = part.to_str().expect("UTF-8");
     ok(extern4(&all.image, ["export", &place, "-o", to]));
     tree::assert_same(
         "export of a part",

@@ -154,22 +154,20 @@ fn volumes_are_filled_with_the_options_of_mke2fs() {
     fs::write(dir.join("mke2fs.conf"), CONFIG).expect("it is written");
     make_tree(dir);
     let source = facts(tree::from_mount(&dir.join("tree")));
-    let (sets, mut random, mut made) = (sets(20), Random(5), 0);
+    let sets = sets(20);
+    let mut random = Random(5);
+    let mut made = 0;
     for _ in 0..sets {
         let (mut args, bytes) = options(&mut random);
         args.extend(["-d", "tree"].map(str::to_owned));
-        let (size, of) = (
-            format!("{}K", bytes >> 10),
-            format!("{args:?} {}K", bytes >> 10),
-        );
+        let size = format!("{}K", bytes >> 10);
+        let of = format!("{args:?} {}K", bytes >> 10);
         let _ = [
             fs::remove_file(dir.join("ours")),
             fs::remove_file(dir.join("theirs")),
         ];
-        let (ours, theirs) = (
-            mkfs(dir, &args, &["ours", &size]),
-            mke2fs(dir, &args, &["theirs", &size]),
-        );
+        let ours = mkfs(dir, &args, &["ours", &size]);
+        let theirs = mke2fs(dir, &args, &["theirs", &size]);
         if ours.status.success() {
             e2fsck(&dir.join("ours")).unwrap_or_else(|why| panic!("{of}: {why}"));
             let mut filled = facts(tree::from_debugfs(&dir.join("ours")));

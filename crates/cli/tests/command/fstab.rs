@@ -249,7 +249,8 @@ fn ids_have_16_bits_where_that_is_asked_for() {
     if !can_mount() || !can_run(&[Need::Mount]) {
         return;
     }
-    let (ours, theirs) = (EMPTY.build(), EMPTY.build());
+    let ours = EMPTY.build();
+    let theirs = EMPTY.build();
     let make = |dir: &Path| {
         for name in ["before", "small", "large"] {
             fs::write(dir.join(name), "text").expect("a file");
@@ -264,15 +265,14 @@ fn ids_have_16_bits_where_that_is_asked_for() {
             .expect("its owner");
         (before.uid(), before.gid())
     };
-    let (mount, served) = (theirs.mount("rw"), Served::new(&ours, &[]));
+    let mount = theirs.mount("rw");
+    let served = Served::new(&ours, &[]);
     make(&mount.path);
     make(&served.dir);
     mount.unmount();
     served.umount();
-    let (mount, served) = (
-        theirs.mount("nouid32"),
-        Served::new(&ours, &["-o", "nouid32"]),
-    );
+    let mount = theirs.mount("nouid32");
+    let served = Served::new(&ours, &["-o", "nouid32"]);
     assert_eq!(change(&served.dir), change(&mount.path));
     mount.unmount();
     served.umount();
@@ -304,9 +304,12 @@ fn no_directory_grows_beyond_the_limit() {
     };
     for kib in [4, 16, 64] {
         let option = format!("max_dir_size_kb={kib}");
-        let (ours, theirs) = (EMPTY.build(), EMPTY.build());
-        let (mount, served) = (theirs.mount(&option), Served::new(&ours, &["-o", &option]));
-        let (our, their) = (fill(&served.dir), fill(&mount.path));
+        let ours = EMPTY.build();
+        let theirs = EMPTY.build();
+        let mount = theirs.mount(&option);
+        let served = Served::new(&ours, &["-o", &option]);
+        let our = fill(&served.dir);
+        let their = fill(&mount.path);
         assert_eq!(our.1, their.1, "{option}");
         assert!(
             our.2 <= kib << 10 && their.2 <= kib << 10,
@@ -472,7 +475,8 @@ fn the_journal_has_checksums_where_that_is_asked_for() {
         tool(dir, "sync", ["-f", "."]);
     };
     for spec in [WITH, WITHOUT] {
-        let (ours, theirs) = (spec.build(), spec.build());
+        let ours = spec.build();
+        let theirs = spec.build();
         for words in ["journal_checksum", "nojournal_checksum", "journal_checksum"] {
             let served = Served::new(&ours, &["-o", words]);
             change(&served.dir, "file");

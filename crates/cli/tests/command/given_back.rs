@@ -213,12 +213,13 @@ fn full_paths_are_read_back() {
             let line = String::from_utf8_lossy(line);
             line.contains("disk.img:/d/")
         });
-        let paths = lines
-            .map(|line| path(&line))
-            .map(|path| match path.starts_with(b":") {
-                true => [b"disk.img", &path[..]].concat(),
-                false => path,
-            });
+        let paths = lines.map(|line| path(&line)).map(|path| {
+            if path.starts_with(b":") {
+                [b"disk.img", &path[..]].concat()
+            } else {
+                path
+            }
+        });
         check(&image, line, paths.collect());
     }
     for operand in &operands {

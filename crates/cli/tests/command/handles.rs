@@ -69,7 +69,8 @@ fn handles_outlive_what_the_kernel_remembers() {
     for transport in transports() {
         let image = EMPTY.build();
         let served = Served::new(&image, &["-o", transport]);
-        let (scratch, root) = (image.scratch(), served.dir.clone());
+        let scratch = image.scratch();
+        let root = served.dir.clone();
         let deep = served.path("a/b/c");
         fs::create_dir_all(&deep).expect("directories");
         fs::write(deep.join("file"), "text").expect("a file");

@@ -216,7 +216,8 @@ fn damage_costs_an_error_and_not_the_daemon() {
     }
     let seeds: u64 = std::env::var("EXTERN4_HOSTILE")
         .map_or(2, |text| text.parse().expect("EXTERN4_HOSTILE is a number"));
-    let (mut served, mut refused) = (0, 0);
+    let mut served = 0;
+    let mut refused = 0;
     for (kind, spec) in SPECS.iter().enumerate() {
         let image = spec.build();
         let scratch = prepare(&image);

@@ -49,7 +49,8 @@ fn work(dir: &Path, thread: u64, first: u64, is_dead: &AtomicBool, is_synced: &A
     let own = dir.join(format!("t{thread}"));
     let mut number = first;
     while !is_dead.load(Ordering::Relaxed) {
-        let (new, oldest) = (number, told.there.first().copied());
+        let new = number;
+        let oldest = told.there.first().copied();
         number += 1;
         if make(dir, thread, new).is_err() {
             break;
@@ -75,10 +76,8 @@ fn work(dir: &Path, thread: u64, first: u64, is_dead: &AtomicBool, is_synced: &A
 
 /// Makes a file under a name of its own, renames it to its path, and makes it durable.
 fn make(dir: &Path, thread: u64, number: u64) -> Result<()> {
-    let (path, other) = (
-        path(dir, thread, number),
-        dir.join(format!("t{thread}/new")),
-    );
+    let path = path(dir, thread, number);
+    let other = dir.join(format!("t{thread}/new"));
     let bytes = contents(thread, number);
     let mut file = File::create(&other)?;
     for part in bytes.chunks(5000) {
@@ -135,11 +134,13 @@ fn kill(image: &Image, dir: &Path, transport: &str, round: u64) {
     File::open(dir)
         .and_then(|root| root.sync_all())
         .expect("durable");
-    let (is_dead, is_synced) = (AtomicBool::new(false), AtomicBool::new(false));
+    let is_dead = AtomicBool::new(false);
+    let is_synced = AtomicBool::new(false);
     let told: Vec<Told> = std::thread::scope(|scope| {
         let workers: Vec<_> = (0..THREADS)
             .map(|thread| {
-                let (is_dead, is_synced) = (&is_dead, &is_synced);
+                let is_dead = &is_dead;
+                let is_synced = &is_synced;
                 scope.spawn(move || work(dir, thread, round * 1_000_000, is_dead, is_synced))
             })
             .collect();

@@ -27,10 +27,8 @@ fn limited(image: &Image, script: &str) -> Output {
 /// Returns whether the mount serves; asserts that it has given the reason if not.
 #[track_caller]
 fn serves_or_says_why_not(image: &Image, said: &Output, what: &str) -> bool {
-    let (dir, errors) = (
-        image.scratch().join("mnt"),
-        String::from_utf8_lossy(&said.stderr),
-    );
+    let dir = image.scratch().join("mnt");
+    let errors = String::from_utf8_lossy(&said.stderr);
     assert_ne!(said.status.code(), Some(124), "{what}: it hangs: {errors}");
     assert_eq!(said.status.success(), is_mounted(image), "{what}: {errors}");
     if !said.status.success() {

@@ -21,7 +21,8 @@ pub(crate) fn rooted(listing: &[u8]) -> Vec<u8> {
 #[test]
 fn ls_is_that_of_gnu() {
     let Some(all) = everything() else { return };
-    let (image, mount) = (&all.image, &all.mount);
+    let image = &all.image;
+    let mount = &all.mount;
     for flags in [
         "-An", "-AnR", "-lAnR", "-lAniR", "-lAnRt", "-lAnRS", "-lAnRSr", "-lAnRh", "-1AR",
         "-lAnRtr",
@@ -131,7 +132,8 @@ fn several_volumes_are_told_apart() {
 #[test]
 fn find_is_that_of_gnu() {
     let Some(all) = everything() else { return };
-    let (image, mount) = (&all.image, &all.mount);
+    let image = &all.image;
+    let mount = &all.mount;
     let reference = std::fs::read_dir(&mount.path)
         .expect("a mount")
         .filter_map(Result::ok);
@@ -360,7 +362,8 @@ fn find_takes_ages_and_regular_expressions_as_gnu_does() {
 
 /// Returns the output with paths as they are in the volume.
 fn in_volume(output: &[u8]) -> Vec<u8> {
-    let (mut text, mut rest) = (Vec::new(), output);
+    let mut text = Vec::new();
+    let mut rest = output;
     while let Some(at) = find(rest, b"disk.img:") {
         text.extend_from_slice(&rest[..at]);
         rest = &rest[at + b"disk.img:".len()..];
@@ -483,7 +486,8 @@ fn find_starts_at_the_given_path() {
 #[test]
 fn stat_is_that_of_gnu() {
     let Some(all) = everything() else { return };
-    let (image, mount) = (&all.image, &all.mount);
+    let image = &all.image;
+    let mount = &all.mount;
     const FORMAT: &str = "%a|%A|%b|%B|%f|%F|%g|%h|%i|%s|%t|%T|%u|%w|%x|%y|%z|%W|%X|%Y|%Z";
     let files = tool(&mount.path, "find", [".", "-mindepth", "1", "-print0"]);
     let files: Vec<_> = files
@@ -546,7 +550,8 @@ fn stat_for_people_is_laid_out_as_gnus() {
 #[test]
 fn du_and_df_are_those_of_gnu() {
     let Some(all) = everything() else { return };
-    let (image, mount) = (&all.image, &all.mount);
+    let image = &all.image;
+    let mount = &all.mount;
     for flags in [
         &["-a"][..],
         &["-s"],
@@ -642,7 +647,8 @@ fn tree_draws_branches() {
 #[test]
 fn json_keeps_every_name() {
     let Some(all) = everything() else { return };
-    let (image, mount) = (&all.image, &all.mount);
+    let image = &all.image;
+    let mount = &all.mount;
     let output = ok(extern4(image, ["ls", "-AR", "--json", "disk.img"]));
     let mut ours: Vec<Vec<u8>> = Vec::new();
     for line in output

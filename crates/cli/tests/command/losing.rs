@@ -104,12 +104,14 @@ fn commands_fail_when_the_disk_of_the_image_is_full() {
         return;
     }
     let sources = tools::temporary("extern4-");
-    let (large, tree) = (sources.path().join("large"), sources.path().join("tree"));
+    let large = sources.path().join("large");
+    let tree = sources.path().join("tree");
     fs::write(&large, vec![7; 3_000_000]).expect("a file");
     (0..2000)
         .try_for_each(|at| fs::create_dir_all(tree.join(at.to_string())))
         .expect("directories");
-    let (large_name, tree_name) = (large.to_str().expect("text"), tree.to_str().expect("text"));
+    let large_name = large.to_str().expect("text");
+    let tree_name = tree.to_str().expect("text");
     for mke2fs in KINDS {
         // None, and perhaps enough for contents, but not for all of it.
         for room in [0, 65_536] {

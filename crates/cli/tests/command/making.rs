@@ -266,7 +266,8 @@ fn volumes_are_made_as_mke2fs_makes_them() {
     let scratch = tempfile::tempdir().expect("a directory");
     let dir = scratch.path();
     std::fs::write(dir.join("mke2fs.conf"), CONFIG).expect("it is written");
-    let (mut random, mut made) = (Random(4), 0);
+    let mut random = Random(4);
+    let mut made = 0;
     for _ in 0..sets {
         let (args, bytes) = options(&mut random);
         for name in ["ours", "theirs"] {
@@ -284,7 +285,8 @@ fn volumes_are_made_as_mke2fs_makes_them() {
                 .collect();
             make(dir, &args, &names)
         };
-        let (ours, theirs) = (run(mkfs, "ours"), run(mke2fs, "theirs"));
+        let ours = run(mkfs, "ours");
+        let theirs = run(mke2fs, "theirs");
         let told = String::from_utf8_lossy(&ours.stderr).into_owned();
         if ours.status.success() {
             tool(dir, "e2fsck", ["-fn", "ours"]);

@@ -621,7 +621,8 @@ fn reserved_blocks_are_for_the_ids_in_the_options() {
 /// Compares the kernel's own mount of a volume with ours of another volume made like it, with the
 /// same options. It calls `each` with the directory of each mount.
 fn in_both_mounts(options: &str, each: impl Fn(&std::path::Path) -> String) {
-    let (ours, theirs) = (EMPTY.build(), EMPTY.build());
+    let ours = EMPTY.build();
+    let theirs = EMPTY.build();
     let served = Served::new(&ours, &["-o", options]);
     let mount = theirs.mount(options);
     assert_eq!(each(&served.dir), each(&mount.path), "{options}");

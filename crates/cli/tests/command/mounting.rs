@@ -218,7 +218,8 @@ fn open_files_outlive_their_names() {
     }
     let image = EMPTY.build();
     let served = Served::new(&image, &[]);
-    let (first, second) = (served.path("first"), served.path("second"));
+    let first = served.path("first");
+    let second = served.path("second");
     fs::write(&first, "first").expect("a file");
     let mut kept = File::options()
         .read(true)

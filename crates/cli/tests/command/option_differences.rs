@@ -380,7 +380,8 @@ fn top(all: &Everything) -> Vec<String> {
 /// Returns the output with the mount's path as the image's name.
 fn in_image(output: &[u8], mount: &Path) -> Vec<u8> {
     let mount = mount.as_os_str().as_bytes();
-    let (mut text, mut rest) = (Vec::new(), output);
+    let mut text = Vec::new();
+    let mut rest = output;
     while let Some(at) = rest.windows(mount.len()).position(|window| window == mount) {
         text.extend_from_slice(&rest[..at]);
         text.extend_from_slice(b"disk.img:");
@@ -575,7 +576,8 @@ fn tree_options_are_those_of_tree() {
                     .map(str::to_owned)
                     .collect::<Vec<_>>()
             };
-            let (shown, expected) = (lines(&shown), lines(&expected));
+            let shown = lines(&shown);
+            let expected = lines(&expected);
             let first = shown
                 .iter()
                 .zip(&expected)
@@ -1182,10 +1184,8 @@ fn acl_options_are_those_of_the_tools() {
                     &["getfacl", options, &format!("disk.img:/{file}")],
                 ));
                 let expected = theirs(&files, "getfacl", &[options, file]);
-                let (shown, expected) = (
-                    String::from_utf8_lossy(&shown),
-                    String::from_utf8_lossy(&expected),
-                );
+                let shown = String::from_utf8_lossy(&shown);
+                let expected = String::from_utf8_lossy(&expected);
                 assert_eq!(shown, expected, "{line}, then getfacl {options} {file}");
             }
         }
@@ -1261,7 +1261,8 @@ fn tune_options_are_those_of_tune2fs() {
         "-L x -m 2 -c 7",
     ] {
         let words: Vec<_> = line.split(' ').collect();
-        let (one, other) = (image.copy(), image.copy());
+        let one = image.copy();
+        let other = image.copy();
         let said = failed(
             &ours(&one, &[&["tune"], &words[..], &["disk.img"]].concat()),
             0,

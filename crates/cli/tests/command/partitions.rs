@@ -411,7 +411,8 @@ fn a_copy_of_the_superblock_is_named_where_it_helps() {
     // Wiped, an impossible value, a wrong checksum.
     let wiped = image.copy();
     wipe_superblock(&wiped);
-    let (impossible, checksum) = (image.copy(), image.copy());
+    let impossible = image.copy();
+    let checksum = image.copy();
     hurt(&impossible, 1024 + 0x18, &[99]);
     hurt(&checksum, 1024 + 0x78, b"another label");
     for image in [&wiped, &impossible, &checksum] {
@@ -427,7 +428,8 @@ fn a_copy_of_the_superblock_is_named_where_it_helps() {
     let bad_journal = image.copy();
     hurt(&bad_journal, journal * 1024, &[0; 64]);
     assert!(!hints(&bad_journal, &["mkdir", "disk.img:/d"]));
-    let (unsupported, cut_off) = (image.copy(), image.copy());
+    let unsupported = image.copy();
+    let cut_off = image.copy();
     unsupported.debugfs("feature FEATURE_I31\n");
     assert!(!hints(&unsupported, &["ls", "disk.img"]));
     File::options()

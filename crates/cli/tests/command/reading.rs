@@ -235,7 +235,8 @@ fn large_answers_do_not_pass_through_the_daemon() {
     let dir = image.scratch().join("mnt");
     let mut daemon = in_foreground(&image, &dir, "transport=device");
     let written = [512 << 10, 4 << 10].map(|part| {
-        let (file, before) = (uncached(&dir.join("file")), written_by(daemon.id()));
+        let file = uncached(&dir.join("file"));
+        let before = written_by(daemon.id());
         let mut bytes = vec![0; part];
         for at in (0..LEN).step_by(part) {
             file.read_exact_at(&mut bytes, at as u64)
@@ -296,15 +297,19 @@ fn no_file_shows_the_blocks_of_another() {
     for transport in transports() {
         let image = EMPTY.build();
         let served = Served::new(&image, &["-o", transport]);
-        let (own, foreign) = (served.path("own"), served.path("foreign"));
+        let own = served.path("own");
+        let foreign = served.path("foreign");
         let size = 20 << 20;
         fs::write(&own, vec![b'o'; size]).expect("a file");
         let ends = AtomicBool::new(false);
         thread::scope(|scope| {
             for start in [0, 5 << 20] {
-                let (own, ends) = (&own, &ends);
+                let own = &own;
+                let ends = &ends;
                 scope.spawn(move || {
-                    let (file, mut bytes, mut at) = (uncached(own), vec![0; 1 << 20], start);
+                    let file = uncached(own);
+                    let mut bytes = vec![0; 1 << 20];
+                    let mut at = start;
                     while !ends.load(Ordering::Relaxed) {
                         let read = file.read_at(&mut bytes, at).expect("it is read");
                         let strange = bytes[..read]

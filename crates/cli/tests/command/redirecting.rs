@@ -274,11 +274,9 @@ fn a_number_in_angle_brackets_names_a_file() {
             .trim_end()
             .to_owned()
     };
-    let (name, passwd, ann) = (
-        inode("/etc/hostname"),
-        inode("/etc/passwd"),
-        inode("/home/ann"),
-    );
+    let name = inode("/etc/hostname");
+    let passwd = inode("/etc/passwd");
+    let ann = inode("/home/ann");
     let text = format!(
         "cat <{name}>; stat -c %n <{name}>; ls -d <{name}> <2>; cp <{name}> host:copy; chmod 600 <{passwd}>
          cd <{ann}>; pwd; ls; cat notes.txt; cd -; find -maxdepth 0; cd -; find -name 't*'

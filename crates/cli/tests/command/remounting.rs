@@ -41,7 +41,8 @@ fn a_mount_made_for_reading_becomes_writable() {
             fs::write(&from, "contents").expect("a file");
             image.debugfs(&format!("write {} file\n", from.display()));
             let served = Served::new(&image, &["-o", &format!("{options},{transport}")]);
-            let (file, mut text) = (File::open(served.path("file")).expect("it opens"), [0; 8]);
+            let file = File::open(served.path("file")).expect("it opens");
+            let mut text = [0; 8];
             assert!(is_read_only(&served.dir), "{options}");
             for round in 0..2 {
                 assert_eq!(remount(&image, "disk.img", words), None, "{options}");

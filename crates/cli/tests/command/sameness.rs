@@ -79,7 +79,8 @@ fn each_change_of_contents_takes_set_id_bits_off() {
         let image = EMPTY.build();
         fs::set_permissions(image.scratch(), fs::Permissions::from_mode(0o755)).expect("its mode");
         let served = Served::new(&image, &["-o", transport]);
-        let (file, from) = (served.path("file"), served.path("from"));
+        let file = served.path("file");
+        let from = served.path("from");
         fs::write(&from, "from").expect("a file");
         let mode = || fs::metadata(&file).expect("attributes").mode() & 0o7777;
         for way in ways {

@@ -67,7 +67,8 @@ fn fill(top: &Path) {
 
 /// The regular files below a directory, in the order of their paths.
 fn files(top: &Path) -> Vec<PathBuf> {
-    let (mut found, mut left) = (Vec::new(), vec![top.to_owned()]);
+    let mut found = Vec::new();
+    let mut left = vec![top.to_owned()];
     while let Some(directory) = left.pop() {
         for entry in fs::read_dir(directory).expect("a directory") {
             let entry = entry.expect("a name");
@@ -135,7 +136,8 @@ fn count_kept(old: (&Image, &Tree), new: (&Image, &Tree)) -> (usize, usize) {
     unchanged.dedup();
     let blocks = blocks_of(&old.0.path, &unchanged);
     let read = |image: &Image| fs::read(&image.path).expect("an image");
-    let (before, now) = (read(old.0), read(new.0));
+    let before = read(old.0);
+    let now = read(new.0);
     let block =
         |image: &[u8], at: usize| image.get(at * BLOCK..(at + 1) * BLOCK).map(<[u8]>::to_vec);
     let all: Vec<usize> = blocks
@@ -175,7 +177,8 @@ fn keeps_its_places(mount: &Mount, options: &[&str]) {
     let new = Image::in_directory(temporary("extern4-new-"), "out.img");
     build(new.scratch(), &mount.path, &["--stable-layout", layout]);
     e2fsck(&new.path).unwrap_or_else(|said| panic!("{options:?}: e2fsck: {said}"));
-    let (before, now) = (mounted(&old), mounted(&new));
+    let before = mounted(&old);
+    let now = mounted(&new);
     let (all, kept) = count_kept((&old, &before), (&new, &now));
     println!("{options:?}: {kept} of {all} blocks of unchanged files are kept");
     assert!(
@@ -285,7 +288,8 @@ fn files_come_and_go_over_many_volumes() {
             ["build", "-q", "--stable-layout", &layout, "out.img", top],
         ));
         e2fsck(&next.path).unwrap_or_else(|said| panic!("round {round}: e2fsck: {said}"));
-        let (before, now) = (mounted(&volume), mounted(&next));
+        let before = mounted(&volume);
+        let now = mounted(&next);
         let (all, kept) = count_kept((&volume, &before), (&next, &now));
         assert!(kept * 10 >= all * 9, "round {round}: {kept} of {all}");
         tree::assert_same(

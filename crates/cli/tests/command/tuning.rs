@@ -277,7 +277,8 @@ fn features_are_switched_as_tune2fs_does() {
     ] {
         let image = ImageSpec::new("disk", 16 << 20, spec).build();
         for change in changes {
-            let (oracle, tuned) = (image.copy(), image.copy());
+            let oracle = image.copy();
+            let tuned = image.copy();
             // tune2fs asks twice before some changes.
             tool(
                 oracle.scratch(),
@@ -447,7 +448,8 @@ fn journals_and_quotas_come_and_go_as_with_tune2fs() {
             quietly(&image, &["chown", &format!("{uid}:3"), &path]);
         }
         for line in lines {
-            let (oracle, tuned) = (image.copy(), image.copy());
+            let oracle = image.copy();
+            let tuned = image.copy();
             tool(oracle.scratch(), "tune2fs", [*line, &["disk.img"]].concat());
             quietly(&tuned, &[&["tune", "disk.img"], *line].concat());
             assert_eq!(

@@ -259,9 +259,10 @@ fn ours(line: &str, start: &Start) -> (Outcome, Result<(), String>) {
     command.args(["-o", "pipefail", "-c", &format!("extern4 {line}")]);
     let (output, printed) = run(command, image.scratch(), &start.mount.path);
     let is_sound = tools::e2fsck(&image.path);
-    let volume = match start.has_volume(&image) {
-        true => start.volume.clone(),
-        false => tree_of(&image.mount("ro,noatime").path, start.begun),
+    let volume = if start.has_volume(&image) {
+        start.volume.clone()
+    } else {
+        tree_of(&image.mount("ro,noatime").path, start.begun)
     };
     let host = tree_of_host(&image.scratch().join("host"), start.begun);
     (

@@ -63,7 +63,8 @@ fn ends(image: &Image, args: &[&str]) -> Output {
 
 /// Returns an answer in which every text is hostile and every number is as large as can be.
 fn evil_report() -> String {
-    let (text, most) = (serde_json::Value::from(EVIL), u64::MAX);
+    let text = serde_json::Value::from(EVIL);
+    let most = u64::MAX;
     let operation = |name: &str| {
         serde_json::json!({"name": format!("{name}{EVIL}"), "errors": most, "total_ns": most, "max_ns": most,
             "buckets": [0, most, 1, most, most, most]})

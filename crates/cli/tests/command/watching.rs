@@ -22,7 +22,8 @@ use crate::run::{command, extern4, failed, ok};
 /// Returns the socket of a mount that root serves.
 pub(crate) fn socket(dir: &Path) -> PathBuf {
     let device = fs::metadata(dir).expect("attributes").dev();
-    let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+    let major = rustix::fs::major(device);
+    let minor = rustix::fs::minor(device);
     PathBuf::from(format!("/run/extern4/{major}:{minor}"))
 }
 
@@ -85,7 +86,8 @@ fn without_a_lifetime_each_look_is_asked_for() {
         let report = stats(&image);
         let count = |name| operation(&report, name)["count"].as_u64().unwrap_or(0);
         // A kernel that is short of memory may ask once more.
-        let (asked, again) = (count("lookup"), count("getattr"));
+        let asked = count("lookup");
+        let again = count("getattr");
         assert_eq!(asked >= LOOKS, is_asked, "{options}: asked {asked} times");
         // For the directory and the file, and some requests from the file's creation.
         assert!(
@@ -122,7 +124,8 @@ fn forgets_come_in_batches_next_to_rings() {
         told() > 0
     };
     assert!((0..500).any(|_| is_told()), "never told");
-    let (told, naps) = (told(), start.elapsed().as_micros() / 500);
+    let told = told();
+    let naps = start.elapsed().as_micros() / 500;
     assert!(
         u128::from(told) <= naps + 1,
         "told {told} times in the time of {naps} naps"
@@ -691,7 +694,8 @@ fn q_ends_top_on_a_terminal() {
             .spawn()
             .expect("a terminal");
         let mut keys = script.stdin.take().expect("its keys");
-        let (start, ready) = (Instant::now(), image.scratch().join("ready"));
+        let start = Instant::now();
+        let ready = image.scratch().join("ready");
         while script.try_wait().expect("a child").is_none() {
             // An interrupt ends a shell that has not set its trap yet. A key may come before the
             // command listens.

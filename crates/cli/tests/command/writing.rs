@@ -417,7 +417,8 @@ fn access_lists_are_those_of_linux() {
     let host = tempfile::tempdir_in("/dev/shm")
         .or_else(|_| tempfile::tempdir())
         .expect("a directory");
-    let (file, dir) = (host.path().join("file"), host.path().join("dir"));
+    let file = host.path().join("file");
+    let dir = host.path().join("dir");
     std::fs::write(&file, "").expect("a file");
     std::fs::create_dir(&dir).expect("a directory");
     std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o664)).expect("a mode");

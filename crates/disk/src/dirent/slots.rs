@@ -209,7 +209,9 @@ impl<'a> Slots<'a> {
         };
         let header = u64::from_le_bytes(*header);
         // OK, all three: parts of the number.
-        let (ino, raw, name_len) = (header as u32, (header >> 32) as u16, (header >> 48) as u16);
+        let ino = header as u32;
+        let raw = (header >> 32) as u16;
+        let name_len = (header >> 48) as u16;
         let mut rec_len = usize::from(raw);
         if !is_rec_len(rec_len, rest.len()) {
             rec_len = self.unusual_rec_len(at, raw)?;
@@ -226,15 +228,14 @@ impl<'a> Slots<'a> {
     #[cold]
     fn unusual_rec_len(&self, at: usize, raw: u16) -> Result<usize, Corrupt> {
         let rec_len = self.layout.decode_rec_len(raw);
-        match is_rec_len(rec_len, self.bytes.len() - at) {
-            true => Ok(rec_len),
-            false => {
-                let kind = CorruptKind::Field {
-                    field: "rec_len",
-                    value: rec_len as u64,
-                };
-                Err(self.place.byte(at).corrupt(kind))
-            }
+        if is_rec_len(rec_len, self.bytes.len() - at) {
+            Ok(rec_len)
+        } else {
+            let kind = CorruptKind::Field {
+                field: "rec_len",
+                value: rec_len as u64,
+            };
+            Err(self.place.byte(at).corrupt(kind))
         }
     }
 
@@ -251,7 +252,8 @@ impl<'a> Slots<'a> {
     fn decode(&self) -> Result<Slot<'a>, Corrupt> {
         let span = self.span_at(self.at)?;
         // OK, both: inside a block, which has at most 65536 bytes.
-        let (offset, rec_len) = (span.offset as u32, span.rec_len as u32);
+        let offset = span.offset as u32;
+        let rec_len = span.rec_len as u32;
         if span.is_free() {
             // Only the length of free space matters; the writer that freed it may have left the
             // name there.
@@ -261,18 +263,18 @@ impl<'a> Slots<'a> {
                 rec_len,
             });
         }
-        let (ino, name) = (self.ino_of(span)?, self.name_of(span)?);
+        let ino = self.ino_of(span)?;
+        let name = self.name_of(span)?;
         if !self.layout.encrypted && has_slash_or_nul(name) {
             return Err(self.corrupt(CorruptKind::Mismatch {
                 what: "a name holds a slash or a NUL",
             }));
         }
-        let kind = match self.layout.filetype {
-            true => {
-                let raw = span.file_type();
-                FileType::from_raw(raw).ok_or_else(|| self.field("file_type", u64::from(raw)))?
-            }
-            false => FileType::Unknown,
+        let kind = if self.layout.filetype {
+            let raw = span.file_type();
+            FileType::from_raw(raw).ok_or_else(|| self.field("file_type", u64::from(raw)))?
+        } else {
+            FileType::Unknown
         };
         let hash = if self.layout.hashes_in_entries() && !is_dot_or_dotdot(name) {
             let end = self.at + self.layout.rec_len(name);

@@ -279,7 +279,8 @@ proptest! {
         let mut again = bytes.clone();
         for slot in Slots::new(&bytes, &layout, PLACE) {
             let slot = slot.unwrap();
-            let (at, len) = (slot.offset as usize, slot.rec_len as usize);
+            let at = slot.offset as usize;
+            let len = slot.rec_len as usize;
             slot.entry.unwrap().encode(&mut again[at..at + len], &layout);
         }
         prop_assert_eq!(again, bytes);
@@ -297,7 +298,8 @@ proptest! {
             bytes[at] = byte;
         }
         let slots = Slots::new(&bytes, &layout, PLACE);
-        let (mut from, mut seen) = (0, Vec::new());
+        let mut from = 0;
+        let mut seen = Vec::new();
         for slot in slots.clone() {
             let Ok(slot) = slot else { break };
             prop_assert_eq!(slot.offset, from);

@@ -196,7 +196,8 @@ fn sign_extend(byte: u8) -> u32 {
 /// Returns the hash of the first ext3: two numbers of 31 bits, updated from each other at every
 /// byte.
 fn legacy(name: &[u8], widen: fn(u8) -> u32) -> u32 {
-    let (mut hash, mut previous) = (0x12A3_FE2D_u32, 0x37AB_E8F9_u32);
+    let mut hash = 0x12A3_FE2D_u32;
+    let mut previous = 0x37AB_E8F9_u32;
     for &byte in name {
         let mut next = previous.wrapping_add(hash ^ widen(byte).wrapping_mul(7_152_373));
         if next & 0x8000_0000 != 0 {
@@ -305,7 +306,9 @@ fn tea(state: &mut [u32; 4], key: &[u32; 4]) {
     fn mix(x: u32, sum: u32, k0: u32, k1: u32) -> u32 {
         (x << 4).wrapping_add(k0) ^ x.wrapping_add(sum) ^ (x >> 5).wrapping_add(k1)
     }
-    let (mut x, mut y, mut sum) = (state[0], state[1], 0u32);
+    let mut x = state[0];
+    let mut y = state[1];
+    let mut sum = 0u32;
     for _ in 0..16 {
         sum = sum.wrapping_add(DELTA);
         x = x.wrapping_add(mix(y, sum, key[0], key[1]));
@@ -372,7 +375,8 @@ mod tests {
     proptest! {
         #[test]
         fn cookies_come_back_in_order(a: (u32, u32), b: (u32, u32)) {
-            let (a, b) = (Hash::new(a.0, a.1), Hash::new(b.0, b.1));
+            let a = Hash::new(a.0, a.1);
+            let b = Hash::new(b.0, b.1);
             prop_assert_eq!(Hash::from_cookie(a.cookie()), Some(a));
             prop_assert_eq!(a.cookie().cmp(&b.cookie()), a.cmp(&b));
         }

@@ -24,9 +24,10 @@ impl Inode {
     /// but no more than fit.
     pub(super) fn extra_isizes(sb: &Superblock) -> (u16, u16) {
         let room = usize::from(sb.inode_size()).saturating_sub(BASE_SIZE);
-        let (least, wanted) = match sb.features().ro_compat.contains(RoCompat::EXTRA_ISIZE) {
-            true => sb.extra_isize(),
-            false => (0, 0),
+        let (least, wanted) = if sb.features().ro_compat.contains(RoCompat::EXTRA_ISIZE) {
+            sb.extra_isize()
+        } else {
+            (0, 0)
         };
         let fitting = |size: usize| u16::try_from(size.min(room) & !3).unwrap_or(0);
         (
@@ -106,7 +107,8 @@ impl Inode {
 
     #[cold]
     fn move_attributes(&self, record: &mut [u8]) {
-        let (old, new) = (stored_xattr_range(record), self.xattr_range());
+        let old = stored_xattr_range(record);
+        let new = self.xattr_range();
         let mut area = vec![0; new.len()];
         if let Ok(Some(attrs)) = Attrs::in_inode(&record[old.clone()], self.place()) {
             let list: Vec<Attr<'_>> = attrs.iter().collect();

@@ -198,7 +198,8 @@ mod tests {
 
     #[test]
     fn a_flipped_bit_in_the_header_is_found_and_one_behind_it_forgiven() {
-        let (format, nothing) = (format(ChecksumVersion::V3), TransactionChecksum::new());
+        let format = format(ChecksumVersion::V3);
+        let nothing = TransactionChecksum::new();
         let good = commit().encode(&format);
         for (offset, sound) in [
             (16, false),

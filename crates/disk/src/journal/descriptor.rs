@@ -194,7 +194,8 @@ impl Descriptor {
                 }));
             }
         };
-        let (mut tags, mut offset) = (Vec::new(), BlockHeader::SIZE);
+        let mut tags = Vec::new();
+        let mut offset = BlockHeader::SIZE;
         while offset + format.tag_size() <= usable.len() {
             let here = at.offset(u32::try_from(offset).unwrap_or(u32::MAX));
             let (tag, size) = Tag::decode(&usable[offset..], format, here)?;

@@ -36,7 +36,8 @@ impl Superblock {
     }
 
     fn impossible_sizes(&self) -> Vec<(&'static str, u64)> {
-        let (raw, features) = (&self.raw, self.features());
+        let raw = &self.raw;
+        let features = self.features();
         let has = |feature| features.incompat.contains(feature);
         let clusters = raw.s_clusters_per_group.get();
         let desc = raw.s_desc_size.get();
@@ -86,10 +87,12 @@ impl Superblock {
     }
 
     fn impossible_inodes(&self) -> Vec<(&'static str, u64)> {
-        let (raw, features) = (&self.raw, self.features());
+        let raw = &self.raw;
+        let features = self.features();
         let is_file = |ino: u32| (self.first_ino()..=self.inodes_count()).contains(&ino);
         let has_journal = features.compat.contains(Compat::HAS_JOURNAL);
-        let (journal, device) = (raw.s_journal_inum.get(), raw.s_journal_dev.get());
+        let journal = raw.s_journal_inum.get();
+        let device = raw.s_journal_dev.get();
         let journal_ok = match journal {
             0 => !has_journal || raw.s_journal_uuid != [0; 16],
             ino => has_journal && (ino == JOURNAL_INO || is_file(ino)),
@@ -123,7 +126,8 @@ impl Superblock {
     }
 
     fn impossible_options(&self) -> Vec<(&'static str, u64)> {
-        let (raw, features) = (&self.raw, self.features());
+        let raw = &self.raw;
+        let features = self.features();
         let hurd =
             self.creator_os() == CreatorOs::Hurd && features.incompat.contains(Incompat::BIT64);
         let hash = raw.s_def_hash_version;

@@ -47,10 +47,8 @@ impl ValueSlot {
     /// Returns the place of the attribute whose entry, already checked, is at `entry`.
     fn of_entry(base: &[u8], entry: usize) -> Option<Self> {
         let (raw, _) = RawXattrEntry::ref_from_prefix(base.get(entry..)?).ok()?;
-        let (value, len) = (
-            usize::from(raw.e_value_offs.get()),
-            raw.e_value_size.get() as usize,
-        );
+        let value = usize::from(raw.e_value_offs.get());
+        let len = raw.e_value_size.get() as usize;
         let room = len.next_multiple_of(4).min(base.len().checked_sub(value)?);
         (raw.e_value_inum.get() == 0 && len > 0).then_some(Self {
             entry,

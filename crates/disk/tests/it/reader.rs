@@ -317,10 +317,8 @@ impl Volume {
             return BTreeSet::new();
         }
         let blocks: BTreeMap<_, _> = self.dir_blocks(inode).into_iter().collect();
-        let (expect, place) = (
-            self.htree_expect(inode),
-            Place::new(Structure::HtreeNode).ino(inode.ino()),
-        );
+        let expect = self.htree_expect(inode);
+        let place = Place::new(Structure::HtreeNode).ino(inode.ino());
         let root = ok(htree::Root::decode(&blocks[&0], &expect, place));
         let mut found = BTreeSet::from([0]);
         let mut level = vec![root.node];

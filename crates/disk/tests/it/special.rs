@@ -139,7 +139,8 @@ fn mmp_block_is_taken_and_released() {
     let sb = image.superblock();
     let bytes = image.read_block(sb.mmp_block().unwrap(), &sb);
     let found = Mmp::decode(&bytes, &sb, Place::new(Structure::Mmp)).unwrap();
-    let (host, device) = ("h".repeat(100), "d".repeat(31));
+    let host = "h".repeat(100);
+    let device = "d".repeat(31);
     let node = MmpNode {
         host: host.as_bytes(),
         device: device.as_bytes(),

@@ -309,7 +309,8 @@ fn check_group(image: &Image, sb: &Superblock, group: u32, text: &str, what: &st
     } else {
         "blocks"
     };
-    let (clusters, inodes) = (descriptor.free_clusters(), descriptor.free_inodes());
+    let clusters = descriptor.free_clusters();
+    let inodes = descriptor.free_inodes();
     let mut counts = format!(
         "{clusters} free {unit}, {inodes} free inodes, {} directories",
         descriptor.used_dirs()

@@ -353,7 +353,8 @@ impl BlockAllocator {
             // Adds the block to the transaction now, so that this handle's credits pay for it and
             // it stays in memory until the transaction closes.
             handle.edit(&mut descriptors, |_| ());
-            let (descriptors, offset) = (descriptors.pin(), to_usize(at.offset));
+            let descriptors = descriptors.pin();
+            let offset = to_usize(at.offset);
             group.dirty = Some(DirtyGroup {
                 descriptors,
                 offset,

@@ -207,7 +207,9 @@ impl BlockAllocator {
         let groups: Box<[Slot]> = (0..geometry.group_count())
             .map(|_| OnceLock::new())
             .collect();
-        let (mut blocks, mut inodes, mut faults) = (0, 0, Vec::new());
+        let mut blocks = 0;
+        let mut inodes = 0;
+        let mut faults = Vec::new();
         for group in 0..geometry.group_count() {
             match counted_descriptor(volume, group) {
                 Ok(descriptor) => {
@@ -477,7 +479,8 @@ impl BlockAllocator {
         let mut at = blocks.start.saturating_sub(self.first_data_block);
         let end = blocks.end.saturating_sub(self.first_data_block);
         while at < end {
-            let (group, bit) = (at / per_group, at % per_group);
+            let group = at / per_group;
+            let bit = at % per_group;
             let len = (end - at).min(per_group - bit);
             // OK: a volume has fewer than 2^32 groups, and a group fewer than 2^32 blocks.
             parts.push((group as u32, bit as u32..(bit + len) as u32));
@@ -490,7 +493,8 @@ impl BlockAllocator {
 impl Group {
     fn new(descriptor: GroupDescriptor) -> Self {
         let generation = RandomState::new().hash_one(()) as u32;
-        let (blocks, inodes) = (Trust::Unexamined, Trust::Unexamined);
+        let blocks = Trust::Unexamined;
+        let inodes = Trust::Unexamined;
         let (free, first_free_inode, dirty) = Default::default();
         Self {
             descriptor,

@@ -212,7 +212,8 @@ pub(crate) fn flip(bytes: &mut [u8], bits: Range<u32>, value: bool) -> bool {
     let mut good = true;
     let mut at = bits.start;
     while at < bits.end {
-        let (index, bit) = (to_usize(at / 8), at % 8);
+        let index = to_usize(at / 8);
+        let bit = at % 8;
         let Some(byte) = bytes.get_mut(index) else {
             return false;
         };
@@ -263,7 +264,8 @@ mod tests {
         fn searches_behind_taken_blocks_agree_with_full_searches(
             steps in prop::collection::vec((0..5_u8, 0..BITS, 1..12_u32), 1..120),
         ) {
-            let (mut map, mut bytes) = (FreeMap::default(), vec![0; BITS as usize / 8]);
+            let mut map = FreeMap::default();
+            let mut bytes = vec![0; BITS as usize / 8];
             let (mut taken, mut freed): (Vec<Range<u32>>, Vec<Range<u32>>) = (Vec::new(), Vec::new());
             for (step, at, want) in steps {
                 match step {

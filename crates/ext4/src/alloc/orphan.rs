@@ -216,9 +216,10 @@ pub(crate) fn free_leftover_orphans(fs: &Ext4, left: &LeftoverOrphans) -> Result
             return Err(error);
         }
         set_aside(fs, ino)?;
-        fs.warnings.report(match has_name {
-            true => format!("inode {ino} cannot be cut to its size: {error}; e2fsck mends it"),
-            false => unfreed(ino, &error),
+        fs.warnings.report(if has_name {
+            format!("inode {ino} cannot be cut to its size: {error}; e2fsck mends it")
+        } else {
+            unfreed(ino, &error)
         });
     }
     left.file

@@ -46,10 +46,8 @@ impl BlockAllocator {
     #[cold]
     pub(super) fn reserve_slowly(&self, volume: &Volume, demand: Demand) -> Result<bool> {
         let groups = volume.superblock().geometry().group_count();
-        let (blocks, least) = (
-            u64::from(demand.blocks),
-            self.block_reserve.to_leave(demand.reserve),
-        );
+        let blocks = u64::from(demand.blocks);
+        let least = self.block_reserve.to_leave(demand.reserve);
         // Relaxed, here and below: a group that another thread is examining is locked, and this
         // thread waits for it or finds it examined.
         let mut group = self.examination.first_left.load(Ordering::Relaxed);
@@ -227,12 +225,13 @@ impl BlockAllocator {
         let bits = bytes.and_then(|bytes| Bitmap::new(bytes, clusters));
         let bits = bits.ok_or_else(|| mismatch(place, "it is no whole bitmap"))?;
         check_own_blocks(&self.zones, &bits, number, geometry)?;
-        match bits.count_clear() == descriptor.free_clusters() {
-            true => Ok(()),
-            false => Err(mismatch(
+        if bits.count_clear() == descriptor.free_clusters() {
+            Ok(())
+        } else {
+            Err(mismatch(
                 place,
                 "the descriptor has another number of free blocks",
-            )),
+            ))
         }
     }
 }
@@ -249,7 +248,8 @@ fn check_own_blocks(
     };
     for (structure, blocks) in zones.within(&(start..start + u64::from(bits.len()))) {
         // OK: within the group, which has fewer than 2^32 blocks.
-        let (from, to) = ((blocks.start - start) as u32, (blocks.end - start) as u32);
+        let from = (blocks.start - start) as u32;
+        let to = (blocks.end - start) as u32;
         if let Some(free) = bits.cut(to).next_clear(from) {
             let place = Place::new(structure)
                 .group(number)
@@ -280,12 +280,13 @@ fn find_fault_of_inodes(volume: &Volume, number: u32, descriptor: &GroupDescript
         }
         bits.count_clear()
     };
-    match free == descriptor.free_inodes() {
-        true => Ok(()),
-        false => Err(mismatch(
+    if free == descriptor.free_inodes() {
+        Ok(())
+    } else {
+        Err(mismatch(
             place,
             "the descriptor has another number of free inodes",
-        )),
+        ))
     }
 }
 

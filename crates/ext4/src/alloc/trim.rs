@@ -46,7 +46,8 @@ pub(crate) fn trim_range(fs: &Ext4, bytes: Range<u64>, min_bytes: u64) -> Result
         let blocks = geometry.group_clusters(number).unwrap_or(0);
         // OK: no more than a group has.
         let inside = |block: u64| block.saturating_sub(start).min(blocks.into()) as u32;
-        let (from, to) = (inside(first), inside(end));
+        let from = inside(first);
+        let to = inside(end);
         if from < to {
             trimmed += trim_group(fs, number, start, from..to, min_blocks)?;
         }
@@ -65,7 +66,9 @@ fn trim_group(
 ) -> Result<u64> {
     let writer = fs.writer()?;
     let block_size = u64::from(fs.superblock().block_size());
-    let (mut at, mut trimmed_to, mut trimmed) = (blocks.start, None, 0);
+    let mut at = blocks.start;
+    let mut trimmed_to = None;
+    let mut trimmed = 0;
     loop {
         let group = &mut *writer.allocator.lock(fs, number)?;
         if group.descriptor.free_clusters() < min_blocks

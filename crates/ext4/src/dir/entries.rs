@@ -65,11 +65,13 @@ pub(crate) fn find<'a>(
     slots: Slots<'a>,
     is: impl Fn(&DirEntry<'a>) -> bool,
 ) -> Result<Option<(RecordPosition, DirEntry<'a>)>, Corrupt> {
-    let (mut before, mut slack) = (None, 0);
+    let mut before = None;
+    let mut slack = 0;
     let layout = *slots.layout();
     for slot in slots {
         let slot = slot?;
-        let (start, rec_len) = (to_usize(slot.offset), to_usize(slot.rec_len));
+        let start = to_usize(slot.offset);
+        let rec_len = to_usize(slot.rec_len);
         if let Some(entry) = slot.entry.filter(&is) {
             return Ok(Some((
                 RecordPosition {
@@ -225,7 +227,8 @@ pub(crate) fn fill<'e>(
     layout: &Layout,
 ) {
     bytes.fill(0);
-    let (mut start, mut at) = (0, 0);
+    let mut start = 0;
+    let mut at = 0;
     for entry in entries {
         let len = layout.rec_len(entry.name);
         entry.encode(&mut bytes[at..at + len], layout);

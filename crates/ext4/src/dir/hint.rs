@@ -135,7 +135,8 @@ impl DirHint {
             return;
         }
         self.removed = at;
-        let (renamed, slack) = (Offset::new(record.start()), record.rec_len() - need);
+        let renamed = Offset::new(record.start());
+        let slack = record.rec_len() - need;
         for (room, least) in self.rooms.iter_mut().zip(NEEDS) {
             if slack >= least {
                 *room = renamed.min(*room);
@@ -186,8 +187,11 @@ mod tests {
     /// hints.
     #[test]
     fn a_hinted_search_agrees_with_a_full_search() {
-        let (mut bytes, mut hint, mut names) = (vec![0; 1024], DirHint::default(), Vec::new());
-        let (mut found_by_hint, mut renamed) = (0, 0);
+        let mut bytes = vec![0; 1024];
+        let mut hint = DirHint::default();
+        let mut names = Vec::new();
+        let mut found_by_hint = 0;
+        let mut renamed = 0;
         entries::free_record(&mut bytes);
         let mut random = 7_u64;
         for step in 0..20_000 {

@@ -207,14 +207,13 @@ fn store_contents(
     dir: &mut InodeInfo,
     contents: &InlineContents,
 ) -> Result<()> {
-    match set_inline_data(handle, dir, &contents.bytes)? {
-        true => Ok(()),
-        false => {
-            let what = "the inode's attributes leave no room for the names that it has";
-            let place = Place::new(Structure::InlineData).ino(dir.ino());
-            Err(place
-                .corrupt(extern4_disk::CorruptKind::Mismatch { what })
-                .into())
-        }
+    if set_inline_data(handle, dir, &contents.bytes)? {
+        Ok(())
+    } else {
+        let what = "the inode's attributes leave no room for the names that it has";
+        let place = Place::new(Structure::InlineData).ino(dir.ino());
+        Err(place
+            .corrupt(extern4_disk::CorruptKind::Mismatch { what })
+            .into())
     }
 }

@@ -71,11 +71,12 @@ pub(crate) fn check_new_name(fs: &Ext4, dir: &InodeInfo, name: &[u8]) -> Result<
     if !dir.is_indexed() {
         return Ok(());
     }
-    match HtreePath::root_has_room(fs, dir)?
+    if HtreePath::root_has_room(fs, dir)?
         || HtreePath::to(fs, dir, name)?.has_room_for(fs, dir, name)?
     {
-        true => Ok(()),
-        false => Err(Errno::ENOSPC.into()),
+        Ok(())
+    } else {
+        Err(Errno::ENOSPC.into())
     }
 }
 
@@ -517,7 +518,8 @@ pub(crate) fn set_parent(handle: &Handle<'_>, dir: &mut InodeInfo, parent: u32) 
         return set_inline_parent(handle, dir, parent);
     }
     let mut block = dir_block(handle.fs, dir, 0)?;
-    let (layout, place) = (dir_layout(handle.fs, dir), names_place(dir, &block));
+    let layout = dir_layout(handle.fs, dir);
+    let place = names_place(dir, &block);
     dirent::dot_and_dotdot(&block, &layout, place)?;
     let slots = Slots::without_tail(&block, &layout, place);
     let (record, _) = entries::find(slots, |entry| entry.name == b"..")?.ok_or(Errno::ENOENT)?;

@@ -223,9 +223,10 @@ fn hash_order<'a>(fs: &'a Ext4, dir: &'a InodeInfo, starts: bool) -> Result<Opti
     if !dir.is_inline() && !made && dir.len_blocks(fs)? != 1 {
         return Ok(None);
     }
-    let version = match dir_layout(fs, dir).hashes_in_entries() {
-        true => Some(HashVersion::SipHash),
-        false => HashVersion::from_raw(fs.superblock().default_hash_version()),
+    let version = if dir_layout(fs, dir).hashes_in_entries() {
+        Some(HashVersion::SipHash)
+    } else {
+        HashVersion::from_raw(fs.superblock().default_hash_version())
     };
     let Some(version) = version else {
         return Ok(None);
@@ -519,7 +520,8 @@ impl HashOrder<'_> {
             for (block, range) in &blocks {
                 self.fill(&mut batch, block, *range)?;
             }
-            let (first, last) = (blocks.first(), blocks.last());
+            let first = blocks.first();
+            let last = blocks.last();
             let range = first
                 .zip(last)
                 .map_or(ALL, |((_, first), (_, last))| (first.0, last.1));
@@ -599,7 +601,8 @@ impl HashOrder<'_> {
         each: Each<'_>,
     ) -> Result<ControlFlow<()>> {
         batch.sort_by_key(|(hash, _)| *hash);
-        let (mut group, mut rank) = (None, 0u64);
+        let mut group = None;
+        let mut rank = 0u64;
         for (hash, entry) in &batch {
             let bits = u64::from(hash.major >> 1) << 16 | u64::from(hash.minor >> 16);
             rank = if group == Some(bits) { rank + 1 } else { 0 };
@@ -655,7 +658,8 @@ fn emit(
     next: u64,
     each: Each<'_>,
 ) -> ControlFlow<()> {
-    let (ino, kind) = (u64::from(entry.ino), file_type(entry.kind));
+    let ino = u64::from(entry.ino);
+    let kind = file_type(entry.kind);
     if dir.is_encrypted() && !entry.is_dot_or_dotdot() {
         let mut shown = [0; fscrypt_name::MAX_SHOWN];
         return each(RawDirEntry {

@@ -189,9 +189,10 @@ pub(crate) fn find_mapped(
 
 /// Returns the inode of a name and its block in the directory.
 fn search(fs: &Ext4, dir: &InodeInfo, wanted: &SearchName<'_>) -> Result<Option<(u32, u32)>> {
-    Ok(match dir.is_inline() {
-        true => lookup_inline(fs, dir, wanted)?.map(|ino| (ino, 0)),
-        false => find_entry(fs, dir, wanted)?.map(|found| (found.ino, found.logical)),
+    Ok(if dir.is_inline() {
+        lookup_inline(fs, dir, wanted)?.map(|ino| (ino, 0))
+    } else {
+        find_entry(fs, dir, wanted)?.map(|found| (found.ino, found.logical))
     })
 }
 

@@ -100,7 +100,8 @@ pub(crate) fn write_logged_part(
     now: Timespec,
 ) -> Result<usize> {
     let bits = fs.superblock().geometry().block_bits();
-    let (first, end) = (part.offset >> bits, part.end().div_ceil(1 << bits));
+    let first = part.offset >> bits;
+    let end = part.end().div_ceil(1 << bits);
     let runs = written_runs(fs, info, first..end.min(first + u64::from(LOGGED_BLOCKS)))?;
     let written: u64 = runs.iter().map(|run| run.end - run.start).sum();
     let blocks = if runs.is_empty() {
@@ -143,7 +144,8 @@ pub(crate) fn write_logged_part(
 /// written.
 fn written_runs(fs: &Ext4, info: &InodeInfo, blocks: Range<u64>) -> Result<Vec<Range<u64>>> {
     let bits = fs.superblock().geometry().block_bits();
-    let (mut at, mut runs) = (blocks.start, Vec::new());
+    let mut at = blocks.start;
+    let mut runs = Vec::new();
     while at < blocks.end {
         let Some(mapped) = info.run_at(fs, at << bits)?.mapped() else {
             break;
@@ -262,7 +264,8 @@ pub(crate) fn write_run(
         handle.fresh(block)?;
     }
     let start = u64::from(run.logical) << bits;
-    let (from, to) = (part.offset.max(start), part.end().min(run.end() << bits));
+    let from = part.offset.max(start);
+    let to = part.end().min(run.end() << bits);
     // OK: a part of the data.
     let data = &part.data[(from - part.offset) as usize..(to - part.offset) as usize];
     let skipped = (from - start) >> bits;

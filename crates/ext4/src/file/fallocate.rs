@@ -104,7 +104,8 @@ impl FallocateFile<'_> {
 
     /// Returns the blocks that are entirely in a range of bytes.
     fn inside(&self, from: u64, to: u64) -> Range<u64> {
-        let (start, end) = (from.div_ceil(self.block_size()), to / self.block_size());
+        let start = from.div_ceil(self.block_size());
+        let end = to / self.block_size();
         start..end.max(start)
     }
 
@@ -156,7 +157,8 @@ impl FallocateFile<'_> {
             Demand::new(blocks + nodes, self.rights),
             |handle| {
                 handle.admit_blocks(&self.info, self.rights, || Ok(blocks))?;
-                let (mut at, end) = (u64::from(logical), u64::from(logical) + u64::from(blocks));
+                let mut at = u64::from(logical);
+                let end = u64::from(logical) + u64::from(blocks);
                 let mut runs: Vec<Run> = Vec::new();
                 while at < end && runs.len() < to_usize(MAX_RUNS) {
                     let placement = Placement::after(&runs, None);

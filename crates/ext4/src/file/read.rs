@@ -45,7 +45,8 @@ pub(crate) fn lend_file(
     let left = inode.size().saturating_sub(offset);
     let len = usize::try_from(left).unwrap_or(usize::MAX).min(len);
     let bits = fs.superblock().geometry().block_bits();
-    let (mut pieces, mut done) = (Vec::new(), 0);
+    let mut pieces = Vec::new();
+    let mut done = 0;
     while done < len {
         let at = offset + done as u64;
         let run = inode.run_at(fs, at)?;
@@ -149,9 +150,10 @@ impl InodeInfo {
                 RunKind::Mapped { physical } => {
                     // OK: the run lies inside the volume, whose size in bytes fits 63 bits.
                     let start = (physical << bits) + (at - (u64::from(run.logical) << bits));
-                    match self.journals_contents(fs) {
-                        true => read_logged(fs, target, start)?,
-                        false => fs.device.read_at(target, start)?,
+                    if self.journals_contents(fs) {
+                        read_logged(fs, target, start)?
+                    } else {
+                        fs.device.read_at(target, start)?
                     }
                 }
                 RunKind::Hole | RunKind::Unwritten { .. } => target.fill(0),

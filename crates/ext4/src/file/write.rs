@@ -149,7 +149,8 @@ pub(crate) fn overwrite_file(
     if count > 1 || !fs.cache.device().writes_whole() {
         apart();
     }
-    let (mut rest, mut result) = (data, Ok(()));
+    let mut rest = data;
+    let mut result = Ok(());
     for piece in &pieces[..count] {
         let (part, behind) = rest.split_at(piece.len);
         rest = behind;
@@ -172,11 +173,13 @@ fn written_pieces(
     len: usize,
     pieces: &mut [DeviceRange; MAX_PIECES],
 ) -> Result<Option<usize>> {
-    let (bits, end) = (fs.superblock().geometry().block_bits(), offset + len as u64);
+    let bits = fs.superblock().geometry().block_bits();
+    let end = offset + len as u64;
     if end > info.size() {
         return Ok(None);
     }
-    let (mut at, mut count) = (offset, 0);
+    let mut at = offset;
+    let mut count = 0;
     while at < end {
         let run = info.run_at(fs, at)?;
         let (Some(mapped), Some(piece)) = (run.mapped(), pieces.get_mut(count)) else {
@@ -276,7 +279,9 @@ fn note_overwritten(
     end: u64,
     now: Timespec,
 ) -> Result<()> {
-    let (fields, stamp, grows) = (info.fields(), timestamp(now), end > info.size());
+    let fields = info.fields();
+    let stamp = timestamp(now);
+    let grows = end > info.size();
     // With the flag `SYNC` the handle below makes the write durable, so it cannot be skipped.
     if !grows && !fields.flags().contains(InodeFlags::SYNC) {
         let is_noted = fields.mtime() == stamp && fields.ctime() == stamp;
@@ -287,9 +292,10 @@ fn note_overwritten(
     fs.with_handle(2, 0, |handle| {
         let changed = stamped(handle, info.clone(), end, now)?;
         handle.store(&changed)?;
-        match grows {
-            true => publish(fs, inode, &changed, handle.tid())?,
-            false => publish_times(fs, inode, &changed, handle.tid())?,
+        if grows {
+            publish(fs, inode, &changed, handle.tid())?
+        } else {
+            publish_times(fs, inode, &changed, handle.tid())?
         }
         *info = changed;
         Ok(())
@@ -503,7 +509,8 @@ pub(crate) fn write_run_directly(fs: &Ext4, run: &Run, part: &WriteRange<'_>) ->
     let bits = fs.superblock().geometry().block_bits();
     let size = 1usize << bits;
     let start = u64::from(run.logical) << bits;
-    let (from, to) = (part.offset.max(start), part.end().min(run.end() << bits));
+    let from = part.offset.max(start);
+    let to = part.end().min(run.end() << bits);
     let mut target = physical << bits;
     // OK: a part of the data.
     let mut data = &part.data[(from - part.offset) as usize..(to - part.offset) as usize];
@@ -639,7 +646,8 @@ pub(crate) fn sync_file_data(fs: &Ext4, inode: &Inode, data_only: bool) -> Resul
         store_times(fs, inode.private::<CachedInode>().info().ino())?;
         return Ok(writer.transactions.sync()?);
     }
-    let (cached, transactions) = (inode.private::<CachedInode>(), &writer.transactions);
+    let cached = inode.private::<CachedInode>();
+    let transactions = &writer.transactions;
     let (changed_in, written) = cached.durable_with(data_only);
     match changed_in {
         Some(tid) => transactions.commit(tid)?,
@@ -660,7 +668,8 @@ impl InodeInfo {
         if self.has_extents() {
             return max_bytes_in_extents(fs);
         }
-        let (map, countable) = (fs.indirect_map(), countable_blocks(fs));
+        let map = fs.indirect_map();
+        let countable = countable_blocks(fs);
         let blocks = map
             .end()
             .min(countable - map.indirect_blocks(countable.min(map.end())));
@@ -724,7 +733,8 @@ pub(crate) fn claim_and_write(
     growth: Option<&Growth<'_>>,
 ) -> Result<(Vec<Run>, Option<Error>)> {
     let mut runs: Vec<Run> = Vec::new();
-    let (mut at, end) = (logical, logical + blocks);
+    let mut at = logical;
+    let end = logical + blocks;
     while at < end && runs.len() < to_usize(MAX_RUNS) {
         let run = match claim_blocks(
             handle,

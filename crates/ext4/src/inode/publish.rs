@@ -54,11 +54,9 @@ pub(crate) fn publish_touched(_fs: &Ext4, inode: &Inode, info: &InodeInfo, tid: 
         return inode.private::<CachedInode>().note(info, tid);
     }
     let fields = info.fields();
-    let (mode, links, ctime) = (
-        fields.permissions(),
-        fields.links(),
-        timespec(fields.ctime()),
-    );
+    let mode = fields.permissions();
+    let links = fields.links();
+    let ctime = timespec(fields.ctime());
     let cached = inode.private::<CachedInode>();
     match info.is_directory() {
         // The entry `..` may be inside the inode.

@@ -230,9 +230,10 @@ fn stored_xattr_area(record: &[u8]) -> &[u8] {
 /// Returns the size that callers see: for an encrypted link, the length of the target that they
 /// see.
 fn shown_size(info: &InodeInfo, kind: FileType) -> u64 {
-    match info.is_encrypted() && kind == FileType::Symlink {
-        true => symlink::shown_len(info.inode.size()),
-        false => info.inode.size(),
+    if info.is_encrypted() && kind == FileType::Symlink {
+        symlink::shown_len(info.inode.size())
+    } else {
+        info.inode.size()
     }
 }
 

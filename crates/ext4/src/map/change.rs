@@ -63,21 +63,23 @@ impl InodeInfo {
     /// [`MAX_RUNS`] calls for `blocks` blocks from `logical` on. The file has no blocks after
     /// those.
     pub(crate) fn map_blocks_needed(&self, fs: &Ext4, logical: u32, blocks: u32) -> Result<u32> {
-        match self.has_extents() {
-            true => extents::change::blocks_needed(fs, self, logical, blocks),
-            false => indirect::change::blocks_needed(fs, self, logical, blocks),
+        if self.has_extents() {
+            extents::change::blocks_needed(fs, self, logical, blocks)
+        } else {
+            indirect::change::blocks_needed(fs, self, logical, blocks)
         }
     }
 
     /// Returns how many of `blocks` blocks of a hole from `logical` on one change can map, and the
     /// most blocks that [`insert_runs`] then allocates for the map itself.
     pub(crate) fn part_of_hole(&self, fs: &Ext4, logical: u32, blocks: u32) -> Result<(u32, u32)> {
-        match self.has_extents() {
-            true => extents::change::part_of_hole(fs, self, logical, blocks),
-            false => Ok((
+        if self.has_extents() {
+            extents::change::part_of_hole(fs, self, logical, blocks)
+        } else {
+            Ok((
                 blocks,
                 indirect::change::blocks_needed(fs, self, logical, blocks)?,
-            )),
+            ))
         }
     }
 }
@@ -204,11 +206,11 @@ pub(crate) fn claim_blocks(
 /// Maps all runs that were [claimed](claim_blocks) for one [part of a
 /// hole](InodeInfo::part_of_hole).
 pub(crate) fn insert_runs(handle: &Handle<'_>, info: &mut InodeInfo, runs: &[Run]) -> Result<()> {
-    match info.has_extents() {
-        true => insert_extents(handle, info, runs)?,
-        false => runs
-            .iter()
-            .try_for_each(|run| insert_pointers(handle, info, run))?,
+    if info.has_extents() {
+        insert_extents(handle, info, runs)?
+    } else {
+        runs.iter()
+            .try_for_each(|run| insert_pointers(handle, info, run))?
     }
     let blocks: u64 = runs.iter().map(|run| run.len_blocks).sum();
     info.add_blocks(blocks.cast_signed(), handle.fs.superblock().block_size())
@@ -259,9 +261,10 @@ pub(crate) fn unmap_blocks(
         last: None,
         revokes,
     };
-    match info.has_extents() {
-        true => unmap_extents(handle, info, blocks, metadata, &mut budget),
-        false => unmap_pointers(handle, info, blocks, metadata, &mut budget),
+    if info.has_extents() {
+        unmap_extents(handle, info, blocks, metadata, &mut budget)
+    } else {
+        unmap_pointers(handle, info, blocks, metadata, &mut budget)
     }
 }
 

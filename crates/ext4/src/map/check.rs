@@ -110,7 +110,8 @@ impl Check<'_> {
         if !self.may_read(block)? {
             return Ok(());
         }
-        let (buffer, place) = (self.fs.cache.read(block)?, place.block(block));
+        let buffer = self.fs.cache.read(block)?;
+        let place = place.block(block);
         let numbers = Pointers::decode(&buffer, self.fs.blocks(), place)?;
         if levels == 1 {
             return self.numbers(&numbers, 0..numbers.len(), logical);

@@ -126,7 +126,9 @@ impl MapVisitor for Pieces<'_> {
                 logical: run.logical,
                 unwritten: !run.written,
             };
-            let (physical, len_blocks, depth) = (run.physical, run.len, self.data_depth);
+            let physical = run.physical;
+            let len_blocks = run.len;
+            let depth = self.data_depth;
             (self.each)(Piece {
                 physical,
                 len_blocks,

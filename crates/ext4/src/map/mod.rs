@@ -26,9 +26,10 @@ use crate::map::run::Run;
 impl InodeInfo {
     /// Returns the run that maps block `logical` of the file, from that block on.
     pub(crate) fn map(&self, fs: &Ext4, logical: u32) -> Result<Run> {
-        let run = match self.has_extents() {
-            true => extents::read::map(fs, self, logical)?,
-            false => indirect::read::map(fs, self, logical)?,
+        let run = if self.has_extents() {
+            extents::read::map(fs, self, logical)?
+        } else {
+            indirect::read::map(fs, self, logical)?
         };
         if let (Some(writer), Some(blocks)) = (fs.writer.get(), run.allocated()) {
             writer.zones.check(&blocks)?;

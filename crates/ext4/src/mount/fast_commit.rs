@@ -324,7 +324,8 @@ impl Changes {
 
     /// Maps `len` blocks from `logical` on to `kind`, and removes earlier runs there.
     fn set_map(&mut self, logical: u32, len: u32, kind: RunKind) {
-        let (start, end) = (u64::from(logical), u64::from(logical) + u64::from(len));
+        let start = u64::from(logical);
+        let end = u64::from(logical) + u64::from(len);
         // Runs do not overlap, so only the last run that starts before `logical` can reach beyond
         // it.
         let first = self
@@ -364,10 +365,8 @@ impl Changes {
 
     /// Keeps the part of `run` from block `start` to `end`, if there is such a part.
     fn keep(&mut self, run: Run, start: u64, end: u64) {
-        let (start, end) = (
-            start.max(u64::from(run.logical)),
-            end.min(run.end()).min(LOGICAL_END),
-        );
+        let start = start.max(u64::from(run.logical));
+        let end = end.min(run.end()).min(LOGICAL_END);
         let (Ok(logical), Some(Ok(len))) = (
             u32::try_from(start),
             end.checked_sub(start).map(u32::try_from),

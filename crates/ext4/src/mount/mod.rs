@@ -77,7 +77,8 @@ impl Ext4 {
 
     /// Warns of fields of the superblock that Linux or e2fsck refuse, and that readers do not need.
     fn warn_of_superblock(&self) {
-        let (sb, geometry) = (self.superblock(), self.superblock().geometry());
+        let sb = self.superblock();
+        let geometry = self.superblock().geometry();
         let copy = (1..geometry.group_count()).find_map(|group| geometry.superblock_in(group));
         let by = copy.map_or_else(String::new, |block| {
             format!("; --superblock {block} reads by a copy of it")
@@ -175,7 +176,8 @@ impl Ext4 {
     /// Replays the journal onto the device and empties it. Returns the volume as it is after that,
     /// and the journal if changes go through one.
     pub(crate) fn recover(self, options: &OpenOptions) -> Result<(Self, Option<VolumeJournal>)> {
-        let (mut fs, mut journal) = (self, None);
+        let mut fs = self;
+        let mut journal = None;
         if options.ignore_journal {
             check_needs_no_recovery(fs.superblock())?;
         } else if let Some((emptied, replayed)) = journal::empty(&fs, options)? {
@@ -247,7 +249,8 @@ impl Ext4 {
             return Ok(());
         };
         let journal = self.load_inode(ino)?;
-        let (mut at, end) = (0, u64::from(journal.len_blocks(self)?));
+        let mut at = 0;
+        let end = u64::from(journal.len_blocks(self)?);
         while let Some(logical) = u32::try_from(at).ok().filter(|_| at < end) {
             let run = journal.map(self, logical)?;
             if let Some(blocks) = run.mapped() {
@@ -366,11 +369,13 @@ impl Ext4 {
         let superblock = Superblock::from_raw(raw, Place::new(Structure::Superblock))?;
         let superblock = superblock.with_short_ids(options.short_ids);
         let can_grow = superblock.features().compat.contains(Compat::RESIZE_INODE);
-        let superblock = match options.block_validity || can_grow {
-            true => superblock,
-            false => superblock.with_no_reserved_gdt(),
+        let superblock = if options.block_validity || can_grow {
+            superblock
+        } else {
+            superblock.with_no_reserved_gdt()
         };
-        let (geometry, defaults) = (superblock.geometry(), superblock.default_mount_options());
+        let geometry = superblock.geometry();
+        let defaults = superblock.default_mount_options();
         let copy_in = options
             .superblock
             .map_or(0, |backup| backup.group(&superblock));

@@ -123,7 +123,8 @@ impl Writer {
     ) -> Result<Self> {
         let uses_journal = journal.is_some();
         let journaling = Journaling::chosen(volume.superblock(), uses_journal, asked.data)?;
-        let (mut journal, mut superblock) = (journal, volume.superblock().clone());
+        let mut journal = journal;
+        let mut superblock = volume.superblock().clone();
         keep_error(volume, &mut superblock, journal.as_mut())?;
         if let Some(checksum) = journal_checksum(volume.superblock(), asked.journal_checksum) {
             journal
@@ -309,11 +310,9 @@ impl Writer {
 
 /// Notes the damaged structure in a superblock.
 pub(crate) fn note(raw: &mut RawSuperblock, corrupt: &Corrupt) {
-    let (ino, block, now) = (
-        corrupt.place.ino.unwrap_or(0),
-        corrupt.place.block.unwrap_or(0),
-        now_seconds(),
-    );
+    let ino = corrupt.place.ino.unwrap_or(0);
+    let block = corrupt.place.block.unwrap_or(0);
+    let now = now_seconds();
     raw.s_state.set(raw.s_state.get() | State::ERROR.bits());
     if raw.s_error_count.get() == 0 {
         raw.s_first_error_time.set(now);

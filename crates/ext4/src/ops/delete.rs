@@ -64,9 +64,10 @@ pub(crate) fn evict(fs: &Ext4, writer: &Writer, info: InodeInfo) {
         // If this damage has ended changes, the next opening sets it aside.
         let _ = set_aside(fs, ino);
     }
-    match fs.warnings.has_listener() && !is_over {
-        true => fs.warnings.report(unfreed(ino, &error)),
-        false => writer.note_unfreed(error),
+    if fs.warnings.has_listener() && !is_over {
+        fs.warnings.report(unfreed(ino, &error))
+    } else {
+        writer.note_unfreed(error)
     }
 }
 

@@ -44,9 +44,10 @@ fn kind_of(info: &InodeInfo) -> dirent::FileType {
 /// Returns `EXDEV` if files in `dir` belong to its project, and this one to another.
 fn check_project(dir: &InodeInfo, info: &InodeInfo) -> Result<()> {
     let one_project = dir.fields().flags().contains(InodeFlags::PROJINHERIT);
-    match one_project && dir.fields().project() != info.fields().project() {
-        true => Err(Errno::EXDEV.into()),
-        false => Ok(()),
+    if one_project && dir.fields().project() != info.fields().project() {
+        Err(Errno::EXDEV.into())
+    } else {
+        Ok(())
     }
 }
 
@@ -246,7 +247,8 @@ pub(crate) fn rename_name(fs: &Ext4, rename: &Rename<'_>) -> Result<()> {
 
 /// Checks that a rename can be done, before anything is changed.
 fn check_rename(fs: &Ext4, inodes: &RenameInodes<'_>, rename: &Rename<'_>) -> Result<()> {
-    let (from, to) = (&inodes.from.info, &inodes.to_dir().info);
+    let from = &inodes.from.info;
+    let to = &inodes.to_dir().info;
     if from.is_encrypted() || to.is_encrypted() {
         return Err(Errno::ENOKEY.into());
     }
@@ -278,8 +280,10 @@ struct RenameInodes<'d> {
 
 impl<'d> RenameInodes<'d> {
     fn lock(rename: &Rename<'d>) -> Self {
-        let (from, to) = (rename.from.dir, rename.to.dir);
-        let (inode, target) = (|| copy(rename.inode), || rename.target.map(copy));
+        let from = rename.from.dir;
+        let to = rename.to.dir;
+        let inode = || copy(rename.inode);
+        let target = || rename.target.map(copy);
         // In the order of their numbers, because another thread may rename the other way. They are
         // built in place, because they are large.
         if to.ino() < from.ino() {
@@ -396,7 +400,8 @@ fn move_entry(
     inodes: &mut RenameInodes<'_>,
     rename: &Rename<'_>,
 ) -> Result<()> {
-    let (ino, kind) = (inodes.inode.ino(), kind_of(&inodes.inode));
+    let ino = inodes.inode.ino();
+    let kind = kind_of(&inodes.inode);
     if inodes.to.is_none() && inodes.target.is_none() && rename.whiteout.is_none() {
         let entry = DirEntry {
             ino,
@@ -446,7 +451,8 @@ fn exchange_names(
     let Some(mut target) = inodes.target.take() else {
         return Err(Errno::ENOENT.into());
     };
-    let (ino, kind) = (inodes.inode.ino(), kind_of(&inodes.inode));
+    let ino = inodes.inode.ino();
+    let kind = kind_of(&inodes.inode);
     inodes
         .destination_names()
         .replace(handle, rename.to.name, ino, kind)?;
@@ -454,7 +460,8 @@ fn exchange_names(
         .from
         .replace(handle, rename.from.name, target.ino(), kind_of(&target))?;
     if inodes.to.is_some() {
-        let (from_ino, to_ino) = (inodes.from.info.ino(), inodes.destination().ino());
+        let from_ino = inodes.from.info.ino();
+        let to_ino = inodes.destination().ino();
         if inodes.inode.is_directory() {
             set_parent(handle, &mut inodes.inode, to_ino)?;
         }

@@ -45,7 +45,8 @@ pub(crate) fn change_attr(fs: &Ext4, inode: &Inode, set: &SetAttr) -> Result<()>
     let mut info = cached.info();
     // A flag can change how contents are read, so it needs the map lock. An ACL needs the lock on
     // attributes.
-    let (sets_flags, sets_acl) = (set.flags.is_some(), set.acl.is_some());
+    let sets_flags = set.flags.is_some();
+    let sets_acl = set.acl.is_some();
     let locks_map = sets_flags && !info.is_directory() || sets_acl && info.is_inline();
     let _map = locks_map.then(|| cached.change_map());
     let _attributes = sets_acl.then(|| cached.change_attributes());

@@ -23,7 +23,8 @@ impl Ext4 {
     pub fn stat(&self) -> Result<StatFs> {
         let sb = self.superblock();
         let geometry = sb.geometry();
-        let (mut clusters, mut inodes) = (0u64, 0u64);
+        let mut clusters = 0u64;
+        let mut inodes = 0u64;
         if let Some(writer) = self.writer.get() {
             clusters = writer.allocator.free_blocks();
             inodes = writer.allocator.free_inodes();

@@ -82,7 +82,8 @@ pub(crate) fn store_times(fs: &Ext4, ino: u32) -> Result<()> {
         // Damage has ended changes. Closing the volume stores the times.
         return Ok(());
     }
-    let (at, sb) = (fs.inode_position(ino)?, fs.superblock());
+    let at = fs.inode_position(ino)?;
+    let sb = fs.superblock();
     let place = Place::new(Structure::Inode)
         .ino(ino)
         .block(at.block)

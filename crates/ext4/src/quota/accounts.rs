@@ -203,7 +203,8 @@ fn admits(resource: &Resource, reserved: i64, more: i64, now: u64) -> bool {
         .saturating_add_signed(reserved)
         .saturating_add_signed(more);
     let is_late = resource.until != 0 && now >= resource.until;
-    let (hard, soft) = (resource.hard, resource.soft);
+    let hard = resource.hard;
+    let soft = resource.soft;
     !(hard != 0 && after > hard || soft != 0 && after > soft && is_late)
 }
 

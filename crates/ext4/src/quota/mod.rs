@@ -103,8 +103,8 @@ impl KindQuota {
     }
 
     fn count(&mut self, handle: &Handle<'_>, id: u32, amount: Amount, now: u64) -> Result<()> {
-        let (space_grace, inode_grace) =
-            (self.file.header.space_grace, self.file.header.inode_grace);
+        let space_grace = self.file.header.space_grace;
+        let inode_grace = self.file.header.inode_grace;
         let account = self.account(handle.fs, id)?;
         count(&mut account.entry.space, amount.bytes, space_grace, now);
         count(&mut account.entry.inodes, amount.inodes, inode_grace, now);
@@ -270,7 +270,8 @@ impl Handle<'_> {
         if limited.is_empty() {
             return Ok(());
         }
-        let (more, now) = (more()?, u64::from(now_seconds()));
+        let more = more()?;
+        let now = u64::from(now_seconds());
         let mut kinds = quotas.lock();
         let mut kinds = kinds.iter_mut();
         for (kind, id) in limited {
@@ -341,10 +342,8 @@ impl Handle<'_> {
             };
         }
         let inodes = inodes_of(self.fs, info)?;
-        let (goes, comes) = (
-            Amount::of(&before.fields, inodes),
-            Amount::of(fields, inodes),
-        );
+        let goes = Amount::of(&before.fields, inodes);
+        let comes = Amount::of(fields, inodes);
         self.count_each(|kind| match (before.owners.id(kind), owners.id(kind)) {
             (old, new) if old == new => [(new, handle), (0, Amount::default())],
             (old, new) => [(old, Amount::default().minus(goes)), (new, comes)],
@@ -605,7 +604,8 @@ mod tests {
             },
         )
         .unwrap();
-        let (owners, rights) = (Owners([7, 0, 0]), SpaceRights::default());
+        let owners = Owners([7, 0, 0]);
+        let rights = SpaceRights::default();
         fs.with_handle(8, 0, |handle| {
             let may = |blocks| {
                 handle

@@ -318,11 +318,12 @@ impl Rewrite<'_> {
     /// Rewrites the checksums of those inodes of a group that were ever used.
     fn inodes(&self, group: u32, descriptor: &GroupDescriptor) -> Result<()> {
         let geometry = self.new.geometry();
-        let used = match descriptor.flags().contains(GroupFlags::INODE_UNINIT) {
-            true => 0,
-            false => geometry
+        let used = if descriptor.flags().contains(GroupFlags::INODE_UNINIT) {
+            0
+        } else {
+            geometry
                 .inodes_per_group()
-                .saturating_sub(descriptor.unused_inodes()),
+                .saturating_sub(descriptor.unused_inodes())
         };
         let per_block = geometry.block_size() / u32::from(geometry.inode_size());
         let first = group * geometry.inodes_per_group() + 1;
@@ -397,9 +398,10 @@ impl Rewrite<'_> {
         }
         for run in &blocks.runs {
             for (block, logical) in (run.physical..run.physical + run.len).zip(run.logical..) {
-                match directory {
-                    true => self.names(block, logical == 0, inode)?,
-                    false => self.orphans(block, logical, inode)?,
+                if directory {
+                    self.names(block, logical == 0, inode)?
+                } else {
+                    self.orphans(block, logical, inode)?
                 }
             }
         }

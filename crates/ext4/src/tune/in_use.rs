@@ -14,7 +14,8 @@ use crate::inode::info::InodeInfo;
 
 /// Returns the features that an inode uses.
 fn used_by(inode: &Inode) -> Features {
-    let (flags, kind) = (inode.flags(), inode.kind());
+    let flags = inode.flags();
+    let kind = inode.kind();
     let mut used = Features::default();
     used.compat
         .set(Compat::DIR_INDEX, flags.contains(InodeFlags::INDEX));
@@ -72,21 +73,18 @@ impl Ext4 {
 
     /// Returns how many records of a group's inode table have ever been written.
     fn records_in_use(&self, group: u32) -> Result<u32> {
-        let (sb, all) = (
-            self.superblock(),
-            self.superblock().geometry().inodes_per_group(),
-        );
+        let sb = self.superblock();
+        let all = self.superblock().geometry().inodes_per_group();
         let counts_unused = RoCompat::GDT_CSUM | RoCompat::METADATA_CSUM;
         if !sb.features().ro_compat.intersects(counts_unused) {
             return Ok(all);
         }
         let group = self.writer()?.allocator.lock(self, group)?;
         let descriptor = &group.descriptor;
-        Ok(
-            match descriptor.flags().contains(GroupFlags::INODE_UNINIT) {
-                true => 0,
-                false => all.saturating_sub(descriptor.unused_inodes()),
-            },
-        )
+        Ok(if descriptor.flags().contains(GroupFlags::INODE_UNINIT) {
+            0
+        } else {
+            all.saturating_sub(descriptor.unused_inodes())
+        })
     }
 }

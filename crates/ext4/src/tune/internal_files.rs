@@ -71,7 +71,8 @@ pub(super) fn clear_reserved(fs: &Ext4, ino: u32, metadata: bool) -> Result<()> 
 
 /// Copies the fields about the volume's own files from the primary superblock to a backup.
 pub(super) fn copy_fields(from: &RawSuperblock, to: &mut RawSuperblock) {
-    let (all, old) = (from.features(), to.features());
+    let all = from.features();
+    let old = to.features();
     let compat = old.compat.difference(COMPAT) | all.compat.intersection(COMPAT);
     let ro_compat = old.ro_compat.difference(RO_COMPAT) | all.ro_compat.intersection(RO_COMPAT);
     to.s_feature_compat.set(compat.bits());

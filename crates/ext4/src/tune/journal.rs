@@ -116,7 +116,8 @@ impl Ext4 {
         );
         info.fields_mut()
             .set_size(u64::from(blocks) << geometry.block_bits());
-        let (mut at, mut runs) = (0, Vec::new());
+        let mut at = 0;
+        let mut runs = Vec::new();
         while at < blocks {
             let (part, nodes) = info.part_of_hole(self, at, blocks - at)?;
             let demand = Demand::new(part + nodes, ReserveUse::Root);
@@ -140,10 +141,8 @@ impl Ext4 {
 
     /// Writes an empty journal to its blocks.
     fn write_journal(&self, runs: &[Range<u64>], superblock: &JournalSuperblock) -> Result<()> {
-        let (device, bits) = (
-            self.cache.device(),
-            self.superblock().geometry().block_bits(),
-        );
+        let device = self.cache.device();
+        let bits = self.superblock().geometry().block_bits();
         for run in runs {
             device.write_zeroes(run.start << bits..run.end << bits)?;
         }

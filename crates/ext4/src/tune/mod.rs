@@ -313,7 +313,8 @@ impl Ext4 {
     }
 
     fn tune_backups(&self, tune: &Tune, seed: Option<u32>) -> Result<()> {
-        let (sb, geometry) = (self.current_superblock(), self.superblock().geometry());
+        let sb = self.current_superblock();
+        let geometry = self.superblock().geometry();
         let backups: Vec<u64> = (1..geometry.group_count())
             .filter(|group| geometry.has_superblock(*group))
             .filter_map(|group| geometry.superblock_in(group))

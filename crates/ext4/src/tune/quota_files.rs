@@ -147,7 +147,8 @@ impl Ext4 {
             {
                 let fields = file.info.fields_mut();
                 fields.set_links(1);
-                let (owners, amount) = (Owners::of(fields), Amount::of(fields, 1));
+                let owners = Owners::of(fields);
+                let amount = Amount::of(fields, 1);
                 handle
                     .writer
                     .orphans
@@ -175,10 +176,8 @@ impl Ext4 {
             {
                 return Ok(());
             }
-            let (owners, amount) = (
-                Owners::of(fields),
-                Amount::of(fields, inodes_of(self, info)?),
-            );
+            let owners = Owners::of(fields);
+            let amount = Amount::of(fields, inodes_of(self, info)?);
             for (usage, kind) in usage.iter_mut().zip(Kind::ALL) {
                 let sum = usage.entry(owners.id(kind)).or_default();
                 *sum = sum.plus(amount);

@@ -141,10 +141,8 @@ impl Volume {
     /// Makes the best of the damaged descriptor of `group`, and says how.
     fn make_readable(&self, group: u32) -> Option<(GroupDescriptor, String)> {
         let geometry = self.superblock().geometry();
-        let (index, at) = (
-            group / geometry.descriptors_per_block(),
-            group % geometry.descriptors_per_block(),
-        );
+        let index = group / geometry.descriptors_per_block();
+        let at = group % geometry.descriptors_per_block();
         let size = usize::from(geometry.desc_size());
         let place = Place::new(Structure::GroupDescriptor);
         let stored = |block: u64| -> Option<Box<[u8]>> {

@@ -197,7 +197,8 @@ impl<'f> Handle<'f> {
     /// commit now, if any.
     fn conclude(&self, error: Option<&Error>) -> Option<Tid> {
         if let Some(error) = error {
-            let (answers, has_begun) = (matches!(error, Error::Answer(_)), self.has_begun.get());
+            let answers = matches!(error, Error::Answer(_));
+            let has_begun = self.has_begun.get();
             debug_assert!(!answers || !has_begun, "answered half way: {error:?}");
             if !answers || has_begun {
                 self.fail(error);

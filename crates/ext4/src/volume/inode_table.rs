@@ -95,7 +95,8 @@ impl ReadAheadWindows {
     pub(crate) fn first_visit(&self, window: u64) -> bool {
         let bit = window % (self.0.len() as u64 * 64);
         // OK: less than the number of bits there are, which is below 2^20.
-        let (word, mask) = (&self.0[to_usize((bit / 64) as u32)], 1 << (bit % 64));
+        let word = &self.0[to_usize((bit / 64) as u32)];
+        let mask = 1 << (bit % 64);
         // Relaxed: the bit only saves work, it guards nothing.
         word.load(Relaxed) & mask == 0 && word.fetch_or(mask, Relaxed) & mask == 0
     }

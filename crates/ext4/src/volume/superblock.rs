@@ -110,9 +110,10 @@ pub(crate) fn cut_off(device: &dyn BlockDevice, superblock: &Superblock) -> Opti
 pub(crate) fn block_reserve(sb: &Superblock, reserved_clusters: Option<u64>) -> BlockReserve {
     let shift = sb.geometry().cluster_shift();
     let clusters = reserved_clusters.unwrap_or_else(|| {
-        match sb.features().incompat.contains(Incompat::EXTENTS) {
-            true => (sb.blocks_count() >> shift).div_euclid(50).min(4096),
-            false => 0,
+        if sb.features().incompat.contains(Incompat::EXTENTS) {
+            (sb.blocks_count() >> shift).div_euclid(50).min(4096)
+        } else {
+            0
         }
     });
     let for_metadata = clusters.saturating_mul(1 << shift);

@@ -95,7 +95,8 @@ impl SystemZones {
         &self,
         blocks: &Range<u64>,
     ) -> impl Iterator<Item = (Structure, Range<u64>)> {
-        let (start, end) = (blocks.start, blocks.end);
+        let start = blocks.start;
+        let end = blocks.end;
         let index = self.0.partition_point(|zone| zone.blocks.end <= start);
         let zones = self.0[index..]
             .iter()
@@ -138,7 +139,8 @@ fn overlaps(zones: &[NamedZone]) -> BTreeMap<u32, Corrupt> {
         return faults;
     };
     for next in &zones[1..] {
-        let (before, after) = (&longest.0.blocks, &next.0.blocks);
+        let before = &longest.0.blocks;
+        let after = &next.0.blocks;
         if after.start < before.end {
             for (zone, group) in [longest, next] {
                 let what = "two of the volume's own structures are in one place";

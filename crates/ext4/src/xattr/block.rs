@@ -253,7 +253,8 @@ pub(crate) fn have_block_alone(
 /// Leaves the inode's block. If the inode was the last to have it, no lookup finds the block any
 /// more.
 fn leave_first(handle: &Handle<'_>, buffer: &mut Buffer, place: Place) -> Result<Put> {
-    let (block, hash) = (buffer.number(), xattr::stored_hash(buffer));
+    let block = buffer.number();
+    let hash = xattr::stored_hash(buffer);
     let leave = || {
         Ok(if close(handle, buffer, place)? {
             Put::Last
@@ -291,7 +292,8 @@ fn is_part(handle: &Handle<'_>, found: &Found<'_>) -> bool {
 
 /// Closes the word of a block that the inode has. Returns false if other inodes have the block.
 fn close(_change: &Handle<'_>, buffer: &Buffer, place: Place) -> Result<bool> {
-    let (sharers, seen) = (buffer.sharers(), buffer.sharers().snapshot());
+    let sharers = buffer.sharers();
+    let seen = buffer.sharers().snapshot();
     if !seen.is_known() {
         sharers.set(seen, Attrs::in_block(buffer, place)?.0.refcount);
     }

@@ -414,7 +414,8 @@ impl Attributes {
     /// entries of a block would have to share.
     pub(crate) fn plan_to_move(&self, area: usize, fs: &Ext4) -> Option<Plan> {
         let block_size = to_usize(fs.superblock().block_size());
-        let (mut own, mut block) = (self.own.clone(), self.block.clone());
+        let mut own = self.own.clone();
+        let mut block = self.block.clone();
         loop {
             let changed = (block != self.block).then(|| block.clone());
             let plan = Plan {
@@ -452,7 +453,8 @@ impl Attributes {
 
     /// Plans to replace the attribute of that name by `put`, or to remove it.
     fn with(&self, index: NameIndex, name: &[u8], put: Option<Destination>) -> Plan {
-        let (mut own, mut block) = (self.own.clone(), self.block.clone());
+        let mut own = self.own.clone();
+        let mut block = self.block.clone();
         let mut released = Vec::new();
         if !matches!(put, Some(Destination::InInode(_))) {
             released.extend(

@@ -74,9 +74,10 @@ impl Sharing {
         let has_values = sb.features().incompat.contains(Incompat::EA_INODE);
         Self {
             blocks,
-            values: match has_values {
-                true => MbCache::sized(MbCache::BITS_NEAR, MbCache::BITS_FAR),
-                false => MbCache::new(0),
+            values: if has_values {
+                MbCache::sized(MbCache::BITS_NEAR, MbCache::BITS_FAR)
+            } else {
+                MbCache::new(0)
             },
             counting: Default::default(),
             cursors: Default::default(),
@@ -116,7 +117,8 @@ impl Sharing {
 
     pub(crate) fn stats(&self) -> SharingStats {
         let [blocks_shared, blocks_made, values_shared, differing] = self.counts.sum();
-        let (blocks, values) = (self.blocks.stats(), self.values.stats());
+        let blocks = self.blocks.stats();
+        let values = self.values.stats();
         SharingStats {
             blocks,
             values,

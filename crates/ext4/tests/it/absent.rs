@@ -81,7 +81,8 @@ fn absent_names_cost_no_lookup_and_no_dentry() {
             (before.lookups, before.dentries)
         );
         for at in 0..100 {
-            let (old, new) = (format!("/d/old-{at}"), format!("/d/new-{at}"));
+            let old = format!("/d/old-{at}");
+            let new = format!("/d/new-{at}");
             make(&session, &old);
             sb.drop_caches();
             assert!(is_there(&session, &old) && !is_there(&session, &new));
@@ -119,7 +120,8 @@ fn no_name_is_absent_that_another_thread_has_left_there() {
             scope.spawn(|| {
                 for at in 0..CHANGES {
                     begun.store(at + 1, Ordering::SeqCst);
-                    let (from, to) = (format!("/d/{at}"), format!("/d/{}", at + 1));
+                    let from = format!("/d/{at}");
+                    let to = format!("/d/{}", at + 1);
                     session.rename(&from, &to, RenameFlags::empty()).unwrap();
                     renamed.store(at + 1, Ordering::SeqCst);
                 }
@@ -133,7 +135,11 @@ fn no_name_is_absent_that_another_thread_has_left_there() {
                 }
             });
             for reader in 0..2_u64 {
-                let (session, sb, renamed, begun, made) = (&session, &sb, &renamed, &begun, &made);
+                let session = &session;
+                let sb = &sb;
+                let renamed = &renamed;
+                let begun = &begun;
+                let made = &made;
                 scope.spawn(move || {
                     for turn in reader.. {
                         if turn % 4 == 0 {

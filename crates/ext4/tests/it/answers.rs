@@ -70,7 +70,8 @@ fn a_hole_may_reach_further_than_a_file_without_extents() {
 
 /// The largest size that `set` does not refuse.
 fn largest(set: impl Fn(u64) -> bool) -> u64 {
-    let (mut good, mut bad) = (0, 1 << 46);
+    let mut good = 0;
+    let mut bad = 1 << 46;
     while bad - good > 1 {
         let size = good + (bad - good) / 2;
         *if set(size) { &mut good } else { &mut bad } = size;

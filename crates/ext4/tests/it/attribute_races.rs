@@ -219,7 +219,9 @@ impl Changer for Mover {
 /// one.
 fn write(session: &Session, writer: usize, stop: &AtomicBool) -> u8 {
     let file = open(session, FILE, OpenFlags::READ | OpenFlags::WRITE, 0).expect("it opens");
-    let (mut mark, offset, mut bytes) = (0_u8, (2 * writer * BLOCK) as u64, vec![0; 2 * BLOCK]);
+    let mut mark = 0_u8;
+    let offset = (2 * writer * BLOCK) as u64;
+    let mut bytes = vec![0; 2 * BLOCK];
     while !stop.load(Ordering::Relaxed) {
         mark = mark.wrapping_add(1);
         bytes.fill(mark);
@@ -306,7 +308,8 @@ fn race(spec: &ImageSpec, turns: usize, seed: u64) {
         marks
     });
     drop(file);
-    let (what, device) = (volume.what, Arc::clone(&volume.device));
+    let what = volume.what;
+    let device = Arc::clone(&volume.device);
     volume.close();
     // As the volume has it.
     let fs = memory::open(what, &device);

@@ -697,7 +697,8 @@ fn new_files_take_the_group_of_their_directory_where_the_volume_says_so() {
     if !spec.can_run() {
         return;
     }
-    let (ours, theirs) = (spec.build(), spec.build());
+    let ours = spec.build();
+    let theirs = spec.build();
     let mount = theirs.mount("");
     make_in_groups(&mount.path).expect("files");
     let writing = Writing::open(&ours);
@@ -995,14 +996,16 @@ fn a_value_that_is_there_already_is_no_change() {
     if !spec.can_run() {
         return;
     }
-    let (ours, theirs) = (spec.build(), spec.build());
+    let ours = spec.build();
+    let theirs = spec.build();
     let mount = theirs.mount("");
     let writing = Writing::open(&ours);
     let session = &writing.session;
     // Times are those of the last tick.
     let later = || std::thread::sleep(std::time::Duration::from_millis(25));
     for (number, (name, [first, second])) in values_set_again().into_iter().enumerate() {
-        let (path, host) = (format!("/{number}"), mount.path.join(number.to_string()));
+        let path = format!("/{number}");
+        let host = mount.path.join(number.to_string());
         std::fs::write(&host, "").expect("a file");
         session
             .mknod(&path, NewKind::Regular, 0o644)
@@ -1022,7 +1025,8 @@ fn a_value_that_is_there_already_is_no_change() {
                 (host.ctime(), host.ctime_nsec()),
             )
         };
-        let (before, after) = (set(&first), set(&second));
+        let before = set(&first);
+        let after = set(&second);
         assert_eq!(
             before.0 != after.0,
             before.1 != after.1,

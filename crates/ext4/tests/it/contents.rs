@@ -130,7 +130,8 @@ fn change(fs: &Ext4, pair: &mut Pair, random: &mut Random, most: u64, bs: u64) {
     } else {
         at
     };
-    let (start, span) = (at as usize, len as usize);
+    let start = at as usize;
+    let span = len as usize;
     let mode = match random.below(20) {
         0..=8 => {
             let fill = 1 + random.below(255) as u8;
@@ -343,11 +344,9 @@ fn contents_change_as_an_array_of_bytes_does() {
             .and_then(|it| it.parse().ok())
             .unwrap_or(default)
     };
-    let (first, seeds, steps) = (
-        number("EXTERN4_SEED", 1),
-        number("EXTERN4_SEEDS", 2),
-        number("EXTERN4_STEPS", 200),
-    );
+    let first = number("EXTERN4_SEED", 1);
+    let seeds = number("EXTERN4_SEEDS", 2);
+    let steps = number("EXTERN4_STEPS", 200);
     std::thread::scope(|scope| {
         for cases in CASES.chunks(CASES.len() / 2) {
             scope.spawn(move || {
@@ -610,7 +609,8 @@ fn lent_contents_stay_until_they_are_taken() {
 }
 
 fn extents(fs: &Ext4, inode: &Inode) -> u32 {
-    let (mut at, mut count) = (0, 0);
+    let mut at = 0;
+    let mut count = 0;
     while let Some(span) = fs.span_at(inode, at).unwrap() {
         at = span.offset + span.len;
         count += 1;

@@ -60,7 +60,8 @@ fn build(kind: Kind) -> Option<Vec<u8>> {
         return None;
     }
     let image = spec.build();
-    let (long, large) = ("v".repeat(300), "w".repeat(2000));
+    let long = "v".repeat(300);
+    let large = "w".repeat(2000);
     for name in ["f", "d"] {
         let large = if kind == Kind::EaInode {
             format!("ea_set {name} user.large {large}\n")

@@ -328,7 +328,8 @@ fn faults_after_crashes(
             .map(|thread| thread.join().expect("it has written"))
             .collect()
     });
-    let (mut random, mut faults) = (Random::new(block_size as u64 + 3), Vec::new());
+    let mut random = Random::new(block_size as u64 + 3);
+    let mut faults = Vec::new();
     for at in 0..states() {
         let moment = start + random.below((volume.device.moment() - start) as u64 + 1) as usize;
         let (kind, bytes) = power::crash(&volume.device, moment, &mut random);
@@ -484,7 +485,8 @@ fn the_successors_of_logged_blocks_are_not_written_over() {
 
 /// Where each block of a file begins on the device.
 fn spans(file: &OpenFile) -> std::collections::BTreeSet<u64> {
-    let (mut at, mut all) = (0, std::collections::BTreeSet::new());
+    let mut at = 0;
+    let mut all = std::collections::BTreeSet::new();
     while let Some(span) = file.span_at(at).expect("the map is read") {
         if let SpanKind::Mapped { device_offset } = span.kind {
             all.extend((device_offset..device_offset + span.len).step_by(1024));
@@ -612,8 +614,10 @@ fn a_file_that_is_switched_is_never_old() {
         return;
     };
     memory::in_time("switching", Duration::from_secs(120), move || {
-        let (written, ends) = (AtomicU64::new(0), AtomicBool::new(false));
-        let (file, other) = (volume.create("/file"), volume.create("/other"));
+        let written = AtomicU64::new(0);
+        let ends = AtomicBool::new(false);
+        let file = volume.create("/file");
+        let other = volume.create("/other");
         volume.switch("/other");
         std::thread::scope(|scope| {
             scope.spawn(|| {

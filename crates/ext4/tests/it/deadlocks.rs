@@ -39,7 +39,8 @@ enum Step {
 
 /// A path of three names; at times on the way it goes up again.
 fn path(random: &mut Random) -> String {
-    let (mut path, depth) = (String::new(), 1 + random.below(3));
+    let mut path = String::new();
+    let depth = 1 + random.below(3);
     for level in 1..=depth {
         path.push('/');
         path.push(*random.pick(&['a', 'b', 'c']));
@@ -166,7 +167,9 @@ fn clear(session: &Session, path: &str) -> Result<()> {
 /// The entries of a directory: names with the attributes of each.
 fn list(session: &Session, path: &str) -> Result<Vec<(Vec<u8>, Option<Attr>)>> {
     let dir = open(session, path, OpenFlags::READ | OpenFlags::DIRECTORY, 0)?;
-    let (mut batch, mut cookie, mut names) = (DirBatch::new(), 0, Vec::new());
+    let mut batch = DirBatch::new();
+    let mut cookie = 0;
+    let mut names = Vec::new();
     loop {
         dir.read_dir_plus(cookie, 2, &mut batch)?;
         let Some(next) = batch.next_cookie() else {
@@ -185,7 +188,8 @@ type Shown = BTreeMap<Vec<u8>, (u64, FileType, u64)>;
 
 /// The tree as a session shows it, in which each directory leads back up.
 fn shown(what: &str, session: &Session) -> Shown {
-    let (mut shown, mut todo) = (Shown::new(), vec![b"/".to_vec()]);
+    let mut shown = Shown::new();
+    let mut todo = vec![b"/".to_vec()];
     while let Some(path) = todo.pop() {
         let text = path.escape_ascii().to_string();
         let attr = session
@@ -256,7 +260,8 @@ fn hunt(
     let root = Session::new(&Namespace::new(sb), Cred::root());
     let all_done = Arc::new(Mutex::new(Done::new()));
     let crowd = (0..THREADS).map(|number| {
-        let (progress, all_done) = (Arc::<Progress>::default(), Arc::clone(&all_done));
+        let progress = Arc::<Progress>::default();
+        let all_done = Arc::clone(&all_done);
         let member = Member {
             root: root.clone(),
             here: root.clone(),
@@ -375,7 +380,8 @@ fn no_deadlock_on_ext4() {
 fn loose(what: &str, times: u64, each: Vec<Box<dyn Fn(u64) + Send>>) {
     let ended = Arc::new(AtomicBool::new(false));
     let crowd = each.into_iter().enumerate().map(|(thread, each)| {
-        let (progress, ended) = (Arc::<Progress>::default(), Arc::clone(&ended));
+        let progress = Arc::<Progress>::default();
+        let ended = Arc::clone(&ended);
         let work = {
             let progress = Arc::clone(&progress);
             move || {
@@ -438,7 +444,8 @@ fn an_exchange_during_a_move_between_other_directories() {
             }),
             Box::new(move |at| {
                 let (one, other) = names[at as usize / 2 % 2];
-                let (here, there) = (format!("{one}/file"), format!("{other}/low/file"));
+                let here = format!("{one}/file");
+                let there = format!("{other}/low/file");
                 let (from, to) = if at % 2 == 0 {
                     (here, there)
                 } else {
@@ -479,7 +486,9 @@ fn a_whiteout_is_not_the_file_that_had_its_number() {
             .map(drop)
             .expect("a file");
     };
-    let (files, whiteouts, more) = (root.clone(), root.clone(), root.clone());
+    let files = root.clone();
+    let whiteouts = root.clone();
+    let more = root.clone();
     loose(
         what,
         memory::number("EXTERN4_WHITEOUTS", 20_000),

@@ -77,11 +77,11 @@ const ACCESSES: &[(&str, Access)] = &[
     }),
     ("write over the inode", |session, fs, path| {
         let inode = inode(session, fs, path)?;
-        match fs.overwrite(&inode, b"x", 0, &mut || ())? {
-            true => Ok(Vec::new()),
-            false => fs
-                .write_at(&inode, b"x", 0, NOW, SpaceRights::ALL)
-                .map(|_| Vec::new()),
+        if fs.overwrite(&inode, b"x", 0, &mut || ())? {
+            Ok(Vec::new())
+        } else {
+            fs.write_at(&inode, b"x", 0, NOW, SpaceRights::ALL)
+                .map(|_| Vec::new())
         }
     }),
 ];
@@ -113,7 +113,8 @@ fn contents_are_out_of_reach_without_their_key() {
         return;
     }
     let image = UNREADABLE.build();
-    let (theirs, ours) = (image.copy(), image.path.clone());
+    let theirs = image.copy();
+    let ours = image.path.clone();
     let fs = open_for_writing(&ours);
     let session = session(fs.clone());
     let mount = theirs.mount("ro,noatime");

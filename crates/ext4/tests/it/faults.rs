@@ -89,10 +89,8 @@ struct Done {
 /// that.
 fn work(fs: &Arc<Ext4>, habits: &Habits, seed: u64, goes_on: bool) -> Done {
     let model_fs = MemFs::new(MemLimits::default());
-    let (ours, model) = (
-        session(Arc::clone(fs) as _),
-        session(Arc::clone(&model_fs) as _),
-    );
+    let ours = session(Arc::clone(fs) as _);
+    let model = session(Arc::clone(&model_fs) as _);
     let mut random = Random::new(seed);
     let mut done = Done {
         trees: vec![shape(&*model_fs)],
@@ -267,7 +265,8 @@ fn explore(spec: ImageSpec, habits: Habits, seed: u64) {
             };
             let goes_on = at % 2 == 1;
             let what = format!("{} seed {seed}, goes on {goes_on}, {failure:?}", spec.name);
-            let (bytes, shown) = (bytes.clone(), what.clone());
+            let bytes = bytes.clone();
+            let shown = what.clone();
             let judged = most > 16 || at % 2 == 0;
             let run = move || attempt(&shown, bytes, &habits, seed, failure, goes_on, judged);
             let run = || memory::in_time(&what, LIMIT, run);

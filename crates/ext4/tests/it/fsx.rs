@@ -123,11 +123,10 @@ impl Fsx {
 
     fn fallocate(&mut self, mode: FallocateMode, offset: u64, len: u64) {
         let size = self.model.len() as u64;
-        let (moves, block) = (
-            FallocateMode::COLLAPSE_RANGE | FallocateMode::INSERT_RANGE,
-            self.block,
-        );
-        let (mut offset, mut len) = (offset, len);
+        let moves = FallocateMode::COLLAPSE_RANGE | FallocateMode::INSERT_RANGE;
+        let block = self.block;
+        let mut offset = offset;
+        let mut len = len;
         if mode.intersects(moves) {
             (offset, len) = (offset / block * block, len.next_multiple_of(block));
             let fits = match mode {
@@ -142,7 +141,8 @@ impl Fsx {
         if let Err(e) = self.file().fallocate(mode, offset, len) {
             self.fail(&format!("fallocate: {e}"));
         }
-        let (from, to) = (offset as usize, (offset + len) as usize);
+        let from = offset as usize;
+        let to = (offset + len) as usize;
         match mode {
             FallocateMode::COLLAPSE_RANGE => drop(self.model.drain(from..to)),
             FallocateMode::INSERT_RANGE => drop(self.model.splice(from..from, vec![0; to - from])),
@@ -255,7 +255,8 @@ fn run(spec: ImageSpec, block: u64, fallocate: bool, switches: bool) {
     if !spec.can_run() {
         return;
     }
-    let (all, part) = (memory::number("EXTERN4_FSX", 3000), 20_000);
+    let all = memory::number("EXTERN4_FSX", 3000);
+    let part = 20_000;
     // Parts, with a volume each: the kernel and e2fsck look at every one of them.
     for at in 0..all.div_ceil(part) {
         let mut fsx = Fsx::new(&spec, block, switches, at + 1);

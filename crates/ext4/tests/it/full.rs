@@ -367,7 +367,8 @@ fn explore(spec: ImageSpec, block: u64, fallocate: bool, scarce: Scarce, lefts: 
     let bytes = prepared(&spec, block, scarce);
     let all: Vec<u64> = (0..=20).collect();
     let lefts = if judged_every() == 1 { &all } else { lefts };
-    let (mut count, mut failed) = (0, Vec::new());
+    let mut count = 0;
+    let mut failed = Vec::new();
     for mut it in trials(block, fallocate) {
         if spec.name.contains("quota") && matches!(it.op, Op::Chown(..)) {
             // Each new owner gets an entry in a quota file, which may take four blocks and what

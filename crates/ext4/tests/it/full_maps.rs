@@ -112,9 +112,10 @@ fn a_hole_in_a_full_leaf_is_filled_in_pieces() {
         volume.make_pads(4);
         volume.fill();
         volume.free_pads(3);
-        let result = match allocate {
-            false => file.write_at(&data(0, 2 * BLOCK as usize), BLOCK).map(drop),
-            true => file.fallocate(FallocateMode::empty(), BLOCK, 2 * BLOCK),
+        let result = if !allocate {
+            file.write_at(&data(0, 2 * BLOCK as usize), BLOCK).map(drop)
+        } else {
+            file.fallocate(FallocateMode::empty(), BLOCK, 2 * BLOCK)
         };
         assert!(
             result.is_ok(),
@@ -258,7 +259,8 @@ fn at_random(volume: &Volume, random: &mut Random) -> Result<()> {
             .truncate(&path, random.below(400) * BLOCK, LookupFlags::FOLLOW);
     }
     let file = volume.file(&path);
-    let (from, len) = (random.below(2000) * BLOCK, (1 + random.below(12)) * BLOCK);
+    let from = random.below(2000) * BLOCK;
+    let len = (1 + random.below(12)) * BLOCK;
     let mode = match random.below(10) {
         0..=3 => return file.write_at(&data(from, len as usize), from).map(drop),
         4 | 5 => FallocateMode::empty(),

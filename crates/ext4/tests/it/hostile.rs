@@ -97,7 +97,8 @@ fn open(bytes: Vec<u8>) -> Result<Ext4, Error> {
 /// only at the first few files. Returns what went wrong.
 fn look_at_all(fs: &Ext4) -> Vec<extern4_vfs::Error> {
     let mut errors = Vec::new();
-    let (mut todo, mut seen) = (vec![fs.root_ino()], std::collections::HashSet::new());
+    let mut todo = vec![fs.root_ino()];
+    let mut seen = std::collections::HashSet::new();
     while let Some(ino) = todo.pop() {
         if !seen.insert(ino) {
             continue;
@@ -380,7 +381,8 @@ fn each_broken_rule_is_named() {
     ];
     let places = Places::of(&plain());
     for (name, at, bytes, structure, kind) in cases {
-        let (at, mut image) = (at(&places), plain());
+        let at = at(&places);
+        let mut image = plain();
         image[at..at + bytes.len()].copy_from_slice(&bytes);
         let errors = look_at_all(&open(image).expect("the volume opens"));
         let found: Vec<_> = errors
@@ -632,17 +634,16 @@ fn a_file_that_claims_blocks_of_the_volumes_own_does_not_get_them() {
                     .as_ref()
                     .and_then(corrupt)
                     .map(|corrupt| corrupt.place);
-                match is_told {
-                    true => {
-                        assert_eq!(
-                            error.map(|error| error.errno()),
-                            Some(Errno::EUCLEAN),
-                            "{what}"
-                        );
-                        let place = place.map(|place| (place.structure, place.block));
-                        assert_eq!(place, Some((structure, Some(block))), "{what}");
-                    }
-                    false => assert_eq!(noted, Some(block), "{what}"),
+                if *is_told {
+                    assert_eq!(
+                        error.map(|error| error.errno()),
+                        Some(Errno::EUCLEAN),
+                        "{what}"
+                    );
+                    let place = place.map(|place| (place.structure, place.block));
+                    assert_eq!(place, Some((structure, Some(block))), "{what}");
+                } else {
+                    assert_eq!(noted, Some(block), "{what}")
                 }
             }
         }

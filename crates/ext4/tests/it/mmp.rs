@@ -189,7 +189,9 @@ fn a_late_node_waits_until_the_other_has_stopped() {
         // Longer than the first opener takes for soon.
         std::thread::sleep(Duration::from_millis(600));
         release.send(()).expect("it waits");
-        let (mut last, mut at, start) = (Ok(()), Instant::now(), Instant::now());
+        let mut last = Ok(());
+        let mut at = Instant::now();
+        let start = Instant::now();
         while last.is_ok() && start.elapsed() < Duration::from_secs(60) {
             at = Instant::now();
             last = note(&session, "/note");
@@ -240,10 +242,8 @@ fn a_volume_without_a_root_is_left_alone() {
     assert!(matches!(error, Error::Corrupt(_)), "{error}");
     let fs = read(&device, false).expect("no node has it");
     assert_eq!(block(&fs, &device).state(), MmpState::Clean);
-    let (mut after, own) = (
-        vec![0; bytes.len()],
-        fs.superblock().mmp_block().expect("a block") as usize * 1024,
-    );
+    let mut after = vec![0; bytes.len()];
+    let own = fs.superblock().mmp_block().expect("a block") as usize * 1024;
     device.read_at(&mut after, 0).expect("memory");
     after[own..own + 1024].copy_from_slice(&bytes[own..own + 1024]);
     assert!(after == bytes, "it was written");
@@ -379,7 +379,8 @@ fn the_kernel_and_we_refuse_each_other() {
         return;
     }
     let image = SPEC.build();
-    let (ours, theirs) = (image.copy(), image.copy());
+    let ours = image.copy();
+    let theirs = image.copy();
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let mount = theirs.mount("noatime");

@@ -241,7 +241,8 @@ pub(crate) fn op(random: &mut Random, habits: &Habits) -> Op {
             } else {
                 1
             };
-            let (offset, len) = (size(random), size(random) + 1);
+            let offset = size(random);
+            let len = size(random) + 1;
             Op::Fallocate(
                 path(random),
                 mode,
@@ -418,7 +419,8 @@ pub(crate) fn run_model(model: &Session, op: &Op, got: &Result<()>, block_size: 
     }
     let mut contents = vec![0; size as usize];
     assert_eq!(file.read_at(&mut contents, 0)?, contents.len());
-    let (at, len) = (*offset as usize, *len as usize);
+    let at = *offset as usize;
+    let len = *len as usize;
     if collapses {
         contents.drain(at..at + len);
     } else {
@@ -499,14 +501,10 @@ fn sequence(spec: &ImageSpec, habits: &Habits, seed: u64, count: usize) {
     let what = format!("{} seed {seed}", spec_name(spec));
     let run_all = || {
         let image = spec.build();
-        let (fs, model_fs) = (
-            open_for_writing(&image.path),
-            MemFs::new(MemLimits::default()),
-        );
-        let (ours, model) = (
-            session(Arc::clone(&fs) as _),
-            session(Arc::clone(&model_fs) as _),
-        );
+        let fs = open_for_writing(&image.path);
+        let model_fs = MemFs::new(MemLimits::default());
+        let ours = session(Arc::clone(&fs) as _);
+        let model = session(Arc::clone(&model_fs) as _);
         let mut random = Random::new(seed);
         for at in 0..count {
             let op = op(&mut random, habits);

@@ -193,7 +193,8 @@ fn experts_see_maps_and_hash_trees() {
         .into_iter()
         .find(|(name, _)| !name.starts_with(b".") && name != b"lost+found")
         .expect("the directory");
-    let (mut leaves, mut deepest) = (0, 0);
+    let mut leaves = 0;
+    let mut deepest = 0;
     let ino = u32::try_from(ino).expect("an inode number");
     fs.htree(ino, &mut |entry| {
         leaves += u64::from(entry.leaf);

@@ -190,9 +190,12 @@ fn an_orphan_that_cannot_be_freed_is_set_aside() {
                     return;
                 }
                 let image = spec.build();
-                let remove = |name: &str, ino: u32| match has_name {
-                    true => String::new(),
-                    false => format!("unlink {name}\nsif <{ino}> links_count 0\n"),
+                let remove = |name: &str, ino: u32| {
+                    if has_name {
+                        String::new()
+                    } else {
+                        format!("unlink {name}\nsif <{ino}> links_count 0\n")
+                    }
                 };
                 // A file of 1 KiB blocks or larger ones, which is cut to nothing.
                 image.debugfs(&format!(

@@ -234,7 +234,8 @@ fn holes_and_unwritten_blocks_are_filled() {
     for (name, volume) in volumes() {
         let file = volume.file("/file");
         let fallocates = name != "ext2-1k";
-        let (mut turn, mut in_one_tick) = (0, 0);
+        let mut turn = 0;
+        let mut in_one_tick = 0;
         // On a busy machine few are.
         while turn < 50 || in_one_tick == 0 && turn < 5000 {
             turn += 1;

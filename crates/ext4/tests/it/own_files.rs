@@ -283,7 +283,8 @@ fn e2fsck_mends_a_change_that_lost_the_power() {
             std::fs::read(&image.path).expect("the image"),
         ));
         change(&(Arc::clone(&device) as _)).unwrap_or_else(|e| panic!("{name}: {e}"));
-        let (mut silent, mut done) = (0, 0);
+        let mut silent = 0;
+        let mut done = 0;
         for moment in 0..=device.moment() {
             let (kind, bytes) = power::crash(&device, moment, &mut random);
             let what = format!(
@@ -348,7 +349,8 @@ fn a_full_volume_gets_no_journal_and_no_quotas() {
         let image = build(&spec);
         let fs = open_for_writing(&image.path);
         let ours = session(Arc::clone(&fs) as _);
-        let (mut at, mut part) = (0, 1 << 20);
+        let mut at = 0;
+        let mut part = 1 << 20;
         while part >= 1024 {
             match run(&ours, &Op::Write("/map".to_owned(), (1 << 20) + at, part)) {
                 Ok(()) => at += part as u64,

@@ -194,7 +194,8 @@ impl Sequence {
 
     /// Fails unless the tree that was found is what these operations may have left.
     fn assert_allowed(&self, what: &str, moment: usize, found: &Tree) {
-        let (found, allowed) = (self.part(found.clone()), self.allowed(moment));
+        let found = self.part(found.clone());
+        let allowed = self.allowed(moment);
         if !self.trees[allowed.clone()].contains(&found) {
             let text: Vec<_> = allowed
                 .clone()
@@ -293,7 +294,8 @@ impl History {
 /// A state that a crash at `moment` may leave: with all, none, or any of the pending sectors; and
 /// which of these.
 pub(crate) fn crash(device: &CrashDevice, moment: usize, random: &mut Random) -> (u64, Vec<u8>) {
-    let (kind, mut coin) = (random.below(4), Random::new(random.below(u64::MAX)));
+    let kind = random.below(4);
+    let mut coin = Random::new(random.below(u64::MAX));
     let mut superblock = (0, false);
     let state = device.crash(moment, |pending| {
         let keep = match kind {
@@ -359,7 +361,8 @@ fn explore(spec: ImageSpec, habits: Habits, thorough_every: usize) {
     if !spec.can_run() {
         return;
     }
-    let (states, per_history) = (states(), 167);
+    let states = states();
+    let per_history = 167;
     for seed in 0..states.div_ceil(per_history) as u64 {
         let history = record(&spec, &habits, seed + 100, 1, 60);
         let what = format!("{}, history {}", spec.name, seed + 100);

@@ -302,7 +302,8 @@ impl Volume {
     /// How many of `len` bytes a user gets into a new file.
     fn write(by: &Session, path: &str, len: usize) -> Result<usize> {
         let file = open(by, path, OpenFlags::WRITE | OpenFlags::CREATE, 0o644)?;
-        let (bytes, mut done) = (data(0, len), 0);
+        let bytes = data(0, len);
+        let mut done = 0;
         while done < len {
             match file.write_at(&bytes[done..], done as u64) {
                 Ok(more) => done += more,
@@ -528,7 +529,8 @@ fn many_ids_find_room_in_the_files() {
 
 /// Returns the ids with an entry, as `Q_GETNEXTQUOTA` finds them one after the other.
 fn listed(fs: &Ext4, kind: Kind) -> Vec<u32> {
-    let (mut ids, mut from) = (Vec::new(), Some(0));
+    let mut ids = Vec::new();
+    let mut from = Some(0);
     while let Some(entry) = from.and_then(|from| fs.next_quota(kind, from).unwrap()) {
         assert_eq!(fs.quota(kind, entry.id).unwrap(), Some(entry));
         ids.push(entry.id);
@@ -920,10 +922,8 @@ fn a_directory_that_grows_counts_for_its_owner() {
         .chmod("/open/d", 0o777, LookupFlags::FOLLOW)
         .unwrap();
     let moves = |number| {
-        let (from, to) = (
-            format!("/open/{}", name(number)),
-            format!("/open/d/{}", name(number)),
-        );
+        let from = format!("/open/{}", name(number));
+        let to = format!("/open/d/{}", name(number));
         if number % 2 == 0 {
             other.rename(from, to, RenameFlags::empty())
         } else {

@@ -166,11 +166,9 @@ fn as_lustre(image: &Image) {
             .parse()
             .expect("a number")
     };
-    let (owner, generation, blocks) = (
-        after("Inode: "),
-        after("Generation: "),
-        after("Blockcount: "),
-    );
+    let owner = after("Inode: ");
+    let generation = after("Generation: ");
+    let blocks = after("Blockcount: ");
     let value = owner + 1;
     // Its 5,000 bytes take ten sectors, which its owner does not count.
     image.debugfs(&format!(
@@ -336,7 +334,8 @@ fn deepen(image: &Image, depth: u16) {
         bytes.extend(entry);
         bytes
     };
-    let (mut entry, mut script) = (root[12..24].to_vec(), String::new());
+    let mut entry = root[12..24].to_vec();
+    let mut script = String::new();
     for level in 0..depth {
         let block = FIRST_NODE + u64::from(level);
         let mut bytes = node(level, 84, &entry);

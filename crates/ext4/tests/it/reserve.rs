@@ -191,7 +191,8 @@ fn every_kind_of_change_leaves_the_reserve() {
     let fs = open_for_writing(&image.path);
     let root = session(fs.clone() as _);
     let user = as_user(&root, USER);
-    let (create, write) = (OpenFlags::WRITE | OpenFlags::CREATE, OpenFlags::WRITE);
+    let create = OpenFlags::WRITE | OpenFlags::CREATE;
+    let write = OpenFlags::WRITE;
     let file = open(&user, "/room", create, 0o644).expect("a file");
     file.fallocate(FallocateMode::empty(), 0, 40 << 10)
         .expect("there is room");
@@ -278,7 +279,8 @@ fn on_a_full_volume() -> Vec<(&'static str, Op)> {
     let s = str::to_owned;
     let on =
         |path: &str, mode, at: u64, len: u64| Op::Fallocate(s(path), mode, at << 10, len << 10);
-    let (none, set) = (RenameFlags::empty(), XattrFlags::empty());
+    let none = RenameFlags::empty();
+    let set = XattrFlags::empty();
     vec![
         ("fallocate -p -o 2k -l 1k punch", on("/punch", PUNCH, 2, 1)),
         (
@@ -378,7 +380,8 @@ fn a_full_volume_allows_the_same_changes_as_linux() {
             return;
         }
         let image = spec.build();
-        let (copy, ops) = (image.copy(), on_a_full_volume());
+        let copy = image.copy();
+        let ops = on_a_full_volume();
         let mount = copy.mount("noatime");
         let fs = open_for_writing(&image.path);
         let root = session(fs.clone() as _);
@@ -389,7 +392,8 @@ fn a_full_volume_allows_the_same_changes_as_linux() {
         );
         assert_eq!(free(&root).blocks_available, 0, "{name}");
         for (command, op) in &ops {
-            let (theirs, ours) = (shell(&mount.path, command), run(&root, op));
+            let theirs = shell(&mount.path, command);
+            let ours = run(&root, op);
             assert_eq!(ours.is_ok(), theirs, "{name}, {command}: {ours:?}");
         }
         // A tree of extents that becomes deep.
@@ -439,22 +443,19 @@ fn write_into_allocated_room(
             .expect("it can be longer");
     }
     for at in 0.. {
-        let (size, before) = (
-            fill(&root, &format!("/fill{at}")),
-            free(&root).blocks_available,
-        );
+        let size = fill(&root, &format!("/fill{at}"));
+        let before = free(&root).blocks_available;
         fs.sync().expect("sync");
         if size == 0 && before == 0 {
             break;
         }
     }
-    let (mut random, mut model) = (Random::new(3), vec![vec![0; room as usize]; FILES as usize]);
+    let mut random = Random::new(3);
+    let mut model = vec![vec![0; room as usize]; FILES as usize];
     for round in 0..12 {
         for at in 0..FILES {
-            let (from, len) = (
-                random.below(room / 2 - 5000),
-                1 + random.below(4000) as usize,
-            );
+            let from = random.below(room / 2 - 5000);
+            let len = 1 + random.below(4000) as usize;
             let bytes = data(from + round, len);
             let written = open_it(at).write_at(&bytes, from);
             assert_eq!(
@@ -558,7 +559,8 @@ fn must_succeed(
     rooms: &mut [Vec<bool>],
 ) -> (String, Result<()>) {
     let at = random.below(ROOMS as u64) as usize;
-    let (path, room) = (format!("/{at}"), &mut rooms[at]);
+    let path = format!("/{at}");
+    let room = &mut rooms[at];
     let from = random.below(room.len() as u64);
     let len = (1 + random.below(12)).min(room.len() as u64 - from);
     let blocks = from as usize..(from + len) as usize;

@@ -109,7 +109,8 @@ impl Sample {
         let image = self.image.copy();
         let mut bytes = std::fs::read(&image.path).expect("it is read");
         let fs = walk::open(&image.path);
-        let (sb, group) = (fs.superblock(), self.group);
+        let sb = fs.superblock();
+        let group = self.group;
         let at = sb
             .geometry()
             .descriptor_position(group)
@@ -128,10 +129,8 @@ impl Sample {
             new.set_used_dirs(descriptor.used_dirs());
             new
         };
-        let (blocks, inodes) = (
-            descriptor.block_bitmap() * BLOCK,
-            descriptor.inode_bitmap() * BLOCK,
-        );
+        let blocks = descriptor.block_bitmap() * BLOCK;
+        let inodes = descriptor.inode_bitmap() * BLOCK;
         match damage {
             Damage::BlockBitmap => bytes[blocks as usize + 900] ^= 1,
             Damage::InodeBitmap => bytes[inodes as usize + 100] ^= 1,
@@ -350,7 +349,8 @@ fn damage_of_a_group_ends_changes_where_that_is_asked_for() {
 fn what_is_freed_twice_sets_its_group_aside() {
     let Some(sample) = Sample::new() else { return };
     for damage in [Damage::FileBlockFree, Damage::FileInodeFree] {
-        let (what, image) = (format!("{damage:?}"), sample.damaged(damage));
+        let what = format!("{damage:?}");
+        let image = sample.damaged(damage);
         let fs = open(&image, None);
         let root = session(Arc::clone(&fs) as _);
         run(&root, &Op::Unlink("/home/old".to_owned()))

@@ -227,7 +227,8 @@ fn threads_against_models(spec: &ImageSpec, work: Work, threads: u64, seed: u64)
     let crowd = models.iter().zip(0..).map(|(model, number)| {
         let model = session(Arc::clone(model) as _);
         make_shared(&model);
-        let (random, progress) = (Random::new(seed * 100 + number), Arc::<Progress>::default());
+        let random = Random::new(seed * 100 + number);
+        let progress = Arc::<Progress>::default();
         let side = Side {
             number,
             ours: ours.clone(),

@@ -203,7 +203,8 @@ fn a_sync_of_a_directory_makes_names_of_the_same_tick_durable() {
         for number in 0..50 {
             make(&format!("/dir/{number}"));
             dir.sync(false).expect("a sync");
-            let (before, name) = (changed(), format!("/dir/{number} again"));
+            let before = changed();
+            let name = format!("/dir/{number} again");
             make(&name);
             in_one_tick += u32::from(before == changed());
             dir.sync(false).expect("a sync");
@@ -302,7 +303,8 @@ fn a_sync_makes_overwritten_contents_durable_within_a_tick() {
         .into_iter()
         .filter(|spec| spec.can_run());
     for (spec, lazy_times) in specs.flat_map(|spec| [(spec, None), (spec, Some(LONG))]) {
-        let (written, mut in_one_tick) = (Written::new(spec, lazy_times), 0);
+        let written = Written::new(spec, lazy_times);
+        let mut in_one_tick = 0;
         for number in 0..100 {
             // To look what is left takes longer than a tick on a busy machine: one write and its
             // sync come right before the other.

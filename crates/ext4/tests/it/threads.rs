@@ -288,7 +288,9 @@ fn many_threads_fill_a_directory() {
     ));
     let fs = memory::open(spec.name, &device);
     let everything = session(Arc::clone(&fs) as _);
-    let (directories, threads, names) = (20, 8, 120);
+    let directories = 20;
+    let threads = 8;
+    let names = 120;
     for dir in 0..directories {
         everything
             .mkdir(format!("/{dir}"), 0o755)

@@ -67,7 +67,8 @@ fn times_out_of_range_become_the_nearest_in_range() {
                 .iter()
                 .flat_map(|&seconds| NANOS.iter().map(move |&nanos| (seconds, nanos)))
         };
-        let (theirs, ours) = (spec.build(), spec.build());
+        let theirs = spec.build();
+        let ours = spec.build();
         let mount = theirs.mount("noatime");
         for (at, (seconds, nanos)) in times().enumerate() {
             let file = std::fs::File::create(mount.path.join(at.to_string())).expect("a file");

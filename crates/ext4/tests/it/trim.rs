@@ -19,7 +19,8 @@ const MIB: usize = 1 << 20;
 
 fn put(root: &Session, path: &str, seed: u64, len: usize) {
     let file = open(root, path, OpenFlags::WRITE | OpenFlags::CREATE, 0o644).unwrap();
-    let (bytes, mut done) = (data(seed << 24, len), 0);
+    let bytes = data(seed << 24, len);
+    let mut done = 0;
     while done < len {
         done += file.write_at(&bytes[done..], done as u64).unwrap();
     }

@@ -35,7 +35,8 @@ fn to_write() -> OpenOptions {
 fn kernel(root: &Path, random: &mut Random) {
     let at = |path: String| root.join(path.trim_start_matches('/'));
     for _ in 0..OPERATIONS {
-        let (one, two) = (at(path(random)), at(path(random)));
+        let one = at(path(random));
+        let two = at(path(random));
         let size = random.below(60_000) as usize;
         let _ = match random.below(12) {
             0..=2 => std::fs::create_dir(&one),
@@ -96,7 +97,8 @@ fn turns(spec: ImageSpec, habits: Habits) {
     if !spec.can_run() {
         return;
     }
-    let (image, mut random) = (spec.build(), Random::new(77));
+    let image = spec.build();
+    let mut random = Random::new(77);
     let journaled = !spec.name.contains("ext2");
     for turn in 0..memory::number("EXTERN4_TURNS", 4) {
         let what = format!("{}, turn {turn}", spec.name);

@@ -50,7 +50,8 @@ pub(crate) fn names(
     dir: &Inode,
     stop_after: usize,
 ) -> Result<Vec<(Vec<u8>, u64)>> {
-    let (mut names, mut cookie) = (Vec::new(), 0);
+    let mut names = Vec::new();
+    let mut cookie = 0;
     loop {
         let mut seen = 0;
         fs.read_dir(dir, cookie, &mut |entry| {

@@ -60,7 +60,9 @@ fn assert_contents(file: &OpenFile, at: usize) {
 
 /// Returns how many pieces a file has on the device.
 fn pieces(file: &OpenFile) -> usize {
-    let (mut at, mut end, mut pieces) = (0, 0, 0);
+    let mut at = 0;
+    let mut end = 0;
+    let mut pieces = 0;
     while let Some(span) = file.span_at(at).expect("the map is read") {
         if let SpanKind::Mapped { device_offset } = span.kind {
             pieces += usize::from(device_offset != end);

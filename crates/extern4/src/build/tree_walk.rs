@@ -141,7 +141,8 @@ impl TreeWalk {
         let level = is_entered.then(|| self.list(session, name, &path, metadata.ino()));
         let is_empty = matches!(&level, Some(Ok(level)) if level.names.is_empty());
         let is_lost_found = is_empty && self.is_whole && path == LOST_FOUND;
-        let (session, name) = (session.clone(), Box::from(name));
+        let session = session.clone();
+        let name = Box::from(name);
         let file = TreeFile {
             entry,
             metadata,
@@ -255,7 +256,8 @@ impl TreeReader {
             }
             self.first_paths.insert(metadata.ino(), path.to_vec());
         }
-        let (major, minor) = (metadata.rdev().major, metadata.rdev().minor);
+        let major = metadata.rdev().major;
+        let minor = metadata.rdev().minor;
         Ok(match metadata.file_type() {
             FileType::Directory => Kind::Directory,
             FileType::Regular => Kind::File(Contents {
@@ -291,7 +293,8 @@ impl TreeFile {
     /// The file's map cannot be read.
     pub fn contents(&self, opened: &File) -> Result<Contents> {
         let size = self.metadata.len();
-        let (mut pieces, mut at) = (Vec::new(), 0);
+        let mut pieces = Vec::new();
+        let mut at = 0;
         while at < size
             && let Some(offset) = opened.seek_data(at)?
         {

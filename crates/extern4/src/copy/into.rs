@@ -92,7 +92,8 @@ impl<'a> CopyInto<'a> {
         destination: &Path,
         observer: &mut dyn CopyObserver,
     ) {
-        let (path, mut to) = (from.path(), destination.to_owned());
+        let path = from.path();
+        let mut to = destination.to_owned();
         if !self.options.parents {
             let copied = self.one(from, &mut to, observer);
             return self.summary.note(copied, path, &to, observer);

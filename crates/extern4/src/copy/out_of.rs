@@ -87,7 +87,9 @@ impl<'a> Origin<'a> {
 impl<'a> CopyOut<'a> {
     /// Starts a copy.
     pub fn new(options: &'a CopyOptions) -> Self {
-        let (buffer, images, links) = (Vec::new(), Vec::new(), Links::new());
+        let buffer = Vec::new();
+        let images = Vec::new();
+        let links = Links::new();
         Self {
             options,
             summary: CopySummary::default(),
@@ -257,10 +259,8 @@ impl<'a> CopyOut<'a> {
                 .summary
                 .note(Err(failure), origin.path, &destination.path, observer);
         };
-        let (mut tree, to) = (
-            HostTree::new(destination.base),
-            destination.path.join(&name),
-        );
+        let mut tree = HostTree::new(destination.base);
+        let to = destination.path.join(&name);
         let copied = self.file(&origin.named(found), &name, &mut tree, keep, &to, observer);
         self.summary
             .note(copied.map_err(Fault::into), origin.path, &to, observer);

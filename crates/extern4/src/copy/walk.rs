@@ -89,7 +89,8 @@ impl Walk {
 
     fn entry(&mut self, name: &OsString) -> Result<Step, CopyError> {
         let directory = self.current()?.clone();
-        let (path, follow) = (Path::new(name), self.wants.follow);
+        let path = Path::new(name);
+        let follow = self.wants.follow;
         let node = directory.node(path, follow)?;
         if node.is_dir() {
             if follow && self.levels.iter().any(|level| level.id == node.id) {

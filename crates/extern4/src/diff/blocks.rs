@@ -161,7 +161,8 @@ fn compare(
         }
         let left = share.end.min(shared.next(at)) - at;
         let part = usize::try_from(left).map_or(CHUNK_BYTES, |left| left.min(CHUNK_BYTES));
-        let (old, new) = (&mut buffers.old[..part], &mut buffers.new[..part]);
+        let old = &mut buffers.old[..part];
+        let new = &mut buffers.new[..part];
         fill(files.old, old, starts.old + at)?;
         fill(files.new, new, starts.new + at)?;
         if old != new {
@@ -244,7 +245,8 @@ mod tests {
                 (9 << 20, 0),
             ],
         );
-        let (old, new) = (path("old"), path("new"));
+        let old = path("old");
+        let new = path("new");
         for threads in [1, 3] {
             let raw = |path, start| Raw {
                 file: File::open(path).expect("a file"),

@@ -101,9 +101,10 @@ pub fn compare(trees: Both<&Tree>, options: &Options) -> Comparison {
         let Err(OneError { is_new, error }) = outcome else {
             continue;
         };
-        let (entry, faults) = match is_new {
-            true => (&files.new, &mut found.faults.new),
-            false => (&files.old, &mut found.faults.old),
+        let (entry, faults) = if is_new {
+            (&files.new, &mut found.faults.new)
+        } else {
+            (&files.old, &mut found.faults.old)
         };
         faults.push(Fault {
             path: entry.path.clone(),
@@ -211,7 +212,9 @@ struct Merge<'t> {
 impl<'t> Merge<'t> {
     fn new(options: &'t Options, trees: Both<&'t Tree>, listings: Both<&'t Listing>) -> Self {
         let first_names = listings.map(Listing::first_names);
-        let (candidates, files, known) = (Vec::new(), Vec::new(), HashMap::new());
+        let candidates = Vec::new();
+        let files = Vec::new();
+        let known = HashMap::new();
         Self {
             options,
             trees,

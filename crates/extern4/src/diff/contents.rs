@@ -150,7 +150,8 @@ impl Comparer {
                 _ => false,
             };
             if !is_known {
-                let (old, new) = (&mut buffers.old[..part], &mut buffers.new[..part]);
+                let old = &mut buffers.old[..part];
+                let new = &mut buffers.new[..part];
                 files
                     .old
                     .read_segment(bytes.old, done, old)
@@ -197,7 +198,8 @@ impl OpenFile<'static> {
             return Err(Errno::INVAL.into());
         }
         let identity = Identity::of(&file)?;
-        let (opened, len) = (Opened::own(file, identity), identity.size);
+        let opened = Opened::own(file, identity);
+        let len = identity.size;
         let data = Cow::Owned(Data::HostFile {
             sparse: true,
             identity,
@@ -215,10 +217,8 @@ impl OpenFile<'static> {
     /// Takes bytes that were read before, for example from a pipe.
     pub fn of_bytes(bytes: Vec<u8>) -> Self {
         let len = bytes.len() as u64;
-        let (opened, data) = (
-            Opened::other(Arc::new(bytes)),
-            Cow::Owned(Data::Stored { position: 0 }),
-        );
+        let opened = Opened::other(Arc::new(bytes));
+        let data = Cow::Owned(Data::Stored { position: 0 });
         Self {
             stored: Stored::Source {
                 opened,

@@ -230,7 +230,8 @@ impl<'v> Scan<'v> {
         let volume = self.volumes.old;
         let superblock = volume.superblock();
         let block_size = u64::from(superblock.block_size());
-        let (mut is_changed, mut next) = (false, 0);
+        let mut is_changed = false;
+        let mut next = 0;
         self.contents.clear();
         pieces(volume, inode, &mut |piece| {
             let len = piece.len_blocks.saturating_mul(block_size);

@@ -38,8 +38,10 @@ pub(super) struct Listed {
 impl Listed {
     /// Returns a directory of which only the path is known.
     fn implied(path: &[u8]) -> Self {
-        let (path, kind, mtime, xattrs) =
-            (path.to_vec(), Kind::Directory, Time::default(), Vec::new());
+        let path = path.to_vec();
+        let kind = Kind::Directory;
+        let mtime = Time::default();
+        let xattrs = Vec::new();
         let entry = Arc::new(Entry {
             path,
             kind,

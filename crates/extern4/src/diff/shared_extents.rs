@@ -25,14 +25,14 @@ impl SharedExtents {
         if files.old.metadata()?.dev() != files.new.metadata()?.dev() {
             return Ok(Self::default());
         }
-        let (old, new) = (
-            shared(files.old, starts.old)?,
-            shared(files.new, starts.new)?,
-        );
-        let (mut old, mut new) = (old.iter().peekable(), new.iter().peekable());
+        let old = shared(files.old, starts.old)?;
+        let new = shared(files.new, starts.new)?;
+        let mut old = old.iter().peekable();
+        let mut new = new.iter().peekable();
         let mut ranges = Vec::new();
         while let (Some(one), Some(other)) = (old.peek(), new.peek()) {
-            let (start, end) = (one.start.max(other.start), one.end.min(other.end));
+            let start = one.start.max(other.start);
+            let end = one.end.min(other.end);
             let units = start.next_multiple_of(unit)..end / unit * unit;
             if one.base == other.base && !units.is_empty() {
                 ranges.push(units);
@@ -131,7 +131,8 @@ mod tests {
         let Ok(mount) = host.try_mount_as("xfs", "noatime") else {
             return;
         };
-        let (old, new) = (mount.path.join("old"), mount.path.join("new"));
+        let old = mount.path.join("old");
+        let new = mount.path.join("new");
         std::fs::write(&old, vec![7; 8 << 20]).expect("a file");
         tools::run(
             "cp",

@@ -104,7 +104,8 @@ impl<'t> TextDiff<'t> {
         let mut input = InternedInput::default();
         input.update_before((0..texts.old.len()).map(|line| key(texts.old.line(line), options)));
         input.update_after((0..texts.new.len()).map(|line| key(texts.new.line(line), options)));
-        let (old, new) = (&mut input.before, &mut input.after);
+        let old = &mut input.before;
+        let new = &mut input.after;
         let first = old
             .iter()
             .zip(&*new)
@@ -179,7 +180,8 @@ impl<'t> TextDiff<'t> {
 
     fn hunk(&self, group: &[LineChange], context: usize) -> Hunk {
         let changes: Vec<_> = group.iter().map(|change| change.lines.clone()).collect();
-        let (first, last) = (&changes[0], &changes[changes.len() - 1]);
+        let first = &changes[0];
+        let last = &changes[changes.len() - 1];
         let above = context.min(first.old.start).min(first.new.start);
         let below = context
             .min(self.texts.old.len() - last.old.end)

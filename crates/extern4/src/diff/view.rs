@@ -243,7 +243,8 @@ impl View<'_> {
 
 impl Node {
     fn of_volume(found: &Metadata) -> Self {
-        let (mtime, rdev) = (found.mtime(), found.rdev());
+        let mtime = found.mtime();
+        let rdev = found.rdev();
         Self {
             file_type: found.file_type(),
             size: found.len(),

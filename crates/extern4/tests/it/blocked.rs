@@ -120,7 +120,8 @@ fn an_inode_that_the_device_withholds_keeps_no_other_waiting() {
     let session = volume.superuser();
     thread::scope(|scope| {
         let stat = || session.symlink_metadata(&names[withheld]).unwrap().ino();
-        let (first, second) = (scope.spawn(stat), scope.spawn(stat));
+        let first = scope.spawn(stat);
+        let second = scope.spawn(stat);
         gate.wait_for_reader();
         let mut seen = 0;
         for (name, block) in names.iter().zip(&blocks) {

@@ -185,7 +185,9 @@ fn a_built_volume_survives_changes_and_power_losses() {
             .open_device(Arc::clone(&device) as _)
             .expect("a volume");
         let session = volume.superuser();
-        let (mut found, mut begun, mut synced) = (vec![names(&volume)], Vec::new(), vec![(0, 0)]);
+        let mut found = vec![names(&volume)];
+        let mut begun = Vec::new();
+        let mut synced = vec![(0, 0)];
         for number in 0..OPERATIONS {
             begun.push(device.moment());
             change(&session, number);

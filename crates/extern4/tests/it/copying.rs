@@ -99,7 +99,10 @@ fn everything_is_kept_into_a_volume_between_two_and_out_again() {
     if !tools::can_run(&[Need::Mount, Need::Tool("e2fsck")]) {
         return;
     }
-    let (source, first, second, last) = (image(), image(), image(), image());
+    let source = image();
+    let first = image();
+    let second = image();
+    let last = image();
     // On a volume of the kernel's, since not every file system has all that ext4 has.
     let mount = source.mount("noatime");
     plan::TREE
@@ -134,7 +137,8 @@ fn everything_is_kept_into_a_volume_between_two_and_out_again() {
 fn holes_and_hard_links_stay() {
     let dir = tools::temporary("extern4-copying-");
     let (_, volume, session) = volume(dir.path(), "disk.img", 32 * MIB);
-    let (tree, back) = (dir.path().join("tree"), dir.path().join("back"));
+    let tree = dir.path().join("tree");
+    let back = dir.path().join("back");
     fs::create_dir_all(tree.join("d")).expect("directories");
     fs::write(tree.join("a"), "one").expect("a file");
     fs::hard_link(tree.join("a"), tree.join("d/b")).expect("a link");
@@ -356,7 +360,8 @@ fn a_break_at_any_tick_leaves_no_partial_file() {
         (in_volume("/whole"), CopyPath::host(&host)),
     ];
     for (from, to) in ways {
-        let (mut broken, mut partial) = (0, 0);
+        let mut broken = 0;
+        let mut partial = 0;
         for tick in 1.. {
             let mut notes = Notes {
                 ends_at: Some(tick),
@@ -399,7 +404,8 @@ fn a_break_at_any_tick_leaves_no_partial_file() {
 fn the_observer_decides_about_files_that_are_there() {
     let dir = tools::temporary("extern4-copying-");
     let (_, volume, session) = volume(dir.path(), "disk.img", 16 * MIB);
-    let (tree, host) = (dir.path().join("tree"), dir.path().join("host"));
+    let tree = dir.path().join("tree");
+    let host = dir.path().join("host");
     fs::create_dir_all(&tree).expect("a directory");
     fs::write(tree.join("f"), "new").expect("a file");
     copied(
@@ -459,10 +465,8 @@ fn what_cannot_be_a_copy_is_refused() {
     let tree = three_files(dir.path());
     let (image, volume, session) = volume(dir.path(), "disk.img", 16 * MIB);
     session.create_dir("/d").expect("a directory");
-    let (root, d) = (
-        CopyPath::volume(&volume, &session, "/"),
-        CopyPath::volume(&volume, &session, "/d"),
-    );
+    let root = CopyPath::volume(&volume, &session, "/");
+    let d = CopyPath::volume(&volume, &session, "/d");
     let check = |from: CopyPath<'_>, to: CopyPath<'_>, options: CopyOptions, expected: Refusal| {
         let failure = copy_tree(from, to, &options, &mut ()).expect_err("a refusal");
         assert!(

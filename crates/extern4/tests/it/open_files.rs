@@ -29,7 +29,8 @@ fn open_files_are_listed_with_their_session_path_flags_and_position() {
     }
     let image = SPEC.build();
     let volume = open(&image.path);
-    let (root, user) = (volume.superuser(), volume.session(Cred::new(7, 7, &[])));
+    let root = volume.superuser();
+    let user = volume.session(Cred::new(7, 7, &[]));
     root.create("/a").unwrap().write_all(b"0123456789").unwrap();
     let long = format!("/{}", "./".repeat(100) + "a");
     let mut file = user.open("/a").unwrap();

@@ -161,7 +161,8 @@ fn orphans_are_freed_and_files_in_use_are_right() {
     let file = root.open("/f").expect("it opens");
     let blocks = || root.metadata("/f").expect("attributes").blocks();
     let free = || volume.stat_fs().expect("counts").blocks_free;
-    let (blocks_before, free_before) = (blocks(), free());
+    let blocks_before = blocks();
+    let free_before = free();
     assert!(blocks_before >= LEN as u64 / 512, "{blocks_before}");
     volume.set_read_only(false).expect("it becomes writable");
     assert!(
@@ -227,8 +228,10 @@ fn a_volume_that_cannot_be_written_stays_readable() {
         contents()
     );
     // Another reader keeps the writer out until it has gone.
-    let (volume, other) = (Volume::open(&image.path), Volume::open(&image.path));
-    let (volume, other) = (volume.expect("it opens"), other.expect("it opens"));
+    let volume = Volume::open(&image.path);
+    let other = Volume::open(&image.path);
+    let volume = volume.expect("it opens");
+    let other = other.expect("it opens");
     let refused = volume
         .set_read_only(false)
         .expect_err("another has it open");

@@ -153,8 +153,10 @@ impl Place {
 
     /// Makes a change if it is possible for these names. Returns whether it was.
     fn change(&mut self, session: &Session, change: Change, one: usize, other: usize) -> bool {
-        let (from, to) = (self.path(one), self.path(other));
-        let (there, there_too) = (self.names[one], self.names[other]);
+        let from = self.path(one);
+        let to = self.path(other);
+        let there = self.names[one];
+        let there_too = self.names[other];
         let same_file = there.map(|file| file >> 24) == there_too.map(|file| file >> 24);
         let done = match (change, there, there_too) {
             (Change::Create, None, _) => session.create_new(from).map(drop),
@@ -257,10 +259,13 @@ fn make_changes(
     mut places: Vec<Place>,
     is_over: impl Fn() -> bool,
 ) {
-    let (mut random, mut made) = (Random(0x9e37_79b9_7f4a_7c15), [0_u64; CHANGES.len()]);
+    let mut random = Random(0x9e37_79b9_7f4a_7c15);
+    let mut made = [0_u64; CHANGES.len()];
     while !is_over() || made.contains(&0) {
-        let (place, kind) = (random.below(PLACES), random.below(CHANGES.len()));
-        let (one, other) = (random.below(4), random.below(4));
+        let place = random.below(PLACES);
+        let kind = random.below(CHANGES.len());
+        let one = random.below(4);
+        let other = random.below(4);
         if one == other {
             continue;
         }
@@ -308,7 +313,9 @@ fn probe(cache_bytes: Option<u64>) {
     let is_over = || checks.load(SeqCst) >= wanted;
     thread::scope(|scope| {
         for asker in 0..ASKING {
-            let (session, shown, checks) = (&session, &shown, &checks);
+            let session = &session;
+            let shown = &shown;
+            let checks = &checks;
             scope.spawn(move || {
                 let paths: [[String; PATHS]; PLACES] =
                     std::array::from_fn(|place| std::array::from_fn(|at| path(place, at)));

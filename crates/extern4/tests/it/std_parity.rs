@@ -40,7 +40,8 @@ fn files_open_with_the_options_of_std() {
     let mut opened = 0;
     for bits in 0..64_u32 {
         let is = |bit: u32| bits & 1 << bit != 0;
-        let (mut ours, mut theirs) = (File::options(), fs::File::options());
+        let mut ours = File::options();
+        let mut theirs = fs::File::options();
         ours.read(is(0))
             .write(is(1))
             .append(is(2))
@@ -78,7 +79,8 @@ fn files_open_with_the_options_of_std() {
             "missing/x",
             "file/x",
         ] {
-            let (host, path) = (case.join(name), format!("/{bits}/{name}"));
+            let host = case.join(name);
+            let path = format!("/{bits}/{name}");
             let read = || session.read(&path).unwrap_or_default();
             let found = used(
                 session.open_with(&path, &ours).map_err(io::Error::from),
@@ -238,11 +240,9 @@ fn a_failed_call_can_be_shown() {
     // `unwrap_err` and `{:?}` need `Debug` of all types that a call returns.
     fn show(session: &Session, volume: &Volume) -> extern4::Result<String> {
         let entry = session.read_dir("/")?.next().expect("lost+found")?;
-        let (file, list, walk) = (
-            session.create("/f")?,
-            session.read_dir("/")?,
-            session.walk("/"),
-        );
+        let file = session.create("/f")?;
+        let list = session.read_dir("/")?;
+        let walk = session.walk("/");
         Ok(format!(
             "{volume:?} {session:?} {entry:?} {file:?} {list:?} {walk:?} {:?}",
             Volume::options()

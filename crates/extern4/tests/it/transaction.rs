@@ -148,7 +148,8 @@ fn a_crash_at_any_write_leaves_all_or_nothing() {
     let transaction = volume.transaction().expect("it begins");
     let start = device.moment();
     change(&volume, &session);
-    let (after, written) = (tree(&session), device.moment());
+    let after = tree(&session);
+    let written = device.moment();
     transaction.commit().expect("it fits");
     let end = device.moment();
     assert!(

@@ -98,7 +98,8 @@ fn file(random: &mut Random) -> (Kind, Option<Arc<dyn ReadAt>>) {
 fn members(seed: u64) -> Vec<Member> {
     let mut random = Random(seed);
     let mut members = vec![(entry("", Kind::Directory, &mut random), None)];
-    let (mut directories, mut files) = (vec![String::new()], Vec::new());
+    let mut directories = vec![String::new()];
+    let mut files = Vec::new();
     for _ in 0..60 {
         let above = directories[random.below(directories.len() as u64) as usize].clone();
         let name = char::from(b'a' + random.below(7) as u8);
@@ -220,7 +221,8 @@ fn everything(session: &Session) -> BTreeMap<Vec<u8>, (Entry, Vec<u8>)> {
 }
 
 fn assert_same(what: &str, ours: &Session, theirs: &Session) {
-    let (ours, theirs) = (everything(ours), everything(theirs));
+    let ours = everything(ours);
+    let theirs = everything(theirs);
     for (path, theirs) in &theirs {
         let ours = ours.get(path);
         let shown = (path.escape_ascii(), ours.map(|ours| &ours.0), &theirs.0);
@@ -256,11 +258,10 @@ fn a_random_tree_becomes_another_one() {
         if checks {
             tools::e2fsck(&updated.path).unwrap_or_else(|said| panic!("{what}: {said}"));
         }
-        let (ours, theirs) = (Volume::open(&updated.path), Volume::open(&built.path));
-        let (ours, theirs) = (
-            ours.expect("a volume").superuser(),
-            theirs.expect("a volume").superuser(),
-        );
+        let ours = Volume::open(&updated.path);
+        let theirs = Volume::open(&built.path);
+        let ours = ours.expect("a volume").superuser();
+        let theirs = theirs.expect("a volume").superuser();
         assert_same(&what, &ours, &theirs);
         // Nothing is left to do.
         let again = Update::plan(
@@ -295,7 +296,8 @@ fn everything_of_a_volume_comes_by_an_update() {
             tools::run("mke2fs", ["-q", "-t", "ext4", "-I", inode_size, path]);
             image
         };
-        let (old, new) = (make("old.img"), make("new.img"));
+        let old = make("old.img");
+        let new = make("new.img");
         let mount = old.mount("noatime");
         plan::TREE
             .iter()
@@ -529,7 +531,8 @@ fn a_crash_leaves_old_and_new_files_whole() {
         .write(true)
         .open_device(Arc::clone(&device) as _)
         .expect("a volume");
-    let (session, before) = (volume.superuser(), everything(&volume.superuser()));
+    let session = volume.superuser();
+    let before = everything(&volume.superuser());
     let target = Update::plan(
         builder_of(6).merge().expect("a tree"),
         &session,

@@ -524,13 +524,11 @@ fn calls_follow_links_and_their_l_forms_do_not() {
     root.lchown("/alias", Some(9), None).expect("its owner");
     assert_eq!((owners("/target"), owners("/alias")), ((7, 8), (9, 0)));
 
-    let (first, second) = (
-        Timespec { sec: 100, nsec: 5 },
-        Timespec {
-            sec: -2,
-            nsec: 500_000_000,
-        },
-    );
+    let first = Timespec { sec: 100, nsec: 5 };
+    let second = Timespec {
+        sec: -2,
+        nsec: 500_000_000,
+    };
     let before = SystemTime::UNIX_EPOCH - Duration::from_millis(1500);
     root.set_times("/alias", first, SetTime::Omit)
         .expect("its times");

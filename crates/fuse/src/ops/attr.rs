@@ -56,10 +56,8 @@ impl Server {
         let location = self.nodes.get(request.header.nodeid)?;
         let valid = SetattrValid::from_bits_truncate(set.valid);
         if valid == WRITTEN && set.fh != 0 {
-            let (mtime, ctime) = (
-                timespec(set.mtime, set.mtimensec),
-                timespec(set.ctime, set.ctimensec),
-            );
+            let mtime = timespec(set.mtime, set.mtimensec);
+            let ctime = timespec(set.ctime, set.ctimensec);
             self.handles.get(set.fh)?.file.set_written(mtime, ctime)?;
             return self
                 .config()

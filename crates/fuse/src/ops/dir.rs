@@ -73,7 +73,8 @@ impl Server {
         let read: ReadIn = request.arg()?;
         let handle = self.dir(request, read.fh)?;
         let size = usize::try_from(read.size).map_err(|_| Errno::EINVAL)?;
-        let (mut batch, mut places) = (DirBatch::new(), Vec::new());
+        let mut batch = DirBatch::new();
+        let mut places = Vec::new();
         handle.file.read_dir_places(
             read.offset,
             (size / PLUS_BYTES).max(1),

@@ -169,9 +169,10 @@ impl Server {
         let (to, _) = name(rest)?;
         let dir = self.nodes.get(request.header.nodeid)?;
         let session = self.credentials.session(&request.caller, &dir);
-        let other = match newdir == request.header.nodeid {
-            true => None,
-            false => Some(session.at(&self.nodes.get(newdir)?)),
+        let other = if newdir == request.header.nodeid {
+            None
+        } else {
+            Some(session.at(&self.nodes.get(newdir)?))
         };
         let target = other.as_ref().unwrap_or(&session);
         // The rename itself reports an error of this lookup, in its turn.

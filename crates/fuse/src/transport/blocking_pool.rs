@@ -77,7 +77,8 @@ impl BlockingPool {
     fn one_more(&self) -> bool {
         let mut threads = lock(&self.threads);
         if threads.len() < MAX_THREADS {
-            let (shared, cpus) = (Arc::clone(&self.shared), self.cpus.clone());
+            let shared = Arc::clone(&self.shared);
+            let cpus = self.cpus.clone();
             let work = move || {
                 cpus.run_on_any();
                 shared.work();
@@ -151,7 +152,8 @@ mod tests {
         let (go, gate) = mpsc::channel::<()>();
         let gate = Arc::new(Mutex::new(gate));
         for _ in 0..MAX_THREADS * 2 {
-            let (started, gate) = (started.clone(), Arc::clone(&gate));
+            let started = started.clone();
+            let gate = Arc::clone(&gate);
             pool.spawn(Box::new(move || {
                 started.send(()).unwrap();
                 lock(&gate).recv().unwrap();

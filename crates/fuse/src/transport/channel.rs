@@ -55,11 +55,9 @@ pub(super) fn read_forgets_through(
     pool: &Arc<BlockingPool>,
 ) -> io::Result<()> {
     let channel = Channel::separate(device)?;
-    let (channel, pool, us) = (
-        Mutex::new(channel),
-        Arc::clone(pool),
-        Arc::downgrade(server),
-    );
+    let channel = Mutex::new(channel);
+    let pool = Arc::clone(pool);
+    let us = Arc::downgrade(server);
     server.forgets.set_reader(move |drain| {
         if let Some(server) = us.upgrade() {
             lock(&channel).drain(&server, &pool, drain);
@@ -92,7 +90,9 @@ pub(super) fn start<'scope>(
         // A lack of memory is an error here, before the mount is served.
         let mut channel =
             Channel::new(clone_channel(device).map_or_else(|_| Arc::clone(device), Arc::new))?;
-        let (server, pool, pollers) = (Arc::clone(server), Arc::clone(pool), Arc::clone(&pollers));
+        let server = Arc::clone(server);
+        let pool = Arc::clone(pool);
+        let pollers = Arc::clone(&pollers);
         thread::Builder::new().spawn_scoped(scope, move || {
             if !start.wait() {
                 return Ok(());
@@ -320,7 +320,8 @@ impl Channel {
 
     /// Gives the request that was read to a thread that may wait.
     fn answer_later(&mut self, server: &Arc<Server>, pool: &BlockingPool, len: usize) {
-        let (server, device) = (Arc::clone(server), Arc::clone(&self.device));
+        let server = Arc::clone(server);
+        let device = Arc::clone(&self.device);
         let bytes = self.request[..len].to_vec();
         pool.spawn(Box::new(move || {
             let Some(request) = Request::parse(&bytes) else {

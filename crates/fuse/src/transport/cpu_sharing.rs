@@ -172,7 +172,8 @@ mod tests {
             });
             let poller = scope.spawn(|| {
                 run_on(cpu);
-                let (mut sharing, start) = (CpuSharing::default(), Instant::now());
+                let mut sharing = CpuSharing::default();
+                let start = Instant::now();
                 while !sharing.is_shared() && start.elapsed() < LONG_ENOUGH {
                     sharing.yield_cpu(&pollers, || false);
                 }

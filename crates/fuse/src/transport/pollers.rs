@@ -284,7 +284,8 @@ mod tests {
         assert_eq!(pollers.found_nothing(&mut found), Next::Sleep);
         std::thread::scope(|scope| {
             let (say, said) = mpsc::channel();
-            let (pollers, never) = (&pollers, &never);
+            let pollers = &pollers;
+            let never = &never;
             scope.spawn(move || say.send(pollers.sleep(never.as_fd()).is_ok()).unwrap());
             pollers.begin();
             assert!(said.recv_timeout(SOON).is_err(), "nothing has been found");

@@ -94,7 +94,8 @@ pub(super) fn start<'scope>(
     start: &'scope Start,
 ) -> io::Result<Vec<Worker<'scope>>> {
     let start_one = |mut queue: Queue| {
-        let (server, pool) = (Arc::clone(server), Arc::clone(pool));
+        let server = Arc::clone(server);
+        let pool = Arc::clone(pool);
         let run = move || {
             if start.wait() {
                 queue.run(&server, &pool)
@@ -271,7 +272,8 @@ impl Queue {
     }
 
     fn answer_later(&mut self, server: &Arc<Server>, pool: &BlockingPool, index: usize) {
-        let (server, late) = (Arc::clone(server), Arc::clone(&self.late));
+        let server = Arc::clone(server);
+        let late = Arc::clone(&self.late);
         let (parts, payload) = self.slots[index].copy();
         self.away += 1;
         pool.spawn(Box::new(move || {

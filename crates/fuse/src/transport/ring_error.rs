@@ -88,7 +88,8 @@ mod tests {
                      switch: Option<&str>,
                      named: &str| {
             let error = error.map(io::Error::from);
-            let (disabled, switch) = (Some(disabled.to_owned()), switch.map(str::to_owned));
+            let disabled = Some(disabled.to_owned());
+            let switch = switch.map(str::to_owned);
             let why = why(
                 error.as_ref(),
                 &System {

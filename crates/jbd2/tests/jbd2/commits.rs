@@ -18,7 +18,8 @@ fn open(
     options: Options,
 ) -> (Arc<extern4_block::BufferCache>, Arc<Freed>, Transactions) {
     let journal = Journal::internal(Arc::clone(device), 1024, Log::map()).expect("a journal");
-    let (cache, freed) = (cache(Arc::clone(device)), Arc::<Freed>::default());
+    let cache = cache(Arc::clone(device));
+    let freed = Arc::<Freed>::default();
     let observer: Arc<dyn Observer> = Arc::clone(&freed) as _;
     let transactions =
         Transactions::journaled(Arc::clone(&cache), observer, journal, options).expect("empty");
@@ -139,8 +140,9 @@ fn many_syncs_share_a_commit() {
     let all_have_changed = Barrier::new(16);
     std::thread::scope(|scope| {
         for thread in 0..16 {
-            let (cache, transactions, all_have_changed) =
-                (&cache, &transactions, &all_have_changed);
+            let cache = &cache;
+            let transactions = &transactions;
+            let all_have_changed = &all_have_changed;
             scope.spawn(move || {
                 for round in 0..5 {
                     let tid = fill(cache, transactions, 10 + thread, round);
@@ -379,7 +381,9 @@ fn a_checkpoint_waits_for_earlier_changes_only() {
     );
     std::thread::scope(|scope| {
         for thread in 0..4 {
-            let (cache, transactions, device) = (&cache, &transactions, &device);
+            let cache = &cache;
+            let transactions = &transactions;
+            let device = &device;
             scope.spawn(move || {
                 for round in 1..40 {
                     fill(cache, transactions, 10 + thread, round);
@@ -425,7 +429,8 @@ fn many_threads_never_wait_for_ever() {
     );
     std::thread::scope(|scope| {
         for thread in 0..8_u64 {
-            let (cache, transactions) = (&cache, &transactions);
+            let cache = &cache;
+            let transactions = &transactions;
             scope.spawn(move || {
                 let mut random = crate::hostile::Random(thread * 77 + 1);
                 for _ in 0..1500 {
@@ -636,7 +641,9 @@ fn unused_credits_of_idle_threads_can_be_used() {
     let all = std::sync::Barrier::new(40);
     std::thread::scope(|scope| {
         for thread in 0..40 {
-            let (cache, transactions, all) = (&cache, &transactions, &all);
+            let cache = &cache;
+            let transactions = &transactions;
+            let all = &all;
             scope.spawn(move || {
                 // Together they are more than a transaction has room for.
                 drop(transactions.start(30).expect("open"));
@@ -666,7 +673,9 @@ fn an_operation_that_needs_a_transaction_of_its_own_gets_it() {
     let (cache, _, transactions) = open(&device, PATIENT);
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        let (cache, transactions, over) = (&cache, &transactions, &over);
+        let cache = &cache;
+        let transactions = &transactions;
+        let over = &over;
         let small: Vec<_> = (0..3)
             .map(|thread| {
                 scope.spawn(move || {
@@ -715,10 +724,12 @@ fn costs_of_handles() {
         Arc::new(MemoryDevice::new(volume(ChecksumVersion::V3, true)));
     let (cache, _, transactions) = open(&device, PATIENT);
     for threads in [1, 2] {
-        let (rounds, begun) = (200_000_u32, Instant::now());
+        let rounds = 200_000_u32;
+        let begun = Instant::now();
         std::thread::scope(|scope| {
             for thread in 0..threads {
-                let (cache, transactions) = (&cache, &transactions);
+                let cache = &cache;
+                let transactions = &transactions;
                 scope.spawn(move || {
                     let mut buffer = cache.read(10 + thread).expect("readable");
                     for _ in 0..rounds {
@@ -735,7 +746,8 @@ fn costs_of_handles() {
     }
     let mut buffer = cache.read(10).expect("readable");
     let handle = transactions.start(1).expect("open");
-    let (rounds, begun) = (200_000_u32, Instant::now());
+    let rounds = 200_000_u32;
+    let begun = Instant::now();
     for _ in 0..rounds {
         handle.change(&mut buffer, |bytes, _| bytes[0] = bytes[0].wrapping_add(1));
     }
@@ -744,7 +756,8 @@ fn costs_of_handles() {
         begun.elapsed() / rounds
     );
     drop(handle);
-    let (rounds, begun) = (500_u32, Instant::now());
+    let rounds = 500_u32;
+    let begun = Instant::now();
     for round in 0..rounds {
         fill(&cache, &transactions, 10, round.into());
         transactions.sync().expect("written");

@@ -82,7 +82,9 @@ fn every_crash_is_recovered_to_a_committed_state() {
 
 #[test]
 fn a_log_that_wraps_is_recovered_after_every_crash() {
-    let (mut states, mut revokes, mut data) = (0, 0, 0);
+    let mut states = 0;
+    let mut revokes = 0;
+    let mut data = 0;
     for (seed, version) in (100..).zip(VERSIONS) {
         let (device, world) = work(version, seed, 300, 60, 2);
         let stats = world.transactions.stats();
@@ -393,11 +395,15 @@ fn operations_of_many_threads_are_whole_after_every_crash() {
     let syncs = Mutex::new(Vec::new());
     std::thread::scope(|scope| {
         for thread in 0..THREADS {
-            let (transactions, locks, syncs, device) = (&transactions, &locks, &syncs, &device);
+            let transactions = &transactions;
+            let locks = &locks;
+            let syncs = &syncs;
+            let device = &device;
             scope.spawn(move || {
                 let mut random = Random(thread + 1);
                 for round in 1..=300 {
-                    let (from, to) = (random.next() % ACCOUNTS, random.next() % ACCOUNTS);
+                    let from = random.next() % ACCOUNTS;
+                    let to = random.next() % ACCOUNTS;
                     let handle = transactions.start(3).expect("open");
                     {
                         let lock = |account: u64| {
@@ -428,7 +434,8 @@ fn operations_of_many_threads_are_whole_after_every_crash() {
     });
     println!("{:?}, {} moments", transactions.stats(), device.moment());
     drop(transactions);
-    let (syncs, mut random) = (syncs.into_inner().expect("sound"), Random(9));
+    let syncs = syncs.into_inner().expect("sound");
+    let mut random = Random(9);
     for moment in founded..=device.moment() {
         for odds in [0, 1, 4, 7, 8] {
             let crashed: Arc<dyn BlockDevice> =

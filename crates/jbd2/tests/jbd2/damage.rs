@@ -156,7 +156,8 @@ fn a_log_that_bites_its_tail_is_recovered_as_the_kernel_does() {
         let image = image(features, options);
         let map = oracle::map(&image.path);
         let journal = oracle::open(&image.path).1.expect("a journal");
-        let (format, first) = (journal.superblock().format(), journal.superblock().sequence);
+        let format = journal.superblock().format();
+        let first = journal.superblock().sequence;
         let file = OpenOptions::new()
             .write(true)
             .open(&image.path)

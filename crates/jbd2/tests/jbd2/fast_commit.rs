@@ -19,7 +19,8 @@ fn line(record: &Record) -> String {
     match record {
         Record::Inode { ino, .. } => format!("tag INODE, inode {ino}"),
         Record::AddRange { ino, range } => {
-            let (logical, physical) = (signed(range.logical), range.physical);
+            let logical = signed(range.logical);
+            let physical = range.physical;
             format!(
                 "tag ADD_RANGE, inode {ino}, lblk {logical}, pblk {physical}, len {}",
                 range.len

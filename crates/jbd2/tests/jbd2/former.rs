@@ -145,9 +145,10 @@ fn goes_on(form: &Form, former: &[u8], world: &World) -> bool {
     let next = Tid(FIRST
         .0
         .wrapping_add(u32::try_from(stats.transactions).expect("small")));
-    let place = match form.superblock < at(VOLUME) {
-        true => Log::map().lookup(index).expect("mapped"),
-        false => VOLUME + u64::from(index),
+    let place = if form.superblock < at(VOLUME) {
+        Log::map().lookup(index).expect("mapped")
+    } else {
+        VOLUME + u64::from(index)
     };
     BlockHeader::recognise(&former[at(place)..]).is_some_and(|header| header.tid == next)
 }
@@ -170,7 +171,8 @@ fn try_form(form: &Form, seed: u64) -> bool {
 #[test]
 fn no_transaction_of_a_former_volume_is_replayed() {
     let external = tools::can_run(&[Need::Tool("mke2fs")]);
-    let (mut tried, mut gone_on) = (0, 0);
+    let mut tried = 0;
+    let mut gone_on = 0;
     for (checksum, wide) in VERSIONS {
         let forms = [
             Some(Form::internal(checksum, wide)),

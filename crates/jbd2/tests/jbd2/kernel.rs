@@ -26,7 +26,8 @@ pub(crate) fn assert_same<V: BlockDevice, J: BlockDevice>(
     const CHUNK: usize = 1 << 20;
     let ignored = [1024..2048, journal..journal + JournalSuperblock::SIZE];
     let theirs = File::open(replayed).expect("an image");
-    let (mut mine, mut other) = (vec![0; CHUNK], vec![0; CHUNK]);
+    let mut mine = vec![0; CHUNK];
+    let mut other = vec![0; CHUNK];
     let size = usize::try_from(ours.size_bytes()).expect("small");
     for start in (0..size).step_by(CHUNK) {
         let len = CHUNK.min(size - start);
@@ -186,7 +187,8 @@ impl Drop for Loop {
 /// Makes a volume with an external journal and leaves it dirty. Returns both images, copied while
 /// mounted.
 fn external(dir: &Path, block_size: &str) -> (PathBuf, PathBuf) {
-    let (journal, volume) = (dir.join("journal.img"), dir.join("volume.img"));
+    let journal = dir.join("journal.img");
+    let volume = dir.join("volume.img");
     let words = |rest: &[&str], image: &Path, size: &str| -> Vec<OsString> {
         let all = ["-q", "-F", "-b", block_size]
             .into_iter()

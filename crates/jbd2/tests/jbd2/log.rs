@@ -88,7 +88,8 @@ impl Log {
     }
 
     fn put(&mut self, block: Vec<u8>) -> u32 {
-        let (index, log) = (self.at, self.superblock.log());
+        let index = self.at;
+        let log = self.superblock.log();
         self.blocks.insert(index, block);
         self.at = if index + 1 == log.end {
             log.start
@@ -132,7 +133,8 @@ impl Log {
 
     /// Appends a transaction that was not committed before the crash.
     pub(crate) fn uncommitted(&mut self, copies: &[(u64, Vec<u8>)], revoked: &[u64]) -> Written {
-        let (format, mut written) = (self.format(), Written::default());
+        let format = self.format();
+        let mut written = Written::default();
         if !copies.is_empty() {
             let mut tags = Vec::new();
             let mut escaped_copies = Vec::new();

@@ -122,7 +122,8 @@ impl World {
         stamp: u64,
     ) -> Self {
         let journal = opener(&device);
-        let (cache, freed) = (cache(device), Arc::<Freed>::default());
+        let cache = cache(device);
+        let freed = Arc::<Freed>::default();
         let observer: Arc<dyn Observer> = Arc::clone(&freed) as _;
         let transactions =
             Transactions::journaled(Arc::clone(&cache), observer, journal, options).expect("empty");
@@ -154,7 +155,8 @@ impl World {
     /// Runs one operation: changes some blocks, frees some, makes free ones metadata.
     pub(crate) fn operate(&mut self, most: u64) -> Result<(), Error> {
         self.write_data()?;
-        let (serial, mut state) = (self.states.len(), self.states.last().expect("one").clone());
+        let serial = self.states.len();
+        let mut state = self.states.last().expect("one").clone();
         let picked: Vec<_> = (0..=self.below(most))
             .map(|_| (FIRST + self.below(COUNT), self.below(10)))
             .collect();
@@ -236,7 +238,8 @@ impl World {
 
     /// Makes everything durable; `moment` tells the time.
     pub(crate) fn sync(&mut self, moment: impl FnOnce() -> usize) -> Result<(), Error> {
-        let (serial, written) = (self.states.len() - 1, self.data.len());
+        let serial = self.states.len() - 1;
+        let written = self.data.len();
         self.transactions.sync()?;
         let moment = moment();
         self.syncs.push((moment, serial));
@@ -305,7 +308,8 @@ fn recover_by(opener: Opener, device: &Arc<dyn BlockDevice>) {
     let recovered = open().recover(VOLUME).expect("a sound log");
     assert_eq!(recovered.damage(), []);
     recovered.write_in_place(device).expect("written");
-    let (was_dirty, due) = (recovered.journal().is_dirty(), recovered.fast_commits().tid);
+    let was_dirty = recovered.journal().is_dirty();
+    let due = recovered.fast_commits().tid;
     let journal = recovered.mark_empty(0).expect("marked");
     // Recovery must not take the rest of an old transaction for a part of another with its number.
     assert_eq!(

@@ -346,10 +346,8 @@ fn fast_commits_are_not_dropped_by_mistake() {
         Journal::internal(Arc::clone(&device), size, map.clone()).expect("sound")
     };
     let recovered = open().recover(1 << 32).expect("sound");
-    let (commits, due) = (
-        recovered.replayed().fast_commits,
-        recovered.fast_commits().tid,
-    );
+    let commits = recovered.replayed().fast_commits;
+    let due = recovered.fast_commits().tid;
     assert!(commits > 0);
     recovered.write_in_place(&device).expect("written");
     assert!(matches!(recovered.mark_empty(0), Err(Error::FastCommits(n)) if n == commits));
@@ -374,10 +372,8 @@ fn an_external_journal_is_written_in_two_flushes_and_replayed_by_e2fsck() {
     }
     for block_size in ["1024", "4096"] {
         let dir = tools::temporary("extern4-");
-        let (journal_path, path) = (
-            dir.path().join("journal.img"),
-            dir.path().join("volume.img"),
-        );
+        let journal_path = dir.path().join("journal.img");
+        let path = dir.path().join("volume.img");
         let words = |rest: &[&str], image: &Path, size: &str| -> Vec<OsString> {
             let all = ["-q", "-F", "-b", block_size]
                 .into_iter()
@@ -403,10 +399,12 @@ fn an_external_journal_is_written_in_two_flushes_and_replayed_by_e2fsck() {
         let size = u32::try_from(volume.block_size).expect("small");
         let memory =
             |path: &Path| Arc::new(MemoryDevice::new(std::fs::read(path).expect("an image")));
-        let (home, log) = (memory(&volume.path), memory(&journal_path));
+        let home = memory(&volume.path);
+        let log = memory(&journal_path);
         let record =
             |device: &Arc<MemoryDevice>| Arc::new(RecordDevice::new(Arc::clone(device) as _));
-        let (home_record, log_record) = (record(&home), record(&log));
+        let home_record = record(&home);
+        let log_record = record(&log);
         let journal = Journal::external(Arc::clone(&log_record), size, &uuid).expect("a journal");
         let cache = cache(Arc::clone(&home_record) as _, volume.block_size);
         let transactions = Transactions::journaled(

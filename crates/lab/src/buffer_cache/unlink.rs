@@ -112,10 +112,8 @@ pub(super) fn take(device: &Arc<MemoryDevice>, plan: &Plan, threads: usize) -> S
         // Relaxed: the sum is read when all threads are done.
         repeated.operations.fetch_add(done.ops, Ordering::Relaxed);
     }
-    let (hits, made) = (
-        (after.hits - before.hits) as f64,
-        (after.allocations - before.allocations) as f64,
-    );
+    let hits = (after.hits - before.hits) as f64;
+    let made = (after.allocations - before.allocations) as f64;
     let mut sample = Sample::of(&done);
     sample.counters.extend([
         (HITS, done.per_op(hits)),

@@ -45,7 +45,8 @@ pub(super) fn all() -> Vec<Fact> {
 
 /// Returns the bytes of a cache after `entries` entries were added, and how many it kept.
 fn filled<C: Cache>(entries: u32) -> (u64, u64) {
-    let (cache, blocks) = (C::new(), Blocks::new(entries as usize));
+    let cache = C::new();
+    let blocks = Blocks::new(entries as usize);
     (1..=entries).for_each(|block| cache.add(&blocks, hash(block), block));
     (cache.bytes(), cache.entries())
 }

@@ -61,9 +61,10 @@ impl Patch {
     fn mark(&self, entry: u32, flag: u64, set: bool) {
         let flags = self.slab.word(entry, FLAGS);
         // Relaxed: flags that no lock protects are hints.
-        match set {
-            true => flags.fetch_or(flag, Ordering::Relaxed),
-            false => flags.fetch_and(!flag, Ordering::Relaxed),
+        if set {
+            flags.fetch_or(flag, Ordering::Relaxed)
+        } else {
+            flags.fetch_and(!flag, Ordering::Relaxed)
         };
     }
 

@@ -29,7 +29,8 @@ pub(super) struct Files {
 
 impl Files {
     pub(super) fn new(thread: usize, files: usize) -> Self {
-        let (blocks, random) = (vec![0; files], Random::new(thread));
+        let blocks = vec![0; files];
+        let random = Random::new(thread);
         Self {
             blocks,
             next: 0,
@@ -58,7 +59,8 @@ impl Files {
 
     /// Sets the attribute of the next file to a random one of `values` values.
     pub(super) fn set_next<C: Cache>(&mut self, cache: &C, blocks: &Blocks, values: u32) {
-        let (file, value) = (self.next, self.random.below(values.into()) as u32);
+        let file = self.next;
+        let value = self.random.below(values.into()) as u32;
         self.next = if file + 1 == self.blocks.len() {
             0
         } else {
@@ -109,7 +111,8 @@ pub(super) fn room(threads: usize, files: usize) -> usize {
 }
 
 pub(super) fn take<C: Cache>(plan: &Plan, cell: Cell, threads: usize) -> Sample {
-    let (cache, blocks) = (C::new(), Blocks::new(room(threads, cell.files)));
+    let cache = C::new();
+    let blocks = Blocks::new(room(threads, cell.files));
     let counts = ThreadCounter::<2>::new();
     let begin = |thread| {
         let mut files = Files::new(thread, cell.files);

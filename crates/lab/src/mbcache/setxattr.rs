@@ -198,7 +198,8 @@ impl Setter {
     fn new(volume: &Volume, thread: usize, cell: Cell) -> Self {
         let session = Session::new(&volume.namespace, Cred::root());
         let paths = (0..cell.files).map(|file| path(thread, file)).collect();
-        let (value, values) = ([0x5a; BYTES], cell.values);
+        let value = [0x5a; BYTES];
+        let values = cell.values;
         Self {
             session,
             paths,

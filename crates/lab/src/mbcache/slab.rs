@@ -107,7 +107,8 @@ impl<const WORDS: usize> Slab<WORDS> {
     }
 
     pub(super) fn unlink(&self, list: &mut Ends, entry: u32, link: usize) {
-        let (next, previous) = (self.next(entry, link), self.previous(entry, link));
+        let next = self.next(entry, link);
+        let previous = self.previous(entry, link);
         if previous == 0 {
             list.first = next
         } else {

@@ -33,11 +33,14 @@ fn check_counts<C: Cache>(cache: &C, blocks: &Blocks, all: &[Files], len: usize)
 
 fn files_have_the_attributes_that_were_set<C: Cache>() {
     let len = room(1, 100);
-    let (cache, blocks, mut files) = (C::new(), Blocks::new(len), Files::new(0, 100));
+    let cache = C::new();
+    let blocks = Blocks::new(len);
+    let mut files = Files::new(0, 100);
     let mut random = crate::random::Random::new(7);
     let mut values = vec![0; 100];
     for _ in 0..20_000 {
-        let (file, value) = (random.below(100) as usize, random.below(40) as u32);
+        let file = random.below(100) as usize;
+        let value = random.below(40) as u32;
         files.set(&cache, &blocks, file, value);
         values[file] = value;
         assert_eq!(blocks.value(files.blocks()[file]), value);
@@ -64,7 +67,9 @@ fn files_have_the_attributes_that_were_set<C: Cache>() {
 fn a_full_block_is_shared_no_further<C: Cache>() {
     let count = 3 * MOST as usize;
     let len = room(1, count);
-    let (cache, blocks, mut files) = (C::new(), Blocks::new(len), Files::new(0, count));
+    let cache = C::new();
+    let blocks = Blocks::new(len);
+    let mut files = Files::new(0, count);
     (0..count).for_each(|file| files.set(&cache, &blocks, file, 5));
     let full = |files: &Files| {
         files
@@ -84,7 +89,9 @@ fn a_full_block_is_shared_no_further<C: Cache>() {
 /// More values than there is room for: some blocks are not found, and all else is right.
 fn surplus_entries_are_evicted<C: Cache>() {
     let len = room(1, 40_000);
-    let (cache, blocks, mut files) = (C::new(), Blocks::new(len), Files::new(0, 40_000));
+    let cache = C::new();
+    let blocks = Blocks::new(len);
+    let mut files = Files::new(0, 40_000);
     (0..40_000).for_each(|file| files.set(&cache, &blocks, file, file as u32));
     assert!(cache.entries() >= 15_000, "{}", cache.entries());
     (0..40_000).for_each(|file| files.set(&cache, &blocks, file, (file / 2) as u32));
@@ -94,7 +101,8 @@ fn surplus_entries_are_evicted<C: Cache>() {
 fn many_may_set<C: Cache>(values: u32, count: usize) {
     const THREADS: usize = 4;
     let len = room(THREADS, count);
-    let (cache, blocks) = (&C::new(), &Blocks::new(len));
+    let cache = &C::new();
+    let blocks = &Blocks::new(len);
     let work = |number| {
         let mut files = Files::new(number, count);
         for _ in 0..20_000 {
@@ -103,7 +111,8 @@ fn many_may_set<C: Cache>(values: u32, count: usize) {
         // A block that a file has keeps its contents.
         let mut random = crate::random::Random::new(number + 50);
         for round in 0..5_000 {
-            let (file, value) = (round % count, random.below(values.into()) as u32);
+            let file = round % count;
+            let value = random.below(values.into()) as u32;
             files.set(cache, blocks, file, value);
             thread::yield_now();
             assert_eq!(blocks.value(files.blocks()[file]), value);

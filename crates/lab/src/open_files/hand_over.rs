@@ -27,7 +27,8 @@ struct Handful<T> {
 
 /// Measures the hand-over to `closers` closing threads.
 pub(super) fn take<R: Locks<Ticket: Send>>(plan: &Plan, closers: usize) -> Sample {
-    let (registry, moves) = (&R::default(), &Moves::new());
+    let registry = &R::default();
+    let moves = &Moves::new();
     let start = Instant::now();
     let mut done = std::thread::scope(|scope| {
         let mut senders = Vec::new();
@@ -55,7 +56,8 @@ fn open_for<R: Registry<Opened>>(
     span: Duration,
     senders: Vec<SyncSender<Handful<R::Ticket>>>,
 ) -> Done {
-    let (start, cpu) = (Instant::now(), cpu_time());
+    let start = Instant::now();
+    let cpu = cpu_time();
     let mut done = Done::default();
     for sender in senders.iter().cycle() {
         let mut handful = Handful {
@@ -83,7 +85,8 @@ fn close_all<R: Registry<Opened>>(
     moves: &Moves,
     handfuls: &Receiver<Handful<R::Ticket>>,
 ) -> (Duration, u64) {
-    let (cpu, mut allocated) = (cpu_time(), 0);
+    let cpu = cpu_time();
+    let mut allocated = 0;
     for Handful { files, cpu } in handfuls {
         let before = allocations::of_this_thread();
         files.iter().for_each(|file| close(registry, file));

@@ -19,7 +19,8 @@ const OPEN: u64 = 1000;
 const LISTS: usize = 3;
 
 pub(super) fn take<R: Locks>(plan: &Plan, threads: usize) -> Sample {
-    let (registry, moves) = (R::default(), Moves::new());
+    let registry = R::default();
+    let moves = Moves::new();
     let stay: Vec<_> = (0..OPEN).map(|ino| open(&registry, ino)).collect();
     let mut micros = Vec::new();
     let meanwhile = || {

@@ -14,7 +14,8 @@ use crate::row::Sample;
 const BATCH: u64 = 256;
 
 pub(super) fn take<R: Locks>(plan: &Plan, threads: usize) -> Sample {
-    let (registry, moves) = (R::default(), Moves::new());
+    let registry = R::default();
+    let moves = Moves::new();
     let done = plan.work(1, threads, |_| (), |()| batch(&registry, &moves));
     sample(&done, &moves, registry.locks())
 }

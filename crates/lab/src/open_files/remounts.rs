@@ -145,7 +145,8 @@ impl<R: WriterCheck> Volume<R> {
 }
 
 pub(super) fn take<R: WriterCheck>(plan: &Plan, threads: usize) -> Sample {
-    let (volume, moves) = (Volume::<R>::new(), Moves::new());
+    let volume = Volume::<R>::new();
+    let moves = Moves::new();
     let stay: Vec<_> = (0..OPEN).map(|ino| open(&volume.registry, ino)).collect();
     let mut micros = Vec::new();
     let meanwhile = || {

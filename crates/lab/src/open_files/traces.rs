@@ -94,12 +94,10 @@ impl Trace {
     /// and end before the last of these commands.
     pub(super) fn boot() -> Self {
         const SCRIPTS: usize = 40;
-        let (mut trace, mut random) = (
-            Self {
-                processes: vec![Vec::new()],
-            },
-            Random::new(1),
-        );
+        let mut trace = Self {
+            processes: vec![Vec::new()],
+        };
+        let mut random = Random::new(1);
         for _ in 0..SCRIPTS {
             let mut script = load(&mut random, 5);
             look_at(&mut script, &mut random, 3, DATA);
@@ -121,12 +119,10 @@ impl Trace {
     pub(super) fn build() -> Self {
         const SOURCES: usize = 60;
         const HEADERS: usize = 25;
-        let (mut trace, mut random) = (
-            Self {
-                processes: vec![Vec::new()],
-            },
-            Random::new(2),
-        );
+        let mut trace = Self {
+            processes: vec![Vec::new()],
+        };
+        let mut random = Random::new(2);
         for _ in 0..SOURCES {
             let mut assembler = load(&mut random, 4);
             look_at(&mut assembler, &mut random, 1, DATA);
@@ -144,12 +140,10 @@ impl Trace {
     /// Returns the trace of a file server's clients, each with a few files open at a time.
     pub(super) fn dbench() -> Self {
         const CLIENTS: usize = 16;
-        let (mut trace, mut random) = (
-            Self {
-                processes: vec![Vec::new()],
-            },
-            Random::new(3),
-        );
+        let mut trace = Self {
+            processes: vec![Vec::new()],
+        };
+        let mut random = Random::new(3);
         for _ in 0..CLIENTS {
             let mut client = Vec::new();
             for _ in 0..100 {
@@ -284,7 +278,8 @@ mod tests {
         for trace in [Trace::boot(), Trace::build(), Trace::dbench()] {
             let steps = || trace.processes.iter().flatten();
             let opened = steps().filter(|step| matches!(step, Open(_))).count() as u64;
-            let (baseline, patch) = (Arc::<Baseline>::default(), Arc::<Patch>::default());
+            let baseline = Arc::<Baseline>::default();
+            let patch = Arc::<Patch>::default();
             for registry in [Baseline::in_place(&baseline), Patch::in_place(&patch), None] {
                 let (closed, stage) = closes_all(&trace, registry);
                 assert_eq!(

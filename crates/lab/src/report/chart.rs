@@ -91,7 +91,8 @@ fn lines(rows: &[&Row]) -> Vec<Line> {
                 .iter()
                 .map(|nanos| 1000.0 / nanos)
                 .collect();
-            let (median, range) = (per_microsecond.median(), per_microsecond.quartiles());
+            let median = per_microsecond.median();
+            let range = per_microsecond.quartiles();
             Point {
                 threads: row.threads as f64,
                 median: median.unwrap_or(f64::NAN),

@@ -145,7 +145,8 @@ fn counted(text: &mut String, chapter: &Chapter) {
         ],
     );
     for figures in &chapter.counted {
-        let (locked, conflicts) = (figure(figures.locked), figure(figures.conflicts));
+        let locked = figure(figures.locked);
+        let conflicts = figure(figures.conflicts);
         table.line([&figures.operation, figures.side.name(), &locked, &conflicts]);
     }
     *text += &table.markdown();

@@ -25,7 +25,8 @@ const HEAD: &str = "# The lab, on a page\n\n\
 /// `writeln`.
 pub(super) fn text(report: &Report<'_>) -> String {
     let mut text = HEAD.to_owned();
-    let (machine, plan) = (report.machine, report.plan);
+    let machine = report.machine;
+    let plan = report.plan;
     let _ = writeln!(
         text,
         "{}; commit {}, {}. {} rounds of {} ms for each figure; with one thread, CPU time decides where it is steadier than the clock.",

@@ -128,17 +128,20 @@ mod tests {
         struct Aligned(u8);
 
         let count = &Rc::new(());
-        let (mine, words) = (count.clone(), [1u64, 2]);
+        let mine = count.clone();
+        let words = [1u64, 2];
         check(count, move || drop(mine));
         let mine = count.clone();
         check(count, move || {
             assert_eq!((Rc::strong_count(&mine), words), (2, [1, 2]))
         });
-        let (mine, words) = (count.clone(), [3u64; 100]);
+        let mine = count.clone();
+        let words = [3u64; 100];
         check(count, move || {
             assert_eq!((Rc::strong_count(&mine), words), (2, [3; 100]))
         });
-        let (mine, aligned) = (count.clone(), Aligned(5));
+        let mine = count.clone();
+        let aligned = Aligned(5);
         check(count, move || {
             let aligned = &aligned;
             assert!(ptr::from_ref(aligned).is_aligned());

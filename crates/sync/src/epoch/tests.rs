@@ -114,7 +114,8 @@ mod real {
     #[test]
     fn a_thread_frees_bags_that_another_sealed() {
         let collector = collector();
-        let (one, other) = (Member::new(collector), Member::new(collector));
+        let one = Member::new(collector);
+        let other = Member::new(collector);
         let value = Arc::new(());
         let mine = value.clone();
         let section = other.pin();
@@ -129,7 +130,8 @@ mod real {
     #[test]
     fn a_section_lasts_until_its_last_level_ends() {
         let collector = collector();
-        let (reader, writer) = (Member::new(collector), Member::new(collector));
+        let reader = Member::new(collector);
+        let writer = Member::new(collector);
         let value = Arc::new(());
         let mine = value.clone();
         let outer = reader.pin();
@@ -147,9 +149,11 @@ mod real {
     #[test]
     fn a_young_section_does_not_delay_older_bags() {
         let collector = collector();
-        let (reader, writer) = (Member::new(collector), Member::new(collector));
+        let reader = Member::new(collector);
+        let writer = Member::new(collector);
         let value = Arc::new(());
-        let (old, young) = (value.clone(), value.clone());
+        let old = value.clone();
+        let young = value.clone();
         let first = reader.pin();
         writer.retire(move || drop(old));
         writer.flush();
@@ -163,7 +167,8 @@ mod real {
     #[test]
     fn a_full_bag_frees_the_ones_before() {
         let collector = collector();
-        let (reader, writer) = (Member::new(collector), Member::new(collector));
+        let reader = Member::new(collector);
+        let writer = Member::new(collector);
         let value = Arc::new(());
         let section = reader.pin();
         let fill = || {
@@ -281,7 +286,8 @@ mod real {
         first.retire(move || drop(mine));
         drop(first);
         assert_eq!(left(&value), 1, "leaving runs no destructor");
-        let (second, third) = (Member::new(collector), Member::new(collector));
+        let second = Member::new(collector);
+        let third = Member::new(collector);
         assert!(ptr::eq(second.record, record) && !ptr::eq(third.record, record));
         second.flush();
         assert_eq!(left(&value), 0);

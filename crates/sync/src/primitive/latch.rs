@@ -97,12 +97,13 @@ impl<T> Latch<T> {
     /// Locks the latch unless another thread holds it.
     #[inline]
     pub fn try_lock(&self) -> TryLockResult<LatchGuard<'_, T>> {
-        match self.try_take() {
-            true => Ok(LatchGuard {
+        if self.try_take() {
+            Ok(LatchGuard {
                 latch: self,
                 stays: PhantomData,
-            }),
-            false => Err(TryLockError::WouldBlock),
+            })
+        } else {
+            Err(TryLockError::WouldBlock)
         }
     }
 

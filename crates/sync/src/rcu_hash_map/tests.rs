@@ -38,7 +38,8 @@ impl<V: Send + Sync + PartialEq + std::hash::Hash + Copy + 'static> Hashed<V> {
 
     /// Returns a reference to the value, which is inserted if the map does not have it.
     fn get(&self, value: V) -> RcuArc<Value<V>> {
-        let (hash, guard) = (self.hasher.hash_one(value), pin());
+        let hash = self.hasher.hash_one(value);
+        let guard = pin();
         let mut bucket = self.map.lock(hash, &guard);
         let found = bucket.find(hash, |entry| entry.0 == value);
         found.and_then(RcuRef::try_upgrade).unwrap_or_else(|| {
@@ -79,7 +80,8 @@ fn finds_replaces_and_removes() {
     assert!((0..500).all(|key| find(key).is_some_and(|found| found.0 == (key, 0))));
     assert!(find(500).is_none() && map.len() == 500);
 
-    let (old, hash) = (find(7).unwrap(), hasher.hash_one(7u32));
+    let old = find(7).unwrap();
+    let hash = hasher.hash_one(7u32);
     let mut bucket = map.lock(hash, &guard);
     let replaced = bucket
         .replace(hash, RcuArc::new(Value((7, 1))), |entry| entry.0.0 == 7)
@@ -178,7 +180,8 @@ fn threads_never_hold_two_values_of_a_key() {
             scope.spawn(move || {
                 for i in 0..20_000u64 {
                     let key = (i * 7 + thread * 3) % 16;
-                    let (first, again) = (map.get(key), map.get(key));
+                    let first = map.get(key);
+                    let again = map.get(key);
                     assert!(again.ptr_eq(&first) && map.has(key));
                     drop((first, again));
                     map.map.evict(2, |_| ());
@@ -325,7 +328,8 @@ fn values_are_found_while_others_are_moved() {
         scope.spawn(move || {
             for value in moved.iter().cycle().take(200_000) {
                 // The bucket of a value that stays, and back.
-                let (own, next) = (value.0, 20_000 + value.0 % 1000);
+                let own = value.0;
+                let next = 20_000 + value.0 % 1000;
                 let [own, next] = [own, next].map(|number| map.hasher.hash_one(number));
                 assert!(map.move_to(value, own, next) && map.move_to(value, next, own));
             }

@@ -26,7 +26,8 @@ unsafe impl Send for Ending {}
 impl Ending {
     pub(crate) fn new(value: u64) -> (RcuArc<Self>, Ends) {
         let ends = StdArc::default();
-        let (value, work) = (Poisoned::new(value), UnsafeCell::new(0));
+        let value = Poisoned::new(value);
+        let work = UnsafeCell::new(0);
         let watch = Ends {
             ends: StdArc::clone(&ends),
             alive: value.alive.clone(),

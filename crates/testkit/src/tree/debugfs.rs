@@ -250,7 +250,8 @@ fn time(text: &str) -> Time {
     let hex =
         |text: &str| u32::from_str_radix(text.trim_start_matches("0x"), 16).expect("hexadecimal");
     let (low, extra) = text.split_once(':').unwrap_or((text, "0"));
-    let (low, extra) = (hex(low), hex(extra));
+    let low = hex(low);
+    let extra = hex(extra);
     Time {
         sec: i64::from(low.cast_signed()) + (i64::from(extra & 3) << 32),
         nsec: extra >> 2,

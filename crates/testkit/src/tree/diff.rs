@@ -142,7 +142,8 @@ fn entry_lines(path: &[u8], our: &Entry, their: &Entry, lines: &mut Vec<String>)
     if let (Some(our), Some(their)) = (&our.xattrs, &their.xattrs) {
         let names: std::collections::BTreeSet<_> = our.keys().chain(their.keys()).collect();
         for name in names {
-            let (our, their) = (our.get(name), their.get(name));
+            let our = our.get(name);
+            let their = their.get(name);
             let brief =
                 |value: Option<&Vec<u8>>| value.map(|v| (v.len(), show(&v[..v.len().min(60)])));
             field(

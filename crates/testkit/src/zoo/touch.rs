@@ -88,7 +88,8 @@ pub(super) fn orphans(image: &Image) {
             .and_then(|number| number.parse().ok())
             .expect("debugfs tells the inode number")
     };
-    let (first, second) = (ino("/files/100-bytes"), ino("/files/200-bytes"));
+    let first = ino("/files/100-bytes");
+    let second = ino("/files/200-bytes");
     // The list is linked through the deletion time of its inodes.
     image.debugfs(&format!(
         "sif <{first}> links_count 0\nsif <{first}> dtime {second}\nsif <{second}> links_count 0\n\

@@ -208,7 +208,8 @@ impl<'a> Walk<'a> {
             };
             self.links.insert(key, linked);
         }
-        let (major, minor) = (stat.stx_rdev_major, stat.stx_rdev_minor);
+        let major = stat.stx_rdev_major;
+        let minor = stat.stx_rdev_minor;
         Ok(match FileType::from_raw_mode(stat.stx_mode.into()) {
             FileType::RegularFile => Kind::File(contents(stat)),
             FileType::Symlink => Kind::Symlink(Vec::new()),
@@ -304,7 +305,8 @@ impl<'a> Walk<'a> {
             }
         }
         let names = names(&fd).map_err(error)?;
-        let (dev, ino) = (device(stat), stat.stx_ino);
+        let dev = device(stat);
+        let ino = stat.stx_ino;
         if let Some(far) = self.frames.len().checked_sub(OPEN_DIRECTORIES) {
             self.frames[far].fd = None;
         }

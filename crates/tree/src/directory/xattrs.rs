@@ -152,7 +152,8 @@ impl Reader {
     ) -> Result<Option<Vec<u8>>> {
         if !is_kept(name) {
             if self.left_out.insert(name.to_vec()) {
-                let (file, name) = (source.name(path), String::from_utf8_lossy(name));
+                let file = source.name(path);
+                let name = String::from_utf8_lossy(name);
                 sink.warn(format!(
                     "'{file}': the extended attribute '{name}' is left out"
                 ));
@@ -162,7 +163,8 @@ impl Reader {
         match rustix::fs::lgetxattr(&self.path[..], name, &mut self.value[..]) {
             Ok(length) => Ok(Some(self.value[..length].to_vec())),
             Err(error) if is_refusal(error) => {
-                let (file, name) = (source.name(path), String::from_utf8_lossy(name));
+                let file = source.name(path);
+                let name = String::from_utf8_lossy(name);
                 sink.warn(format!(
                     "'{file}': the extended attribute '{name}' is listed but cannot be read ({}), and is left \
                      out",

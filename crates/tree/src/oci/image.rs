@@ -247,7 +247,8 @@ fn of_manifest(files: &Files, manifest: &Value) -> Result<Image, Reason> {
                 format!("the type '{media}' of its layer {digest} is not supported").into(),
             );
         }
-        let (name, path) = (digest.to_string(), digest.path());
+        let name = digest.to_string();
+        let path = digest.path();
         let size = descriptor.get("size").and_then(Value::as_u64);
         Ok(Layer {
             name,

@@ -389,7 +389,8 @@ fn images_are_chosen_by_whole_names() {
     let twice = named_images(&names[..1]);
     let index: Value =
         serde_json::from_slice(&fs::read(twice.path("index.json")).unwrap()).unwrap();
-    let (one, mut other) = (index["manifests"][0].clone(), index["manifests"][0].clone());
+    let one = index["manifests"][0].clone();
+    let mut other = index["manifests"][0].clone();
     other["annotations"] = json!({ "org.opencontainers.image.ref.name": "other" });
     twice.index(&[one, other]);
     twice.open(None, None).unwrap();
@@ -645,7 +646,8 @@ fn umoci_unpacks_the_same() {
     shell("umoci unpack --image l:t u");
     let image = OciSource::open(dir.path().join("l"), Some("t"), None, dir.path()).unwrap();
     let unpacked = DirectorySource::new(dir.path().join("u/rootfs")).unwrap();
-    let (mut ours, mut theirs) = (plain(&image), plain(&unpacked));
+    let mut ours = plain(&image);
+    let mut theirs = plain(&unpacked);
     // The root is in no layer, and umoci sets whole seconds only.
     ours.remove(".");
     theirs.remove(".");

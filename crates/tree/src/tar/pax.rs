@@ -141,7 +141,8 @@ impl Extended {
                     self.xattr(unescape_star(name), XattrForm::Star(global), value.to_vec())
                         .ok_or_else(wrong)?;
                 } else if let Some(name) = key.strip_prefix(b"LIBARCHIVE.xattr.") {
-                    let (name, value) = (unescape(name), base64(value).ok_or_else(wrong)?);
+                    let name = unescape(name);
+                    let value = base64(value).ok_or_else(wrong)?;
                     self.xattr(name, XattrForm::Libarchive, value)
                         .ok_or_else(wrong)?;
                 } else if let Some(key) = key.strip_prefix(b"GNU.sparse.") {
@@ -307,7 +308,8 @@ fn unescape(text: &[u8]) -> Vec<u8> {
 /// Decodes base 64, with or without padding.
 fn base64(text: &[u8]) -> Option<Vec<u8>> {
     let mut bytes = Vec::with_capacity(text.len() / 4 * 3 + 2);
-    let (mut bits, mut count) = (0_u32, 0);
+    let mut bits = 0_u32;
+    let mut count = 0;
     for letter in text.iter().take_while(|letter| **letter != b'=') {
         let six = match letter {
             b'A'..=b'Z' => letter - b'A',

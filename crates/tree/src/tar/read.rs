@@ -85,7 +85,8 @@ impl<'a> Reader<'a> {
 
     fn error(&self, reason: impl Into<String>) -> Error {
         let archive = self.input.name.to_owned();
-        let (position, reason) = (self.start, reason.into());
+        let position = self.start;
+        let reason = reason.into();
         match &self.member[..] {
             b"" => Error::Archive {
                 archive,
@@ -121,7 +122,8 @@ impl<'a> Reader<'a> {
             // GNU tar writes such a link for a file that it was given twice.
             let entry = &member.entry;
             if matches!(&entry.kind, Kind::HardLink(target) if *target == entry.path) {
-                let (archive, path) = (self.input.name, shown(&entry.path));
+                let archive = self.input.name;
+                let path = shown(&entry.path);
                 warn(format!(
                     "{archive}: member '{path}': a hard link to itself is left out"
                 ));
@@ -169,7 +171,8 @@ impl<'a> Reader<'a> {
                     self.skip_data(&header)?;
                 }
                 _ => {
-                    let (entry, position) = (self.member(&header, before, warn)?, self.start);
+                    let entry = self.member(&header, before, warn)?;
+                    let position = self.start;
                     return Ok(Some(Member { entry, position }));
                 }
             }
@@ -316,7 +319,8 @@ impl<'a> Reader<'a> {
             .mtime
             .or(header.mtime().map(|secs| Time { secs, nanos: 0 }));
         let mtime = mtime.ok_or_else(|| self.error("its time is no number"))?;
-        let (flags, project) = (before.extended.flags, before.extended.project);
+        let flags = before.extended.flags;
+        let project = before.extended.project;
         let xattrs = before
             .extended
             .xattrs(&mut mode)
@@ -384,7 +388,8 @@ impl<'a> Reader<'a> {
             }
             other => {
                 if !matches!(other, b'0' | 0 | b'7' | b'S') {
-                    let (archive, member) = (self.input.name, shown(&self.member));
+                    let archive = self.input.name;
+                    let member = shown(&self.member);
                     let kind = char::from(other).escape_default();
                     warn(format!(
                         "{archive}: member '{member}': its type '{kind}' is unknown; it is taken as a file"

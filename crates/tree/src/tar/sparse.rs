@@ -111,7 +111,8 @@ pub(super) fn in_front(input: &mut Input<'_>, left: &mut u64) -> Result<Option<M
 /// `stored` bytes. `None` if the map does not fit.
 pub(super) fn contents(size: u64, map: &Map, position: u64, stored: u64) -> Option<Contents> {
     let mut pieces: Vec<Piece> = Vec::with_capacity(map.len());
-    let (mut end, mut used) = (0, 0_u64);
+    let mut end = 0;
+    let mut used = 0_u64;
     for (offset, len) in map.iter().copied().filter(|(_, len)| *len > 0) {
         if offset < end {
             return None;

@@ -701,10 +701,8 @@ fn errors_of_the_sink_get_the_place() {
             let Kind::HardLink(target) = entry.kind else {
                 return Ok(());
             };
-            let (path, target) = (
-                crate::error::shown(&entry.path),
-                crate::error::shown(&target),
-            );
+            let path = crate::error::shown(&entry.path);
+            let target = crate::error::shown(&target);
             Err(crate::Error::NoTarget { path, target })
         }
         fn remove(&mut self, _: &[u8]) -> Result<()> {

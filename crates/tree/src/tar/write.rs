@@ -179,7 +179,9 @@ impl Member {
         } else {
             entry.path.clone()
         };
-        let (mut link, mut size, mut device) = (&b""[..], 0, (0, 0));
+        let mut link = &b""[..];
+        let mut size = 0;
+        let mut device = (0, 0);
         let mut sparse = None;
         let kind = match &entry.kind {
             Kind::Directory => {
@@ -379,7 +381,8 @@ fn time(Time { secs, nanos }: Time) -> String {
     } else {
         ("", whole)
     };
-    let (secs, nanos) = (whole / 1_000_000_000, whole % 1_000_000_000);
+    let secs = whole / 1_000_000_000;
+    let nanos = whole % 1_000_000_000;
     if nanos == 0 {
         return format!("{sign}{secs}");
     }

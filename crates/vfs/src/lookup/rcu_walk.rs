@@ -173,7 +173,8 @@ impl<'g> ParentResult<'g> {
     /// Returns the binding of the last component if the cache has it. `None` on a read-only mount,
     /// where another error comes first.
     pub(crate) fn see_last(&self, guard: &'g Guard) -> Option<DcacheEntry<'g>> {
-        let (cache, dir) = (&self.dir.sb.dcache, self.dir.dentry.get().id());
+        let cache = &self.dir.sb.dcache;
+        let dir = self.dir.dentry.get().id();
         let name = scan_name(cache.seed(), &self.path[self.last.start..]);
         // A file system may compare names in a way of its own.
         if name.is_dots() || self.dir.inode.perm().casefold() {
@@ -229,9 +230,10 @@ impl LookupResult<'_> {
     /// with this `root` and `base`.
     pub(super) fn hold<'a>(&self, root: &'a Location, base: &'a Location) -> Option<PathRef<'a>> {
         // The caller of a walk keeps its base in use.
-        let dentry = match base.dentry.as_rcu_ref().ptr_eq(self.dentry) {
-            true => Ref::Borrowed(&base.dentry),
-            false => Ref::Owned(self.dentry.try_upgrade()?),
+        let dentry = if base.dentry.as_rcu_ref().ptr_eq(self.dentry) {
+            Ref::Borrowed(&base.dentry)
+        } else {
+            Ref::Owned(self.dentry.try_upgrade()?)
         };
         Some(PathRef {
             mount: Ref::Borrowed(self.mount_of(root, base)),
@@ -333,7 +335,8 @@ impl<'g> RcuWalk<'g> {
         let from = if absolute { root } else { base };
         let at = RcuPath::on(from.dentry.as_rcu_ref())?;
         let root = if resolve.is_scoped() { base } else { root };
-        let (mount, sb) = (&from.mount, &**from.mount.superblock());
+        let mount = &from.mount;
+        let sb = &**from.mount.superblock();
         let cache_decides = sb.checker.cache_decides();
         Ok(Self {
             cred,
@@ -370,7 +373,8 @@ impl<'g> RcuWalk<'g> {
     #[inline(never)]
     fn walk(&mut self, text: &'g [u8], last: AtLast) -> Result<Range<usize>, WalkError> {
         // Kept in registers: the next step waits for the result of this one.
-        let (mut at, mut fast) = (self.at, 0);
+        let mut at = self.at;
+        let mut fast = 0;
         let rest = self.walk_names(text, last, &mut at, &mut fast);
         self.at = at;
         self.searches[0] += fast;
@@ -387,7 +391,9 @@ impl<'g> RcuWalk<'g> {
         at: &mut RcuPath<'g>,
         fast: &mut u64,
     ) -> Result<Range<usize>, WalkError> {
-        let (sb, guard, cache_decides) = (self.sb, self.guard, self.cache_decides);
+        let sb = self.sb;
+        let guard = self.guard;
+        let cache_decides = self.cache_decides;
         let offset = |rest: &[u8]| text.len() - rest.len();
         let mut rest = skip_slashes(text);
         if rest.is_empty() {
@@ -410,7 +416,8 @@ impl<'g> RcuWalk<'g> {
                 return Err(WalkError::Fallback);
             }
             let next = skip_slashes(behind);
-            let (is_last, slash) = (next.is_empty(), !behind.is_empty());
+            let is_last = next.is_empty();
+            let slash = !behind.is_empty();
             if is_last && last == AtLast::Stop {
                 return Ok(offset(rest)..offset(behind));
             }
@@ -452,9 +459,10 @@ impl<'g> RcuWalk<'g> {
     /// Returns how the walk ends at a name that the cache lacks.
     #[inline(never)]
     fn missed(&self, dir: &Inode, id: u64, name: &Scanned<'_>) -> WalkError {
-        match self.sb.is_absent(dir, id, name, self.guard) {
-            true => WalkError::Absent,
-            false => WalkError::Fallback,
+        if self.sb.is_absent(dir, id, name, self.guard) {
+            WalkError::Absent
+        } else {
+            WalkError::Fallback
         }
     }
 

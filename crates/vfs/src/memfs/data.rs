@@ -169,7 +169,8 @@ impl Data {
             let cut = |at: u64| {
                 usize::try_from(at.saturating_sub(start).min(BLOCK_BYTES)).expect("within a block")
             };
-            let (from, to) = (cut(offset), cut(end));
+            let from = cut(offset);
+            let to = cut(end);
             if (from, to) == (0, BLOCK_LEN) {
                 self.blocks.remove(&block);
                 space.give_blocks(1);

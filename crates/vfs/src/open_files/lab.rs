@@ -83,7 +83,8 @@ impl Registry<Opened> for InUse {
         match (self, place) {
             (Self::Production(slabs), EitherTicket::Production(ticket)) => slabs.with(ticket, look),
             (Self::Lab(registry), EitherTicket::Lab(ticket)) => {
-                let (mut look, mut seen) = (Some(look), None);
+                let mut look = Some(look);
+                let mut seen = None;
                 registry.with(*ticket, &mut |opened| {
                     seen = look.take().map(|look| look(opened))
                 });

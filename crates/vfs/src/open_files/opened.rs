@@ -124,7 +124,8 @@ mod tests {
 
     #[test]
     fn a_reused_record_has_only_its_new_contents() {
-        let (record, mut info) = (Opened::default(), OpenFileInfo::default());
+        let record = Opened::default();
+        let mut info = OpenFileInfo::default();
         for len in [0, 1, 7, 8, 9, 72, 73, 4095, 40] {
             info.path = (0..len).map(|n| (n % 251) as u8).collect();
             (info.session, info.uid, info.ino) = (len, u32::MAX, u64::MAX);

@@ -125,10 +125,8 @@ mod tests {
     fn slabs_of_threads_without_numbers() {
         const WITH_NUMBERS: usize = 64;
         let registry = &SlabRegistry::<AtomicU64>::default();
-        let (begun, done) = (
-            &std::sync::Barrier::new(WITH_NUMBERS + 1),
-            &std::sync::Barrier::new(WITH_NUMBERS + 1),
-        );
+        let begun = &std::sync::Barrier::new(WITH_NUMBERS + 1);
+        let done = &std::sync::Barrier::new(WITH_NUMBERS + 1);
         std::thread::scope(|scope| {
             for n in 0..WITH_NUMBERS as u64 {
                 scope.spawn(move || {
@@ -162,10 +160,8 @@ mod tests {
     /// More threads than there are slabs, at once and one after the other.
     #[test]
     fn slabs_of_many_threads() {
-        let (registry, all_there) = (
-            &SlabRegistry::<AtomicU64>::default(),
-            &std::sync::Barrier::new(200),
-        );
+        let registry = &SlabRegistry::<AtomicU64>::default();
+        let all_there = &std::sync::Barrier::new(200);
         std::thread::scope(|scope| {
             for n in 0..200 {
                 scope.spawn(move || {

@@ -125,7 +125,8 @@ impl Checker {
 /// Checks the rights of every user first, and then those of this one.
 #[inline(never)]
 fn generic(cred: &Cred, dir: &Inode, guard: &Guard) -> Verdict {
-    let (bits, want) = (dir.perm(), u16::from(Access::EXEC.bits()));
+    let bits = dir.perm();
+    let want = u16::from(Access::EXEC.bits());
     let mode = bits.mode();
     let everybody = mode & mode >> 3 & mode >> 6;
     if everybody & want == want && bits.acl() == AclState::None {

@@ -21,7 +21,8 @@ fn rename_vs_lookup_neither_name() {
             assert!(world.has("/b") && !world.has("/a"));
         },
         |world| {
-            let (a, b) = (world.has("/a"), world.has("/b"));
+            let a = world.has("/a");
+            let b = world.has("/b");
             assert!(a || b, "neither");
         },
         |world| assert!(world.has("/b") && !world.has("/a")),
@@ -34,7 +35,8 @@ fn rename_vs_lookup_both_names() {
         a_and_no_b,
         |world| rename(world, "/a", "/b"),
         |world| {
-            let (b, a) = (world.has("/b"), world.has("/a"));
+            let b = world.has("/b");
+            let a = world.has("/a");
             assert!(!(a && b), "both");
         },
         |world| assert!(world.has("/b") && !world.has("/a")),
@@ -133,12 +135,15 @@ fn check_scope<const EXCHANGED: bool>() {
             let ground = world.ino("/a");
             (world, jail, ground)
         },
-        |(world, ..)| match EXCHANGED {
-            true => world
-                .root
-                .rename("/b/d", "/a/d", RenameFlags::EXCHANGE)
-                .unwrap(),
-            false => rename(world, "/a/d", "/b/d"),
+        |(world, ..)| {
+            if EXCHANGED {
+                world
+                    .root
+                    .rename("/b/d", "/a/d", RenameFlags::EXCHANGE)
+                    .unwrap()
+            } else {
+                rename(world, "/a/d", "/b/d")
+            }
         },
         |(_, jail, ground): &Shared| {
             let how = LookupFlags::BENEATH | LookupFlags::FOLLOW;
@@ -218,7 +223,8 @@ fn negative_then_create() {
             assert!(world.has("/a"), "its maker knows of it");
         },
         |world| {
-            let (first, second) = (world.has("/a"), world.has("/a"));
+            let first = world.has("/a");
+            let second = world.has("/a");
             assert!(second || !first, "there, and gone again");
         },
         |world| assert!(world.has("/a")),

@@ -57,7 +57,8 @@ pub(crate) fn names(session: &Session, path: &str) -> Vec<String> {
         .open(path, OpenFlags::READ | OpenFlags::DIRECTORY)
         .unwrap();
     let mut batch = DirBatch::new();
-    let (mut cookie, mut names) = (0, Vec::new());
+    let mut cookie = 0;
+    let mut names = Vec::new();
     loop {
         dir.read_dir(cookie, 7, &mut batch).unwrap();
         let Some(next) = batch.next_cookie() else {

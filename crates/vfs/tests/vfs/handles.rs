@@ -90,7 +90,8 @@ fn a_handle_of_a_removed_file_is_stale() {
     let root = volume();
     put(&root, "/tmp/file", b"text");
     root.mkdir("/tmp/dir", 0o755).unwrap();
-    let (file, dir) = (handle(&root, "/tmp/file").0, handle(&root, "/tmp/dir").0);
+    let file = handle(&root, "/tmp/file").0;
+    let dir = handle(&root, "/tmp/dir").0;
     let open = root.open("/tmp/file", OpenFlags::READ).unwrap();
     root.unlink("/tmp/file").unwrap();
     root.rmdir("/tmp/dir").unwrap();
@@ -107,10 +108,12 @@ fn a_handle_of_a_removed_file_is_stale() {
 fn no_lookup_finds_a_half_made_or_half_removed_file() {
     const FILES: u64 = 2000;
     let root = volume();
-    let (newest, done) = (AtomicU64::new(root.root().ino()), AtomicBool::new(false));
+    let newest = AtomicU64::new(root.root().ino());
+    let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let maker = root.clone();
-        let (newest, done) = (&newest, &done);
+        let newest = &newest;
+        let done = &done;
         scope.spawn(move || {
             for at in 0..FILES {
                 put(&maker, "/tmp/file", &at.to_le_bytes());

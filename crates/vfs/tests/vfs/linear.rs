@@ -177,7 +177,10 @@ fn play_all(
         let gate = AtomicUsize::new(0);
         let stop = AtomicBool::new(false);
         thread::scope(|scope| {
-            let (stage, barrier, gate, stop) = (&stage, &barrier, &gate, &stop);
+            let stage = &stage;
+            let barrier = &barrier;
+            let gate = &gate;
+            let stop = &stop;
             let (send, receive) = std::sync::mpsc::channel();
             for thread in 0..THREADS {
                 let send = send.clone();

@@ -170,7 +170,8 @@ impl Model {
     }
 
     fn rename(&mut self, from: &str, to: &str, flags: u8) -> Option<Outcome> {
-        let (noreplace, exchange) = (flags == 1, flags == 2);
+        let noreplace = flags == 1;
+        let exchange = flags == 2;
         let source = self.get(from)?;
         let target = self.get(to)?;
         let (source, target) = match (source, target) {

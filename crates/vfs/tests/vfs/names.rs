@@ -419,7 +419,8 @@ fn a_removed_directory_goes_at_once() {
 fn sticky_directories_protect_others_names() {
     let root = volume();
     root.chmod("/tmp", 0o1777, LookupFlags::FOLLOW).unwrap();
-    let (one, two) = (user(&root, 1), user(&root, 2));
+    let one = user(&root, 1);
+    let two = user(&root, 2);
     put(&one, "/tmp/f", b"");
     put(&two, "/tmp/g", b"");
     assert_eq!(errno(two.unlink("/tmp/f")), Err(Errno::EPERM));
@@ -576,7 +577,8 @@ fn rename_meets_linux_s_errors() {
     root.mkdir("/d", 0o755).unwrap();
     root.mkdir("/d/e", 0o755).unwrap();
     root.mkdir("/empty", 0o755).unwrap();
-    let (no, ex) = (RenameFlags::NOREPLACE, RenameFlags::EXCHANGE);
+    let no = RenameFlags::NOREPLACE;
+    let ex = RenameFlags::EXCHANGE;
     for (from, to, flags, want) in [
         ("/nowhere", "/x", NONE, Errno::ENOENT),
         ("/f", "/nowhere/x", NONE, Errno::ENOENT),

@@ -20,7 +20,9 @@ fn open_meets_linux_s_errors() {
     root.symlink("/tmp/made", "/dangling").unwrap();
     root.chmod("/f", 0o640, LookupFlags::FOLLOW).unwrap();
     let user = user(&root, 9);
-    let (nofollow, dir, path) = (OpenFlags::NOFOLLOW, OpenFlags::DIRECTORY, OpenFlags::PATH);
+    let nofollow = OpenFlags::NOFOLLOW;
+    let dir = OpenFlags::DIRECTORY;
+    let path = OpenFlags::PATH;
     for (name, flags, want) in [
         ("/nowhere", R, Err(Errno::ENOENT)),
         ("/f", R, Err(Errno::EACCES)),
@@ -137,7 +139,8 @@ fn holes_are_found_and_read_as_zeroes() {
 fn fallocate_allocates_punches_and_zeroes() {
     let root = volume();
     let file = root.open("/f", R | W | CREATE).unwrap();
-    let (keep, punch) = (FallocateMode::KEEP_SIZE, FallocateMode::PUNCH_HOLE);
+    let keep = FallocateMode::KEEP_SIZE;
+    let punch = FallocateMode::PUNCH_HOLE;
     file.fallocate(keep, 0, 8192).unwrap();
     assert_eq!((file.size(), file.stat().blocks), (0, 16));
     file.fallocate(FallocateMode::empty(), 0, 10_000).unwrap();
@@ -474,7 +477,8 @@ fn threads_write_over_one_file() {
                 let file = root.open("/f", R | W).unwrap();
                 let mut bytes = [0; 5000];
                 for turn in 0..3000_u64 {
-                    let (mark, offset) = (1 + 2 * (turn % 100) as u8 + who, (turn % 6) * 10_000);
+                    let mark = 1 + 2 * (turn % 100) as u8 + who;
+                    let offset = (turn % 6) * 10_000;
                     let own = offset + 5000 * u64::from(who);
                     assert_eq!(file.write_at(&[mark; 5000], own).unwrap(), 5000);
                     assert_eq!(file.read_at(&mut bytes, own).unwrap(), 5000);

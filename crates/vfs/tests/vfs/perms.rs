@@ -92,10 +92,8 @@ const ACLS: [Option<&str>; 4] = [
 
 #[test]
 fn every_mode_acl_and_caller_gets_what_the_manual_says() {
-    let (root, careful) = (
-        volume(),
-        volume_on(Restless::with_fast_may_exec(false), SuperOptions::default()),
-    );
+    let root = volume();
+    let careful = volume_on(Restless::with_fast_may_exec(false), SuperOptions::default());
     for root in [&root, &careful] {
         root.chmod("/tmp", 0o755, LookupFlags::FOLLOW).unwrap();
         put(root, "/tmp/f", b"");
@@ -112,7 +110,8 @@ fn every_mode_acl_and_caller_gets_what_the_manual_says() {
             .map(|cred| root.with_cred(cred))
             .collect()
     };
-    let (sessions, careful_sessions) = (sessions_of(&root), sessions_of(&careful));
+    let sessions = sessions_of(&root);
+    let careful_sessions = sessions_of(&careful);
     for text in ACLS {
         for (path, is_dir) in [("/tmp/f", false), ("/tmp/d", true)] {
             let acl = text.map(|text| text.parse::<Acl>().unwrap());
@@ -178,7 +177,8 @@ fn check_search(sessions: &[Session], mode: u16, acl: Option<&Acl>) {
 #[test]
 fn chmod_is_for_owners_and_setgid_for_members() {
     let root = volume();
-    let (one, two) = (user(&root, 1), user(&root, 2));
+    let one = user(&root, 1);
+    let two = user(&root, 2);
     put(&one, "/tmp/f", b"");
     assert_eq!(
         errno(two.chmod("/tmp/f", 0o777, LookupFlags::FOLLOW)),
@@ -584,11 +584,9 @@ fn times_to_now_are_for_writers_and_others_for_owners() {
     put(&root, "/tmp/f", b"");
     root.chmod("/tmp/f", 0o666, LookupFlags::FOLLOW).unwrap();
     let user = user(&root, 9);
-    let (now, omit, then) = (
-        SetTime::Now,
-        SetTime::Omit,
-        SetTime::At(Timespec { sec: -5, nsec: 1 }),
-    );
+    let now = SetTime::Now;
+    let omit = SetTime::Omit;
+    let then = SetTime::At(Timespec { sec: -5, nsec: 1 });
     let utimens = |a, m| errno(user.utimens("/tmp/f", a, m, LookupFlags::FOLLOW));
     assert_eq!(utimens(now, now), Ok(()));
     assert_eq!(utimens(now, omit), Err(Errno::EPERM));

@@ -277,7 +277,8 @@ fn rights_that_were_given_or_taken_count_for_the_next_check() {
     let acl = |text: &str| Some(text.parse::<Acl>().unwrap());
     let shut = acl("u::rwx,u:9:---,g::r-x,m::r-x,o::r-x");
     let open = acl("u::rwx,u:9:r-x,g::---,m::r-x,o::---");
-    let (yes, no) = (Ok(()), Err(Errno::EACCES));
+    let yes = Ok(());
+    let no = Err(Errno::EACCES);
     // Each directory has one thread that changes its rights and sees at once what they are.
     let change = |dir: &str, round: u64| {
         let set_acl = |acl| {

@@ -654,7 +654,9 @@ fn listing_with_places_asks_the_directory_nothing_and_leads_where_walks_do() {
     let session = Session::new(&Namespace::new(sb), Cred::root());
     let dir = session.open("/a", OpenFlags::READ).unwrap();
     let before = fs.lookups.load(Ordering::Relaxed);
-    let (mut batch, mut found, mut cookie) = (DirBatch::new(), Vec::new(), 0);
+    let mut batch = DirBatch::new();
+    let mut found = Vec::new();
+    let mut cookie = 0;
     loop {
         let mut places = Vec::new();
         dir.read_dir_places(cookie, 3, &mut batch, &mut places)

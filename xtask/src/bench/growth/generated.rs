@@ -40,7 +40,8 @@ impl Generated {
     /// A directory comes before its entries.
     fn entries(&self) -> impl Iterator<Item = Entry> {
         (0..self.files).flat_map(|file| {
-            let (inner, outer) = (file / WIDTH, file / WIDTH / WIDTH);
+            let inner = file / WIDTH;
+            let outer = file / WIDTH / WIDTH;
             let outer_path = format!("directory-{outer}");
             let inner_path = format!("{outer_path}/part-{inner}");
             let path = format!("{inner_path}/file-{file}");
@@ -110,7 +111,8 @@ mod tests {
     fn a_volume_has_all_paths_of_the_list() {
         let folder = std::env::temp_dir().join(format!("extern4-generated-{}", std::process::id()));
         std::fs::create_dir_all(&folder).expect("a directory");
-        let (image, list) = (folder.join("image"), folder.join("list"));
+        let image = folder.join("image");
+        let list = folder.join("list");
         Generated::build(250, &image, &list).expect("a volume");
         let paths = paths::read(&list).expect("a list");
         // 250 files, three directories that hold them, and one that holds these.

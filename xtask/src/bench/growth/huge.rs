@@ -74,7 +74,8 @@ fn figures(bench: &Bench, image: &Path, tib: u64) -> Result<[f64; WORKS.len()]> 
     let before = cpu_time()?;
     let volume = open(image)?;
     let opened = cpu_time()?.saturating_sub(before);
-    let (session, names) = (directory(&volume)?, names());
+    let session = directory(&volume)?;
+    let names = names();
     let before = cpu_time()?;
     names
         .iter()

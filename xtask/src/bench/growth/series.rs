@@ -47,7 +47,8 @@ impl Series {
     /// step to a size that exceeds the memory of the caches.
     pub(super) fn steps(&self) -> Vec<Step> {
         let step = |pair: &[Point]| {
-            let (small, large) = (pair[0], pair[1]);
+            let small = pair[0];
+            let large = pair[1];
             let times = large.figure / small.figure;
             let judged = self.side != "kernel"
                 && small.size >= JUDGED_FROM

@@ -96,7 +96,8 @@ mod tests {
             options.read(true).write(true).create(true).truncate(true);
             options.open(scratch.path().join(name)).expect("a file")
         };
-        let (from, to) = (file("from"), file("to"));
+        let from = file("from");
+        let to = file("to");
         from.set_len(8 << 20).expect("a size");
         from.write_all_at(&[1; 10], 1 << 20).expect("it is written");
         from.write_all_at(&[2; 5000], 6 << 20)

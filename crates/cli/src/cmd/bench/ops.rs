@@ -172,10 +172,8 @@ struct Worker {
 
 impl Worker {
     fn new(op: Op, directory: Session, thread: u32) -> extern4::Result<Self> {
-        let (file, other) = (
-            OsString::from(format!("file{thread}")),
-            OsString::from(format!("other{thread}")),
-        );
+        let file = OsString::from(format!("file{thread}"));
+        let other = OsString::from(format!("other{thread}"));
         // Files that the operation needs are made before the time runs.
         let open = directory.create(&file)?;
         open.write_all_at(&[0x5a; 4096], 0)?;
@@ -200,7 +198,9 @@ impl Worker {
     }
 
     fn step(&self, odd: bool) -> extern4::Result<()> {
-        let (directory, file, other) = (&self.directory, &self.file, &self.other);
+        let directory = &self.directory;
+        let file = &self.file;
+        let other = &self.other;
         match self.op {
             Op::CreateUnlink => {
                 drop(

@@ -115,7 +115,8 @@ fn walk(
     missing: bool,
     duration: Duration,
 ) -> extern4::Result<Measured> {
-    let (session, path) = (target.session(), target.path());
+    let session = target.session();
+    let path = target.path();
     let before = target.volume.volume.cache_stats();
     let stat = |session: &mut Session| {
         for_span(duration, BATCH, |_| {

@@ -36,10 +36,8 @@ pub(super) struct Edits {
 impl Edits {
     /// Returns the change of each entry, if there is one. The error is about the ranges.
     pub(super) fn edit(&self) -> Result<Option<Edit>, String> {
-        let (users, groups) = (
-            map(&self.uid_map, "--uid-map")?,
-            map(&self.gid_map, "--gid-map")?,
-        );
+        let users = map(&self.uid_map, "--uid-map")?;
+        let groups = map(&self.gid_map, "--gid-map")?;
         let chmod = self.chmod.clone();
         if users.is_none() && groups.is_none() && chmod.is_empty() {
             return Ok(None);
@@ -127,7 +125,8 @@ fn ranges(text: &str, own_id: impl Fn(&User) -> u32) -> Result<Ranges, String> {
         return Err(wrong());
     };
     let number = |text: &str| text.parse::<u32>().map_err(|_| wrong());
-    let (second, count) = (number(second)?, number(count)?);
+    let second = number(second)?;
+    let count = number(count)?;
     if let Ok(from) = first.parse() {
         return Ok(Ranges(vec![IdRange {
             from,

@@ -190,7 +190,8 @@ mod tests {
 
     fn label(contexts: &Contexts, path: &str, kind: Kind) -> Option<String> {
         let xattrs = vec![(NAME.to_vec(), b"old\0".to_vec())];
-        let (path, mtime) = (path.into(), extern4_tree::Time::default());
+        let path = path.into();
+        let mtime = extern4_tree::Time::default();
         let mut entry = Entry {
             path,
             kind,

@@ -72,9 +72,10 @@ fn run(
             ));
         }
     }
-    let written = match reporting.dry_run || update.summary().is_empty() {
-        true => update.summary().bytes,
-        false => write(image, &update, reporting, &watch, app)?,
+    let written = if reporting.dry_run || update.summary().is_empty() {
+        update.summary().bytes
+    } else {
+        write(image, &update, reporting, &watch, app)?
     };
     if reporting.numbers && !app.is_stopped() {
         app.print(numbers(&update, written, reporting.dry_run));
@@ -92,7 +93,8 @@ fn write(
 ) -> Result<u64, NewVolumeError> {
     app.write_to(image);
     let opened = app.volume(image).ok_or(NewVolumeError::Reported)?;
-    let (mut done, all) = (0, update.changes().count() as u64);
+    let mut done = 0;
+    let all = update.changes().count() as u64;
     let ended = update.run(&opened.session, Some(watch), &mut |step| match step {
         UpdateStep::Done(change, path) => {
             done += 1;

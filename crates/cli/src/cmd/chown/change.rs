@@ -151,7 +151,8 @@ impl OwnerChange<'_> {
         from: Option<&OwnerIds>,
         app: &mut App,
     ) {
-        let (session, path) = (target.session(), target.path());
+        let session = target.session();
+        let path = target.path();
         let changed = session.symlink_metadata(path).and_then(|found| {
             let names = target.volume.names();
             let line = self.line(&target.image_path.quoted(), &found, owner, ids, from, names);
@@ -203,19 +204,21 @@ impl OwnerChange<'_> {
         } else {
             "ownership"
         };
-        let (user, group) = (names.user(found.uid()), names.group(found.gid()));
+        let user = names.user(found.uid());
+        let group = names.group(found.gid());
         let old = match (ids.uid, ids.gid) {
             (Some(_), Some(_)) => format!("{user}:{group}"),
             (Some(_), None) => user.into_owned(),
             (None, Some(_)) => group.into_owned(),
             (None, None) => return Some(format!("{what} of {shown} retained")),
         };
-        Some(match changes {
-            true => format!(
+        Some(if changes {
+            format!(
                 "changed {what} of {shown} from {old} to {}",
                 owner.text(ids, names)
-            ),
-            false => format!("{what} of {shown} retained as {old}"),
+            )
+        } else {
+            format!("{what} of {shown} retained as {old}")
         })
     }
 }

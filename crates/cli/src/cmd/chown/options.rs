@@ -46,9 +46,10 @@ pub(crate) struct Options {
 impl Options {
     /// Checks the options, as far as they exclude each other.
     pub(crate) fn check(&self) -> Result<(), String> {
-        match self.recursive && self.dereference && self.traversal() == Traversal::Physical {
-            true => Err("-R --dereference needs -H or -L".to_owned()),
-            false => Ok(()),
+        if self.recursive && self.dereference && self.traversal() == Traversal::Physical {
+            Err("-R --dereference needs -H or -L".to_owned())
+        } else {
+            Ok(())
         }
     }
 

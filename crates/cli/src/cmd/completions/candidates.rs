@@ -131,7 +131,8 @@ fn after_caret(word: &OsStr) -> usize {
 fn kind(words: &[OsString], index: usize) -> Kind {
     let root = crate::args::command();
     let mut command = &root;
-    let (mut operands, mut option) = (0, None);
+    let mut operands = 0;
+    let mut option = None;
     for word in words.iter().take(index).skip(1) {
         if option.take().is_some() {
             continue;
@@ -223,7 +224,8 @@ fn opened(text: &OsStr) -> Option<Volume> {
 
 /// Returns the files of the host and the files in volumes that begin with a word.
 fn paths(word: &OsStr) -> Vec<OsString> {
-    let (bytes, path) = (word.as_bytes(), ImagePath::parse(word).path);
+    let bytes = word.as_bytes();
+    let path = ImagePath::parse(word).path;
     // The parser puts a slash before a path that has none.
     let path = path.as_os_str().as_bytes();
     let path = if bytes.ends_with(path) {

@@ -105,7 +105,8 @@ impl CopyObserver for Follower<'_> {
         let kept = names
             .set_aside
             .map(|kept| format!(" (backup: {})", self.to.quoted(kept)));
-        let (from, to) = (self.from.quoted(names.from), self.to.quoted(names.to));
+        let from = self.from.quoted(names.from);
+        let to = self.to.quoted(names.to);
         self.app
             .print(format_args!("{from} -> {to}{}", kept.unwrap_or_default()));
     }

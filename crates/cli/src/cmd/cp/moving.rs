@@ -384,10 +384,12 @@ fn remove(source: &Source, app: &mut App) -> bool {
             removed.map_err(report).is_ok()
         }
         Source::Volume(target) => {
-            let (session, path) = (target.session(), target.path());
-            let removed = match is_directory_of(source) {
-                true => session.remove_dir_all(path),
-                false => session.remove_file(path),
+            let session = target.session();
+            let path = target.path();
+            let removed = if is_directory_of(source) {
+                session.remove_dir_all(path)
+            } else {
+                session.remove_file(path)
             };
             removed
                 .map_err(|error| app.error(&target.image_path, &error))

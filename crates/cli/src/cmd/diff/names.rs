@@ -249,7 +249,8 @@ impl Walk<'_> {
         self.app.differs();
         let word = |node: Option<Node>| node.map_or(&b""[..], type_words);
         let Both { old, new } = self.labelled(path);
-        let (old_type, new_type) = (word(nodes.old), word(nodes.new));
+        let old_type = word(nodes.old);
+        let new_type = word(nodes.new);
         self.writer.line(&[
             b"File ",
             &old,
@@ -280,7 +281,8 @@ impl Walk<'_> {
             return self.identical(path);
         }
         self.app.differs();
-        let (old, new) = (self.trees.old.shown(path), self.trees.new.shown(path));
+        let old = self.trees.old.shown(path);
+        let new = self.trees.new.shown(path);
         self.writer
             .line(&[b"Symbolic links ", &old, b" and ", &new, b" differ"])
     }
@@ -299,13 +301,15 @@ impl Walk<'_> {
 
     /// With `-s`, says that two files are the same.
     fn identical(&mut self, path: &[u8]) -> io::Result<()> {
-        let (old, new) = (self.trees.old.shown(path), self.trees.new.shown(path));
+        let old = self.trees.old.shown(path);
+        let new = self.trees.new.shown(path);
         self.writer.identical(&old, &new)
     }
 
     fn directories(&mut self, path: &[u8], nodes: Both<Option<Node>>) -> io::Result<()> {
         if !self.writer.gnu.recursive {
-            let (old, new) = (self.trees.old.shown(path), self.trees.new.shown(path));
+            let old = self.trees.old.shown(path);
+            let new = self.trees.new.shown(path);
             return self
                 .writer
                 .line(&[b"Common subdirectories: ", &old, b" and ", &new]);

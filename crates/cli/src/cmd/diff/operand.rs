@@ -89,14 +89,16 @@ impl Operands {
             return Self::find(&old, &new, args, app);
         }
         if is_certain(one) || is_certain(other) || is_file(one, app) && is_file(other, app) {
-            let (old, new) = (file(operands.old, old, app)?, file(operands.new, new, app)?);
+            let old = file(operands.old, old, app)?;
+            let new = file(operands.new, new, app)?;
             if let (TextFile::Absent(old), TextFile::Absent(new)) = (&old, &new) {
                 [old, new].iter().for_each(|name| report_absent(name, app));
                 return None;
             }
             return Some(Self::Files(Both { old, new }));
         }
-        let (old, new) = (tree(operands.old, old, app)?, tree(operands.new, new, app)?);
+        let old = tree(operands.old, old, app)?;
+        let new = tree(operands.new, new, app)?;
         Some(Self::Trees(Box::new(Both { old, new })))
     }
 }
@@ -130,7 +132,8 @@ fn operand(text: &OsStr, args: &Args, app: &mut App) -> Option<Operand> {
         Ok(_) => return Some(Operand::HostFile(path.to_owned())),
         Err(error) => match text.as_bytes().strip_prefix(b"oci:") {
             Some(image) => {
-                let (image, spool) = (OsStr::from_bytes(image), std::env::temp_dir());
+                let image = OsStr::from_bytes(image);
+                let spool = std::env::temp_dir();
                 let image = oci_image::open(image, args.platform.as_ref(), &spool, app.stop());
                 let tree =
                     image.map(|image| (Tree::source(image).whole_seconds(true), Place::Archive));

@@ -49,7 +49,8 @@ pub(super) fn differences(
 
 fn changed(trees: &Both<NamedTree>, path: &[u8], changes: &[Change]) -> Vec<u8> {
     let changes: Vec<_> = changes.iter().map(text).collect();
-    let (old, new) = (trees.old.shown(path), trees.new.shown(path));
+    let old = trees.old.shown(path);
+    let new = trees.new.shown(path);
     [
         b"Files ",
         &old[..],

@@ -80,7 +80,8 @@ impl<'a> Writer<'a> {
     /// Makes a writer for two trees or two files. Reports an option whose value is wrong.
     pub(super) fn new(args: &'a Args, are_trees: bool, app: &mut App) -> Option<Self> {
         let form = args.gnu.text_form(are_trees, app)?;
-        let (is_colored, is_terminal) = (args.color.is_wanted(), io::stdout().is_terminal());
+        let is_colored = args.color.is_wanted();
+        let is_terminal = io::stdout().is_terminal();
         Some(Self {
             gnu: &args.gnu,
             form,
@@ -131,9 +132,10 @@ impl<'a> Writer<'a> {
 
     /// With `-s`, says that two files are the same.
     pub(super) fn identical(&mut self, old: &[u8], new: &[u8]) -> io::Result<()> {
-        match self.gnu.report_identical_files {
-            true => self.line(&[b"Files ", old, b" and ", new, b" are identical"]),
-            false => Ok(()),
+        if self.gnu.report_identical_files {
+            self.line(&[b"Files ", old, b" and ", new, b" are identical"])
+        } else {
+            Ok(())
         }
     }
 
@@ -274,11 +276,11 @@ impl<'a> Writer<'a> {
 
     /// Writes text in the colour of a code, if it is to have one.
     fn paint(&mut self, code: &str, text: &[u8]) -> io::Result<()> {
-        match self.is_colored && !code.is_empty() {
-            true => self
-                .out
-                .write_all(&[b"\x1b[", code.as_bytes(), b"m", text, b"\x1b[0m"].concat()),
-            false => self.out.write_all(text),
+        if self.is_colored && !code.is_empty() {
+            self.out
+                .write_all(&[b"\x1b[", code.as_bytes(), b"m", text, b"\x1b[0m"].concat())
+        } else {
+            self.out.write_all(text)
         }
     }
 }

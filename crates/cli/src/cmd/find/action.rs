@@ -155,7 +155,8 @@ impl Action {
 
 /// Removes the file of an entry. The root stays, as GNU `find` leaves the directory that it is in.
 fn delete(candidate: &Candidate<'_>) -> bool {
-    let (parent, name) = (candidate.entry.parent(), candidate.entry.file_name());
+    let parent = candidate.entry.parent();
+    let name = candidate.entry.file_name();
     let is_root = name.as_bytes().iter().all(|byte| *byte == b'/');
     if is_root {
         return true;
@@ -214,9 +215,10 @@ fn print_long(
             .format(metadata.mtime()),
     )?;
     let is_complete = search.shown.is_complete();
-    match is_complete {
-        true => out.write_all(&search.shown.path(&search.volume.image, candidate.path()))?,
-        false => out.write_all(escape_ls(&search.printed(candidate.path())).as_bytes())?,
+    if is_complete {
+        out.write_all(&search.shown.path(&search.volume.image, candidate.path()))?
+    } else {
+        out.write_all(escape_ls(&search.printed(candidate.path())).as_bytes())?
     }
     if metadata.is_symlink()
         && let Ok(link) = candidate
@@ -226,9 +228,10 @@ fn print_long(
     {
         let link = link.as_os_str().as_bytes();
         out.write_all(b" -> ")?;
-        match is_complete {
-            true => out.write_all(&search.shown.text(link))?,
-            false => out.write_all(escape_ls(link).as_bytes())?,
+        if is_complete {
+            out.write_all(&search.shown.text(link))?
+        } else {
+            out.write_all(escape_ls(link).as_bytes())?
         }
     }
     out.write_all(b"\n")

@@ -58,8 +58,10 @@ impl<'a> Candidate<'a> {
         follow: bool,
         search: &'a Search<'_>,
     ) -> Self {
-        let (volume, prefix) = (&*search.volume, &search.prefix[..]);
-        let (metadata, error) = (OnceCell::new(), Cell::new(None));
+        let volume = &*search.volume;
+        let prefix = &search.prefix[..];
+        let metadata = OnceCell::new();
+        let error = Cell::new(None);
         Self {
             entry,
             path,

@@ -142,13 +142,14 @@ impl Exec {
         app: &mut App,
     ) -> io::Result<bool> {
         // No pattern in the words of an own command is expanded.
-        let path = match self.is_own {
-            true => search.printed(candidate.path()),
-            false => search
+        let path = if self.is_own {
+            search.printed(candidate.path())
+        } else {
+            search
                 .shown
                 .off_terminal()
                 .as_operands()
-                .path(&search.volume.image, candidate.path()),
+                .path(&search.volume.image, candidate.path())
         };
         let path = OsString::from_vec(path);
         match self.how {

@@ -548,7 +548,8 @@ impl<'a> Parser<'a> {
             _ => None,
         };
         let mut letters = letters.chars();
-        let (of, than) = (letters.next().and_then(time), letters.next());
+        let of = letters.next().and_then(time);
+        let than = letters.next();
         let (Some(of), Some(than), None) = (of, than, letters.next()) else {
             return Err(unknown(name));
         };

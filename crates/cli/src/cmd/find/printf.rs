@@ -36,7 +36,9 @@ enum Piece {
 impl Format {
     /// Reads a format. The error describes its fault.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
-        let (mut pieces, mut rest, mut plain) = (Vec::new(), text.chars().peekable(), Vec::new());
+        let mut pieces = Vec::new();
+        let mut rest = text.chars().peekable();
+        let mut plain = Vec::new();
         while let Some(c) = rest.next() {
             match c {
                 '\\' => match escape_sequence(&mut rest) {

@@ -87,7 +87,8 @@ fn decode_base64(digits: &[u8]) -> Option<Vec<u8>> {
         .take_while(|digit| **digit == b'=')
         .count();
     let mut value = Vec::with_capacity(digits.len() / 4 * 3);
-    let (last, digits) = (digits.len() - padding, &digits[..digits.len() - padding]);
+    let last = digits.len() - padding;
+    let digits = &digits[..digits.len() - padding];
     for chunk in digits.chunks(4) {
         let mut bits = 0_u32;
         for digit in chunk {

@@ -39,12 +39,13 @@ pub(super) struct Colors {
 impl Colors {
     /// Returns the colours to use for standard output.
     pub(super) fn new(when: When) -> Self {
-        match when.is_wanted() {
-            true => Self::of(&std::env::var("GREP_COLORS").unwrap_or_default()),
-            false => Self {
+        if when.is_wanted() {
+            Self::of(&std::env::var("GREP_COLORS").unwrap_or_default())
+        } else {
+            Self {
                 codes: None,
                 clears: false,
-            },
+            }
         }
     }
 

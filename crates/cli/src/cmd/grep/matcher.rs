@@ -88,7 +88,8 @@ impl Matcher {
                     .collect());
             }
         };
-        let (mut found, mut at) = (Vec::new(), 0);
+        let mut found = Vec::new();
+        let mut at = 0;
         while let Some(start) = first
             .search(&Input::new(text).range(at..))
             .map(|found| found.start())

@@ -34,9 +34,10 @@ pub(super) fn compile(args: &Args, first: Option<&OsString>, app: &App) -> Resul
         texts.push(text.strip_suffix('\n').unwrap_or(&text).to_owned());
     }
     let patterns: Vec<&str> = texts.iter().flat_map(|text| text.split('\n')).collect();
-    let (all, backtracks) = match args.perl_regexp {
-        true => (perl(&patterns)?, true),
-        false => posix(args, &patterns)?,
+    let (all, backtracks) = if args.perl_regexp {
+        (perl(&patterns)?, true)
+    } else {
+        posix(args, &patterns)?
     };
     let ignores_case = args.ignore_case && !args.no_ignore_case;
     let whole = match (args.line_regexp, args.word_regexp) {
@@ -50,17 +51,18 @@ pub(super) fn compile(args: &Args, first: Option<&OsString>, app: &App) -> Resul
             texts.join(" ")
         )
     };
-    match backtracks {
-        true => {
-            Matcher::backtracking(&whole, ignores_case).map_err(|why| format!("{}: {why}", wrong()))
-        }
-        false => Matcher::linear(&whole, ignores_case).ok_or_else(wrong),
+    if backtracks {
+        Matcher::backtracking(&whole, ignores_case).map_err(|why| format!("{}: {why}", wrong()))
+    } else {
+        Matcher::linear(&whole, ignores_case).ok_or_else(wrong)
     }
 }
 
 /// Returns an expression for all patterns, and whether it has to backtrack.
 fn posix(args: &Args, patterns: &[&str]) -> Result<(String, bool), String> {
-    let (mut all, mut groups, mut looks_back) = (Vec::new(), 0, false);
+    let mut all = Vec::new();
+    let mut groups = 0;
+    let mut looks_back = false;
     for pattern in patterns {
         if args.fixed_strings {
             all.push(regex::escape(pattern));
@@ -89,7 +91,8 @@ fn perl(patterns: &[&str]) -> Result<String, String> {
     let [pattern] = patterns else {
         return Err("-P takes a single pattern".to_owned());
     };
-    let (mut out, mut rest) = (String::new(), *pattern);
+    let mut out = String::new();
+    let mut rest = *pattern;
     let mut in_brackets = false;
     while let Some(c) = rest.chars().next() {
         let len = if c == '\\' {

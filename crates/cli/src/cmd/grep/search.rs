@@ -73,8 +73,11 @@ fn gave_up() -> io::Error {
 impl<'a> Search<'a> {
     pub(super) fn new(args: &'a Args, matcher: Matcher, with_name: bool, out: Out) -> Self {
         let context = &args.context;
-        let (before, after) = (context.before().unwrap_or(0), context.after().unwrap_or(0));
-        let (colors, selected_any, printed) = (Colors::new(args.color), false, false);
+        let before = context.before().unwrap_or(0);
+        let after = context.after().unwrap_or(0);
+        let colors = Colors::new(args.color);
+        let selected_any = false;
+        let printed = false;
         let matcher = Rc::new(matcher);
         let number_width = 0;
         Self {
@@ -118,7 +121,9 @@ impl<'a> Search<'a> {
         // A file that is not text is searched from NUL to NUL: its lines may be of any length.
         let end = if args.null_data || !is_text { 0 } else { b'\n' };
         let most = args.max_count.unwrap_or(u64::MAX);
-        let (mut line, mut selected, mut left_after) = (Line::default(), 0, 0);
+        let mut line = Line::default();
+        let mut selected = 0;
+        let mut left_after = 0;
         let mut before: VecDeque<Line> = VecDeque::new();
         let mut last_printed = None;
         while (selected < most || left_after > 0) && lines.next(end, &mut line.text)? {
@@ -208,9 +213,10 @@ impl<'a> Search<'a> {
             return Ok(());
         }
         self.paint(Colored::Name, &name.shown)?;
-        match self.args.null {
-            true => self.out.write_all(b"\0"),
-            false => self.paint(Colored::Separator, &[mark]),
+        if self.args.null {
+            self.out.write_all(b"\0")
+        } else {
+            self.paint(Colored::Separator, &[mark])
         }
     }
 

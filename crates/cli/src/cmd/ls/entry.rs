@@ -74,7 +74,8 @@ impl NameStyle {
 impl Entry {
     /// Returns an entry for a file whose attributes are known.
     pub(super) fn new(name: OsString, path: PathBuf, metadata: Metadata) -> Self {
-        let (ino, kind) = (metadata.ino(), metadata.file_type());
+        let ino = metadata.ino();
+        let kind = metadata.file_type();
         let leads_to_directory = kind == FileType::Directory;
         Self {
             name,

@@ -177,7 +177,8 @@ impl Style {
             .of(metadata)
             .map_or_else(|| "-".to_owned(), |time| self.time.format(time));
         let author = self.author.then(|| user.clone());
-        let (user, group) = (self.owner.then_some(user), self.group.then_some(group));
+        let user = self.owner.then_some(user);
+        let group = self.group.then_some(group);
         Row {
             mode,
             links: metadata.nlink().to_string(),

@@ -66,7 +66,8 @@ impl Journal {
 
 /// The number of a block device as Linux writes it to superblocks.
 fn device_number(device: u64) -> u32 {
-    let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+    let major = rustix::fs::major(device);
+    let minor = rustix::fs::minor(device);
     minor & 0xff | major << 8 | (minor & !0xff) << 12
 }
 

@@ -47,9 +47,10 @@ impl Made {
             Self::Empty(plan) => plan.write(device)?,
             Self::Filled { planned, uuid } => {
                 let threads = threads(None);
-                *uuid = Some(match is_zero {
-                    true => planned.write_on_zeroes(device, threads)?,
-                    false => planned.write(device, threads)?,
+                *uuid = Some(if is_zero {
+                    planned.write_on_zeroes(device, threads)?
+                } else {
+                    planned.write(device, threads)?
                 });
             }
         }

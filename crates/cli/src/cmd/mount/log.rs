@@ -155,7 +155,8 @@ struct Line<'a> {
 
 impl Write for Line<'_> {
     fn write(&mut self, text: &[u8]) -> io::Result<usize> {
-        let (priority, pid) = (Syslog::FACILITY * 8 + self.severity, process::id());
+        let priority = Syslog::FACILITY * 8 + self.severity;
+        let pid = process::id();
         let time = jiff::Zoned::now().strftime("%b %e %H:%M:%S");
         let mut message = format!("<{priority}>{time} extern4[{pid}]: ").into_bytes();
         message.extend_from_slice(escape(text.trim_ascii_end()).as_bytes());

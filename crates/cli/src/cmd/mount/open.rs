@@ -66,7 +66,8 @@ pub(super) fn open(
     let opened = match open_when_free(image, options, app) {
         Err(error) if error.is(Errno::EROFS) && !options.is_read_only() => {
             lists.push(options::read_only());
-            let (journal, superblock) = (options.journal.take(), options.ext4.superblock);
+            let journal = options.journal.take();
+            let superblock = options.ext4.superblock;
             *options = Options::of(lists);
             (options.journal, options.ext4.superblock) = (journal, superblock);
             let opened = open_when_free(image, options, app);
@@ -135,7 +136,8 @@ fn open_when_free(image: &Image, options: &Options, app: &App) -> Result<Opened,
 
 /// Opens the volume; waits while a process whose mount is ending still has it open.
 fn open_when_ended(image: &Image, options: &Options, app: &App) -> Result<Opened, OpenError> {
-    let (start, mut is_said) = (Instant::now(), false);
+    let start = Instant::now();
+    let mut is_said = false;
     // A process that ends unlocks the volume a moment before it closes its device.
     let mut free_by = start;
     loop {

@@ -20,7 +20,8 @@ use crate::exit_status::ExitStatus;
 
 /// Remounts the mount on `dir` with the options, and reports a failure.
 pub(super) fn remount(dir: &Path, words: &[Words], app: &mut App) {
-    let (options, shown) = (Options::of(words), dir.display());
+    let options = Options::of(words);
+    let shown = dir.display();
     let refused = look(dir, words, &options).and_then(|found| match found {
         Found::Contradiction(why) => Ok(Some(why)),
         // The kernel refuses the remount to all users but root.

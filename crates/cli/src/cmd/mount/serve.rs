@@ -49,7 +49,8 @@ pub(super) fn until_unmounted(args: &Args, host: Host, made: Made, app: &mut App
             format_args!("{what}: {}", host_reason(error)),
         );
     };
-    let (mut control, mut is_ready) = (None, false);
+    let mut control = None;
+    let mut is_ready = false;
     let mut pressure = None;
     let ready = || {
         control = Control::start(
@@ -139,7 +140,8 @@ fn loss(server: &Server) -> Option<String> {
 
 /// Returns the functions that the FUSE server calls.
 fn callbacks(volume: &Volume, closed: &Closed) -> Callbacks {
-    let (last, closing) = (volume.clone(), Arc::clone(closed));
+    let last = volume.clone();
+    let closing = Arc::clone(closed);
     Callbacks {
         destroy: Box::new(move |server: &Server| {
             server.forget_all();

@@ -53,7 +53,8 @@ pub(super) fn end_on_signals(mounted: &Arc<OnceLock<Mounted>>) -> io::Result<Arc
         .chain(libc::SIGRTMIN()..=libc::SIGRTMAX());
     let mut signals = Signals::new(all.filter(|signal| *signal != SIGHUP || !is_hangup_ignored()))?;
     let ending = Arc::new(Mutex::new(()));
-    let (lock, mounted) = (Arc::clone(&ending), Arc::clone(mounted));
+    let lock = Arc::clone(&ending);
+    let mounted = Arc::clone(mounted);
     thread::Builder::new()
         .name("signals".to_owned())
         .spawn(move || {

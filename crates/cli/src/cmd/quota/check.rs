@@ -107,7 +107,9 @@ fn compare(args: &Args, ext4: &Ext4, image: &Image, app: &mut App) -> io::Result
     if kept(ext4, &[], image, app).is_none() {
         return Ok(None);
     }
-    let (mut out, mut found, mut written) = (out(), Found::default(), Ok(()));
+    let mut out = out();
+    let mut found = Found::default();
+    let mut written = Ok(());
     let checked = check(ext4, &Options::default(), &mut |fault| {
         found.add(&fault);
         if args.quiet || fault.place.structure != Structure::Quota || written.is_err() {
@@ -190,10 +192,8 @@ fn repair(args: &Args, image: &Image, app: &mut App) -> io::Result<()> {
 fn correct(ext4: &Ext4, found: &Found) -> extern4_ext4::Result<()> {
     for ((kind, id), (bytes, inodes)) in &found.usage {
         let entry = ext4.quota(*kind, *id)?.unwrap_or_default();
-        let (bytes, inodes) = (
-            bytes.unwrap_or(entry.space.used),
-            inodes.unwrap_or(entry.inodes.used),
-        );
+        let bytes = bytes.unwrap_or(entry.space.used);
+        let inodes = inodes.unwrap_or(entry.inodes.used);
         ext4.correct_usage(*kind, *id, bytes, inodes)?;
     }
     Ok(())

@@ -47,7 +47,8 @@ pub(super) fn run(args: &Args, app: &mut App) -> Option<()> {
             let Some(Grace { space, inodes }) = grace else {
                 return Ok(());
             };
-            let (space, inodes) = (args.block.unwrap_or(space), args.inode.unwrap_or(inodes));
+            let space = args.block.unwrap_or(space);
+            let inodes = args.inode.unwrap_or(inodes);
             ext4.set_quota_grace(kind, Grace { space, inodes })
         });
         if let Err(error) = changed {

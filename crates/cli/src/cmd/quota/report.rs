@@ -152,7 +152,8 @@ impl Report<'_> {
             Kind::Group => "Group",
             Kind::Project => "Project",
         };
-        let (space, inodes) = (time(grace.space.into()), time(grace.inodes.into()));
+        let space = time(grace.space.into());
+        let inodes = time(grace.inodes.into());
         writeln!(
             self.out,
             "*** Report for {kind} quotas on device {}",
@@ -212,7 +213,8 @@ impl Report<'_> {
         let name = named
             .filter(|_| !self.args.numeric)
             .map_or_else(|| format!("#{number}"), str::to_owned);
-        let (space, inodes) = (&entry.space, &entry.inodes);
+        let space = &entry.space;
+        let inodes = &entry.inodes;
         let size = |bytes: u64| {
             if self.args.human_readable {
                 human(bytes)

@@ -220,7 +220,8 @@ pub(super) fn edit(entries: &mut Vec<AclEntry>, remove: &[Bound], modify: &[Boun
         executable,
         mask,
     } = which;
-    let (mut edited, mut masked) = (false, false);
+    let mut edited = false;
+    let mut masked = false;
     for spec in remove.iter().filter(|spec| spec.default == default) {
         entries.retain(|entry| entry.tag != spec.tag);
         edited = true;

@@ -118,7 +118,9 @@ fn write_to(
         None => TarWriter::new(out),
     };
     let lines = MemberLines::new(args.verbose > 1, args.full_time);
-    let (pace, volumes, links) = (Pace::begin("archived", app), Vec::new(), HashMap::new());
+    let pace = Pace::begin("archived", app);
+    let volumes = Vec::new();
+    let links = HashMap::new();
     let mut creation = Creation {
         args,
         tar,
@@ -181,7 +183,8 @@ impl<W: Write> Creation<'_, W> {
             path: Vec::new(),
             error,
         };
-        let (session, path) = (target.session(), target.path());
+        let session = target.session();
+        let path = target.path();
         let walk = match own_name(path) {
             Some(name) => {
                 let above = session
@@ -191,7 +194,8 @@ impl<W: Write> Creation<'_, W> {
             }
             None => TreeWalk::new(&session.at(path).map_err(failed)?)?,
         };
-        let (rules, name) = (self.args.rules.clone(), operand.name.clone());
+        let rules = self.args.rules.clone();
+        let name = operand.name.clone();
         let unwanted: Unwanted = Arc::new(move |path| {
             rules.leaves_out(Path::new(OsStr::from_bytes(&join(&name, path))), true)
         });

@@ -94,10 +94,8 @@ impl Terminal {
             Err(Errno::INTR) => {}
             ready => drop(ready?),
         }
-        let (has_keys, has_gone) = (
-            files[0].revents().contains(PollFlags::IN),
-            files[0].revents().contains(PollFlags::HUP),
-        );
+        let has_keys = files[0].revents().contains(PollFlags::IN);
+        let has_gone = files[0].revents().contains(PollFlags::HUP);
         let signal = self.signal.load(Ordering::Relaxed);
         if signal != 0 {
             self.restore();

@@ -42,7 +42,8 @@ enum Value {
 
 impl<'a> Document<'a> {
     pub(super) fn new(args: &'a Args, shown: Shown) -> Self {
-        let (is_json, time) = (args.form() == Form::Json, ListTime::new());
+        let is_json = args.form() == Form::Json;
+        let time = ListTime::new();
         Self {
             args,
             shown,
@@ -69,63 +70,63 @@ impl<'a> Document<'a> {
 
     pub(super) fn begin(&mut self, out: &mut Out) -> io::Result<()> {
         let end = self.line_end();
-        match self.is_json {
-            true => write!(out, "[{end}"),
-            false => write!(
+        if self.is_json {
+            write!(out, "[{end}")
+        } else {
+            write!(
                 out,
                 "<?xml version=\"1.0\" encoding=\"UTF-8\"?>{end}<tree>{end}"
-            ),
+            )
         }
     }
 
     pub(super) fn item(&mut self, volume: &Opened, item: &Item, out: &mut Out) -> io::Result<()> {
         self.close(item.depth, out)?;
-        let (end, indent) = (self.line_end(), self.indent(item.depth));
+        let end = self.line_end();
+        let indent = self.indent(item.depth);
         if self.is_json && !std::mem::take(&mut self.is_first) {
             write!(out, ",{end}")?;
         }
         let kind = element(item.entry.kind);
         let values = self.values(volume, item);
-        match self.is_json {
-            true => {
-                let object = json::line(|object| {
-                    object.text("type", kind);
-                    for (key, value) in &values {
-                        match value {
-                            Value::Number(number) => object.raw(key, number),
-                            Value::Text(text) => object.text(key, text),
-                            Value::Bytes(bytes) => object.bytes(key, bytes),
-                        }
+        if self.is_json {
+            let object = json::line(|object| {
+                object.text("type", kind);
+                for (key, value) in &values {
+                    match value {
+                        Value::Number(number) => object.raw(key, number),
+                        Value::Text(text) => object.text(key, text),
+                        Value::Bytes(bytes) => object.bytes(key, bytes),
                     }
-                });
-                let object = object.trim_end();
-                match item.has_children {
-                    true => write!(
-                        out,
-                        "{indent}{},\"contents\":[{end}",
-                        &object[..object.len() - 1]
-                    )?,
-                    false => write!(out, "{indent}{object}")?,
                 }
+            });
+            let object = object.trim_end();
+            if item.has_children {
+                write!(
+                    out,
+                    "{indent}{},\"contents\":[{end}",
+                    &object[..object.len() - 1]
+                )?
+            } else {
+                write!(out, "{indent}{object}")?
             }
-            false => {
-                let note = item
-                    .note
-                    .as_ref()
-                    .map_or(String::new(), |note| format!("<error>{note}</error>"));
-                let attributes = values.iter().filter(|(key, _)| *key != "error");
-                let attributes: String = attributes
-                    .map(|(key, value)| format!(" {key}=\"{}\"", value.xml()))
-                    .collect();
-                // As in tree(1), a directory that is shown has a line for its end.
-                match (item.has_children, item.depth) {
-                    (true, _) => write!(out, "{indent}<{kind}{attributes}>{note}{end}")?,
-                    (false, 0) => write!(
-                        out,
-                        "{indent}<{kind}{attributes}>{note}{end}{indent}</{kind}>{end}"
-                    )?,
-                    (false, _) => write!(out, "{indent}<{kind}{attributes}>{note}</{kind}>{end}")?,
-                }
+        } else {
+            let note = item
+                .note
+                .as_ref()
+                .map_or(String::new(), |note| format!("<error>{note}</error>"));
+            let attributes = values.iter().filter(|(key, _)| *key != "error");
+            let attributes: String = attributes
+                .map(|(key, value)| format!(" {key}=\"{}\"", value.xml()))
+                .collect();
+            // As in tree(1), a directory that is shown has a line for its end.
+            match (item.has_children, item.depth) {
+                (true, _) => write!(out, "{indent}<{kind}{attributes}>{note}{end}")?,
+                (false, 0) => write!(
+                    out,
+                    "{indent}<{kind}{attributes}>{note}{end}{indent}</{kind}>{end}"
+                )?,
+                (false, _) => write!(out, "{indent}<{kind}{attributes}>{note}</{kind}>{end}")?,
             }
         }
         if item.has_children {
@@ -139,10 +140,12 @@ impl<'a> Document<'a> {
     /// Closes the directories that an item of this depth is not in.
     fn close(&mut self, depth: usize, out: &mut Out) -> io::Result<()> {
         while let Some((open, kind)) = self.open.pop_if(|(open, _)| *open >= depth) {
-            let (end, indent) = (self.line_end(), self.indent(open));
-            match self.is_json {
-                true => write!(out, "{end}{indent}]}}")?,
-                false => write!(out, "{indent}</{kind}>{end}")?,
+            let end = self.line_end();
+            let indent = self.indent(open);
+            if self.is_json {
+                write!(out, "{end}{indent}]}}")?
+            } else {
+                write!(out, "{indent}</{kind}>{end}")?
             }
             self.is_first = false;
         }
@@ -151,7 +154,8 @@ impl<'a> Document<'a> {
 
     pub(super) fn end(&mut self, report: Option<&Report>, out: &mut Out) -> io::Result<()> {
         self.close(0, out)?;
-        let (end, indent) = (self.line_end(), self.indent(0));
+        let end = self.line_end();
+        let indent = self.indent(0);
         if !self.is_json {
             if let Some(report) = report {
                 write!(out, "{indent}<report>{end}")?;
@@ -196,7 +200,8 @@ impl<'a> Document<'a> {
 
     /// Returns what the document says about a file.
     fn values(&self, volume: &Opened, item: &Item) -> Vec<(&'static str, Value)> {
-        let (args, entry) = (self.args, &item.entry);
+        let args = self.args;
+        let entry = &item.entry;
         let name = match item.depth == 0 || args.full_path {
             _ if self.shown.is_complete() => self.shown.path(&volume.image, &entry.path),
             true => [

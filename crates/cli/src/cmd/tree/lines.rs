@@ -39,10 +39,12 @@ impl<'a> Lines<'a> {
     pub(super) fn item(&mut self, volume: &Opened, item: &Item, out: &mut Out) -> io::Result<()> {
         self.ends.truncate(item.depth);
         self.ends.push(item.is_last);
-        let (branches, details) = (self.branches(), self.details(volume, item));
-        let mut line = match self.args.metafirst {
-            true => [details, branches].concat().into_bytes(),
-            false => [branches, details].concat().into_bytes(),
+        let branches = self.branches();
+        let details = self.details(volume, item);
+        let mut line = if self.args.metafirst {
+            [details, branches].concat().into_bytes()
+        } else {
+            [branches, details].concat().into_bytes()
         };
         self.name(volume, item, &mut line);
         if let Some(note) = &item.note {
@@ -120,13 +122,14 @@ impl<'a> Lines<'a> {
             }
             return;
         }
-        let name = match item.depth == 0 || self.args.full_path {
-            true => [
+        let name = if item.depth == 0 || self.args.full_path {
+            [
                 &self.shown.prefix(&volume.image)[..],
                 entry.path.as_os_str().as_bytes(),
             ]
-            .concat(),
-            false => entry.name.as_bytes().to_vec(),
+            .concat()
+        } else {
+            entry.name.as_bytes().to_vec()
         };
         self.painted(
             &name,
@@ -184,11 +187,14 @@ impl<'a> Lines<'a> {
     fn form(&self, name: &[u8]) -> Vec<u8> {
         let args = self.args;
         let mut shown = Vec::with_capacity(name.len() + 2);
-        let odd = |bytes: &[u8], shown: &mut Vec<u8>| match args.question_marks {
-            true => shown.push(b'?'),
-            false => bytes
-                .iter()
-                .for_each(|byte| shown.extend_from_slice(format!("\\{byte:03o}").as_bytes())),
+        let odd = |bytes: &[u8], shown: &mut Vec<u8>| {
+            if args.question_marks {
+                shown.push(b'?')
+            } else {
+                bytes
+                    .iter()
+                    .for_each(|byte| shown.extend_from_slice(format!("\\{byte:03o}").as_bytes()))
+            }
         };
         match std::str::from_utf8(name) {
             _ if args.literal && !self.shown.terminal => shown.extend_from_slice(name),

@@ -43,12 +43,13 @@ impl Report {
             None => String::new(),
         };
         let directories = counted(self.directories, "directory", "directories");
-        match args.directories {
-            true => format!("\n{used}{directories}\n"),
-            false => format!(
+        if args.directories {
+            format!("\n{used}{directories}\n")
+        } else {
+            format!(
                 "\n{used}{directories}, {}\n",
                 counted(self.files, "file", "files")
-            ),
+            )
         }
     }
 }

@@ -51,7 +51,9 @@ impl<'a> Walk<'a> {
     pub(super) fn new(args: &'a Args, volume: &'a Opened) -> Self {
         let patterns = |texts| Patterns::new(texts, args.ignore_case);
         let (patterns, ignored) = (patterns(&args.pattern), patterns(&args.ignored));
-        let (levels, seen, visited) = (Vec::new(), HashSet::new(), HashSet::new());
+        let levels = Vec::new();
+        let seen = HashSet::new();
+        let visited = HashSet::new();
         Self {
             args,
             volume,

@@ -97,18 +97,20 @@ pub(crate) fn feature_names(clears: bool) -> impl Iterator<Item = &'static str> 
 
 /// Reads `[^]FEATURE[,...]`. The last word about a feature counts.
 pub(super) fn features(text: &str) -> Result<FeatureChange, String> {
-    let (mut with, mut without) = ([0; 3], [0; 3]);
+    let mut with = [0; 3];
+    let mut without = [0; 3];
     for word in text.split(',') {
         let (clears, name) = word
             .strip_prefix('^')
             .map_or((false, word), |name| (true, name));
         let feature = Feature::from_name(name).ok_or_else(|| format!("{name} is no feature"))?;
-        let (known, why) = match clears {
-            false => (&SWITCHED[..], "cannot be added; these can"),
-            true => (
+        let (known, why) = if !clears {
+            (&SWITCHED[..], "cannot be added; these can")
+        } else {
+            (
                 &TAKEN_AWAY[..],
                 "cannot be taken away; these can, if no file uses them",
-            ),
+            )
         };
         let is_known = |name: &str| known.contains(&name) || WITH_FILES.contains(&name);
         if !is_known(feature.to_string().as_str()) {
@@ -118,7 +120,8 @@ pub(super) fn features(text: &str) -> Result<FeatureChange, String> {
                 WITH_FILES.join(", ")
             ));
         }
-        let (set, mask) = (feature.set() as usize, feature.mask());
+        let set = feature.set() as usize;
+        let mask = feature.mask();
         (with[set], without[set]) = (with[set] & !mask, without[set] & !mask);
         (if clears { &mut without } else { &mut with })[set] |= mask;
     }

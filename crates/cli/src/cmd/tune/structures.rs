@@ -53,7 +53,8 @@ impl Structures {
         features.without = features.without.difference(FEATURES);
         let is_new_journal = journal || options.is_some();
         let has = |features: Features| features.compat.contains(Compat::HAS_JOURNAL);
-        let (adds_journal, removes_journal) = (is_new_journal || has(own.with), has(own.without));
+        let adds_journal = is_new_journal || has(own.with);
+        let removes_journal = has(own.without);
         if adds_journal && removes_journal {
             return Err("a journal cannot be added and taken away at once");
         }
@@ -149,10 +150,8 @@ impl Structures {
     /// Returns the kinds of quota that the volume is to keep.
     fn kinds(&self, sb: &Superblock) -> Vec<Kind> {
         let has = |kind: Kind| sb.quota_inode(kind).is_some();
-        let (with, gone) = (
-            self.features.with.ro_compat,
-            self.features.without.ro_compat,
-        );
+        let with = self.features.with.ro_compat;
+        let gone = self.features.without.ro_compat;
         let projects = sb.features().ro_compat.contains(RoCompat::PROJECT);
         // As with tune2fs, the feature alone stands for users and groups, where nothing else says
         // for which kinds.

@@ -79,7 +79,8 @@ impl HtreePath {
     /// have.
     pub(crate) fn tree_has_room_for(fs: &Ext4, dir: &InodeInfo, names: u64) -> Result<bool> {
         let tree = Tree::open(fs, dir)?;
-        let (root, expect) = (tree.root()?, expect(fs, dir));
+        let root = tree.root()?;
+        let expect = expect(fs, dir);
         if root.levels < most_levels(&expect) {
             return Ok(true);
         }
@@ -108,7 +109,8 @@ impl HtreePath {
         }
         let hash = tree.hash;
         let cursor = tree.seek(hash.of_entry(&nameless(name)).major)?;
-        let (leaf, range) = (cursor.leaf(), cursor.range()?);
+        let leaf = cursor.leaf();
+        let range = cursor.range()?;
         Ok(Self {
             version,
             hash,
@@ -274,7 +276,8 @@ fn halve(handle: &Handle<'_>, dir: &InodeInfo, names: &mut Names<'_>) -> Option<
         .map(|(hash, it)| (*hash, layout.rec_len(it.name)))
         .collect();
     let at = split_at(&sizes, names_len(to_usize(layout.block_size), &layout))?;
-    let (last, first) = (names[at - 1].0, names[at].0);
+    let last = names[at - 1].0;
+    let first = names[at].0;
     Some((at, if last == first { first | 1 } else { first }))
 }
 

@@ -115,10 +115,8 @@ impl<'a> Tree<'a> {
         let root = node_block(fs, dir, 0)?;
         let expect = expect(fs, dir);
         let facts = Root::peek(&root, &expect, place(dir, &root))?;
-        let (levels, hash) = (
-            facts.levels,
-            NameHash::new(fs.superblock(), dir.fields().flags(), facts.hash_version),
-        );
+        let levels = facts.levels;
+        let hash = NameHash::new(fs.superblock(), dir.fields().flags(), facts.hash_version);
         Ok(Self {
             fs,
             dir,
@@ -249,7 +247,8 @@ impl Cursor<'_> {
     /// Returns the lowest and the highest hash that names in the leaf may have, according to the
     /// nodes above it.
     pub(crate) fn range(&self) -> Result<(u32, u32)> {
-        let (mut low, mut high) = (0, Hash::EOF_MAJOR - 2);
+        let mut low = 0;
+        let mut high = Hash::EOF_MAJOR - 2;
         for (depth, frame) in self.frames.iter().enumerate() {
             let node = self.tree.node(depth, &frame.block)?;
             low = low.max(node.hash(frame.at) & !1);
@@ -274,7 +273,8 @@ impl Cursor<'_> {
             let node = self.tree.node(self.frames.len(), &frame.block)?;
             let at = frame.at + 1;
             if at < node.len() {
-                let (hash, child) = (node.hash(at), self.tree.child(&node, at)?);
+                let hash = node.hash(at);
+                let child = self.tree.child(&node, at)?;
                 frame.at = at;
                 self.frames.push(frame);
                 self.down(child, |_| 0)?;

@@ -160,9 +160,10 @@ impl Subject {
                 Ok((dir, files))
             })
             .expect("a directory");
-        let letters = match flags.contains(InodeFlags::CASEFOLD) {
-            true => Letters::Text,
-            false => Letters::Bytes,
+        let letters = if flags.contains(InodeFlags::CASEFOLD) {
+            Letters::Text
+        } else {
+            Letters::Bytes
         };
         Self {
             image,
@@ -288,12 +289,16 @@ impl Subject {
 
     fn add(&mut self, name: &[u8]) -> Result<()> {
         let index = self.random.below(FILES);
-        let (ino, kind) = (self.files[index].0.ino(), self.files[index].1);
+        let ino = self.files[index].0.ino();
+        let kind = self.files[index].1;
         check_new_name(self.fs(), &self.dir, name)?;
         // An inline directory has no blocks, whatever its size.
-        let len = |subject: &Self| match subject.dir.is_inline() {
-            true => 0,
-            false => subject.dir.len_blocks(subject.fs()).expect("a size"),
+        let len = |subject: &Self| {
+            if subject.dir.is_inline() {
+                0
+            } else {
+                subject.dir.len_blocks(subject.fs()).expect("a size")
+            }
         };
         let before = len(self);
         self.change(|handle, names| names.add(handle, name, ino, kind))?;
@@ -323,7 +328,8 @@ impl Subject {
     fn replace(&mut self, name: &[u8]) {
         let index = self.random.below(FILES);
         let asked = self.other_case(name);
-        let (ino, kind) = (self.files[index].0.ino(), self.files[index].1);
+        let ino = self.files[index].0.ino();
+        let kind = self.files[index].1;
         self.change(|handle, names| names.replace(handle, &asked, ino, kind))
             .expect("a replacement");
         let key = self.key(name);
@@ -339,12 +345,14 @@ impl Subject {
             // The new name may have a hash of another leaf.
             return self.remove(name);
         }
-        let (asked, new) = (self.other_case(name), self.name());
+        let asked = self.other_case(name);
+        let new = self.name();
         if self.model.contains_key(&self.key(&new)) {
             return;
         }
         let (_, index) = self.model[&self.key(name)];
-        let (ino, kind) = (self.files[index].0.ino(), self.files[index].1);
+        let ino = self.files[index].0.ino();
+        let kind = self.files[index].1;
         let entry = DirEntry {
             ino,
             kind,
@@ -781,7 +789,8 @@ fn two_hundred_thousand_names() {
         }
         counts.push(looked_at(&subject) - before);
     }
-    let (early, late) = (counts[1], counts[19]);
+    let early = counts[1];
+    let late = counts[19];
     // The tree may have become one level deeper, which each name goes through a few times.
     assert!(early > 10_000 && late < early * 3 / 2, "{counts:?}");
     // Nor do threads that add names have to wait for each other then.
@@ -811,7 +820,8 @@ fn directories_inside_their_inode() {
             subject.longest = 12;
             // Fills it again and again, but never so far that it moves to a block.
             for _ in 0..40 {
-                let (name, before) = (subject.name(), subject.dir.clone());
+                let name = subject.name();
+                let before = subject.dir.clone();
                 let layout = dir_layout(subject.fs(), &before);
                 let room = before
                     .inline_room(subject.fs())

@@ -241,7 +241,8 @@ pub(crate) fn unmap_extents(
         let is_deep = path.depth() > u32::from(MAX_DEPTH);
         let mut kept = path.extents().to_vec();
         let mut behind = Vec::new();
-        let (mut done, mut freed) = (left.start.max(path.start()), 0);
+        let mut done = left.start.max(path.start());
+        let mut freed = 0;
         while let Some(extent) = kept.pop() {
             let reach = extent
                 .end()

@@ -77,7 +77,8 @@ impl ExtentPath {
             .take_while(|(index, _)| index.logical <= logical)
             .count()
             .saturating_sub(1);
-        let (start, end) = (expect.start, expect.end);
+        let start = expect.start;
+        let end = expect.end;
         self.steps.push(Step {
             block,
             node: node.to_owned(),
@@ -136,7 +137,8 @@ impl ExtentPath {
         let mut more = more;
         let mut needed = 0;
         for step in self.steps.iter().rev() {
-            let (len, max) = (len(&step.node) + more, usize::from(step.node.max));
+            let len = len(&step.node) + more;
+            let max = usize::from(step.node.max);
             if len <= max {
                 break;
             }
@@ -207,7 +209,8 @@ fn first(node: &OwnedExtentNode) -> Option<u32> {
 /// Splits a node that is too full into the node and new ones for the rest. `end` is the end of the
 /// node's range.
 fn cut(mut node: OwnedExtentNode, end: u64) -> (OwnedExtentNode, Vec<OwnedExtentNode>) {
-    let (len, max) = (len(&node), usize::from(node.max));
+    let len = len(&node);
+    let max = usize::from(node.max);
     // At the end of the file more extents will probably follow, so the node stays full. Elsewhere
     // both halves get room.
     let each = if end == LOGICAL_END || len > 2 * max {
@@ -276,7 +279,9 @@ fn store_step(
     step: Step,
     parent: &mut Step,
 ) -> Result<bool> {
-    let (block, at, children) = (step.block, parent.at, indexes(&mut parent.node));
+    let block = step.block;
+    let at = parent.at;
+    let children = indexes(&mut parent.node);
     let Some(key) = first(&step.node) else {
         free_node(handle, info, block)?;
         children.remove(at);

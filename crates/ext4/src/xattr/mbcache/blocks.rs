@@ -118,7 +118,8 @@ impl Blocks {
     /// Calls `leave`, and removes the block if the inode was the last.
     fn leave_by(&self, hash: u32, block: u64, leave: impl FnOnce() -> Result<Put>) -> Result<Put> {
         if let Some(instead) = self.instead() {
-            let (mut leave, mut left) = (Some(leave), None);
+            let mut leave = Some(leave);
+            let mut left = None;
             instead.leave(hash, block, &mut || {
                 let leave = leave.take().expect("a block is left once");
                 matches!(left.insert(leave()), Ok(Put::Last))

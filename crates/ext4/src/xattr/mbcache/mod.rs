@@ -260,8 +260,10 @@ impl MbCache {
     /// a bucket has slots. An entry that is removed and inserted again meanwhile may come twice.
     #[inline]
     pub fn candidates(&self, hash: u32) -> Candidates<'_> {
-        let (bucket, rest) = (self.bucket(hash, self.state().bits()), self.rest(hash));
-        let (number_mask, full) = (self.number_mask(), bucket.full());
+        let bucket = self.bucket(hash, self.state().bits());
+        let rest = self.rest(hash);
+        let number_mask = self.number_mask();
+        let full = bucket.full();
         Candidates {
             bucket,
             rest,
@@ -337,7 +339,8 @@ impl MbCache {
     fn remove_moved(&self, hash: u32, entry: u64) -> bool {
         loop {
             let state = self.state();
-            let (bits, next) = (state.bits(), state.next_bits());
+            let bits = state.bits();
+            let next = state.next_bits();
             let [fewer, more] =
                 [bits.min(next), bits.max(next)].map(|bits| self.bucket(hash, bits));
             let claim = fewer.wait_for_claim();
@@ -419,15 +422,17 @@ impl MbCache {
     /// Moves entries between a bucket of the larger number and the bucket of the smaller number in
     /// its group. Returns how many entries were dropped.
     fn move_bucket(&self, index: usize, fewer: u32, more: u32, bits: u32) -> u64 {
-        let (small, large) = (index & ((1 << fewer) - 1), index);
+        let small = index & ((1 << fewer) - 1);
+        let large = index;
         let [small_bucket, large_bucket] = [small, large].map(|index| self.bucket_at(index));
-        let (mut small_claim, mut large_claim) =
-            (small_bucket.wait_for_claim(), large_bucket.wait_for_claim());
-        match bits == more {
-            true => small_claim.move_entries_to(&mut large_claim, |entry| {
+        let mut small_claim = small_bucket.wait_for_claim();
+        let mut large_claim = large_bucket.wait_for_claim();
+        if bits == more {
+            small_claim.move_entries_to(&mut large_claim, |entry| {
                 self.index_of(small, entry, more) == large
-            }),
-            false => large_claim.move_entries_to(&mut small_claim, |_| true),
+            })
+        } else {
+            large_claim.move_entries_to(&mut small_claim, |_| true)
         }
     }
 
@@ -483,7 +488,8 @@ impl<'c> Iterator for Candidates<'c> {
     #[inline]
     fn next(&mut self) -> Option<Candidate<'c>> {
         loop {
-            let (bucket, slot) = (self.bucket, self.slot);
+            let bucket = self.bucket;
+            let slot = self.slot;
             let entry = bucket.entry(slot)?;
             self.slot += 1;
             // Compares the hash first: a CPU would have to guess whether a slot is empty.

@@ -223,7 +223,8 @@ fn threads_agree_on_the_count() {
         for thread in 0..4u64 {
             scope.spawn(move || {
                 for n in 0..30_000u64 {
-                    let (hash, number) = ((n * 7 + thread) as u32 % 50, n % 9 + 1);
+                    let hash = (n * 7 + thread) as u32 % 50;
+                    let number = n % 9 + 1;
                     match n % 3 {
                         0 => drop(cache.insert(hash, number)),
                         1 => drop(cache.remove(hash, number)),
@@ -295,7 +296,8 @@ fn four_mebibytes_have_room_for_200_000_entries() {
 #[test]
 fn the_table_grows_with_its_entries() {
     let cache = MbCache::sized(2, 7);
-    let (mut hash, mut sizes) = (7u32, vec![cache.stats().capacity]);
+    let mut hash = 7u32;
+    let mut sizes = vec![cache.stats().capacity];
     let mut known = Vec::new();
     for number in 1..=500u64 {
         hash = hash.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
@@ -429,10 +431,8 @@ fn threads_agree_while_it_grows_and_shrinks() {
             for thread in 0..4u64 {
                 scope.spawn(move || {
                     for n in 0..2_000u64 {
-                        let (hash, number) = (
-                            (n.wrapping_mul(0x9e37_79b9) >> 7) as u32,
-                            4 * n + thread + 1,
-                        );
+                        let hash = (n.wrapping_mul(0x9e37_79b9) >> 7) as u32;
+                        let number = 4 * n + thread + 1;
                         cache.insert(hash, number);
                         // In the second half, all that is left of the first goes, too.
                         let old = n.checked_sub(1000).map(|n| 4 * n + thread + 1);

@@ -67,7 +67,8 @@ impl Wanted<'_> {
             directory.lremovexattr(name, attribute)?;
         }
         let found = directory.symlink_metadata(name)?;
-        let (mode, owner) = (self.new_mode(&found), self.new_owner(&found));
+        let mode = self.new_mode(&found);
+        let owner = self.new_owner(&found);
         if mode.is_some() || owner.is_some() {
             let (uid, gid) = owner.unzip();
             let is_symlink = found.is_symlink();
@@ -160,13 +161,11 @@ impl Wanted<'_> {
     /// can hold.
     fn new_time(&self, found: &Metadata) -> Option<Timespec> {
         let time = self.entry.mtime;
-        let (wanted, has) = (
-            Timestamp {
-                seconds: time.secs,
-                nanos: time.nanos,
-            },
-            found.mtime(),
-        );
+        let wanted = Timestamp {
+            seconds: time.secs,
+            nanos: time.nanos,
+        };
+        let has = found.mtime();
         let stored = match found.btime() {
             Some(_) => {
                 let (low, extra) = wanted.encode();

@@ -16,7 +16,8 @@ pub(super) fn are_same(contents: &MemberContents<'_>, file: &File) -> Result<boo
     if file.metadata().len() != size {
         return Ok(false);
     }
-    let (mut wanted, mut has) = (Vec::new(), Vec::new());
+    let mut wanted = Vec::new();
+    let mut has = Vec::new();
     let mut data = contents.data()?.into_iter().peekable();
     let mut at = 0;
     while at < size {

@@ -83,7 +83,8 @@ pub(super) fn plan(
     options: &UpdateOptions,
     watch: Option<&Watch>,
 ) -> std::result::Result<Plan, UpdateError> {
-    let (claimed, placed) = (HashMap::new(), HashMap::new());
+    let claimed = HashMap::new();
+    let placed = HashMap::new();
     let plan = Plan::default();
     let protections = Vec::new();
     let mut planner = Planner {

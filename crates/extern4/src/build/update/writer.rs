@@ -135,7 +135,8 @@ impl<'a> Writer<'a> {
     /// Makes a file that is no directory under a name that nothing else has, and then gives it its
     /// own. So a name has the old file or the new one, and that whole.
     fn make(&mut self, member: MemberId, file: Named<'_>) -> Result<()> {
-        let (directory, path) = (file.directory, Path::new(file.name));
+        let directory = file.directory;
+        let path = Path::new(file.name);
         let entry = self.merged.entry(member);
         let beside = match &entry.kind {
             Kind::File(_) => self.copy(member, file)?,
@@ -158,7 +159,8 @@ impl<'a> Writer<'a> {
 
     /// Copies contents to a new file. Returns its name.
     fn copy(&mut self, member: MemberId, file: Named<'_>) -> Result<PathBuf> {
-        let (directory, path) = (file.directory, Path::new(file.name));
+        let directory = file.directory;
+        let path = Path::new(file.name);
         let (new, beside) = directory.create_temporary(path, file.name, PRIVATE)?;
         let merged = self.merged;
         let copied =

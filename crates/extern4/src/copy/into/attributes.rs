@@ -154,7 +154,9 @@ impl CopyInto<'_> {
             set_flags(directory, name, now)?;
         }
         if wanted != now {
-            let (directory, name, shown) = (directory.clone(), name.to_owned(), named.to_owned());
+            let directory = directory.clone();
+            let name = name.to_owned();
+            let shown = named.to_owned();
             self.protections.push(Protection {
                 directory,
                 name,

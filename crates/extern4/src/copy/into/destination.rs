@@ -45,9 +45,10 @@ impl VolumeDestination<'_> {
 
     /// Removes a half copied file. One that was there before is emptied.
     pub(super) fn forget_half(&self) -> Result<(), Failure> {
-        match self.existing {
-            true => self.directory.truncate(self.name, 0)?,
-            false => self.directory.remove_file(self.name)?,
+        if self.existing {
+            self.directory.truncate(self.name, 0)?
+        } else {
+            self.directory.remove_file(self.name)?
         }
         Ok(())
     }

@@ -151,10 +151,12 @@ impl CopyInto<'_> {
         if !options.asks && !options.sets_aside && !options.remove_destination {
             return Ok(None);
         }
-        let (directory, name) = (destination.directory, destination.name);
-        let found = match destination.existing {
-            true => directory.metadata(name),
-            false => directory.symlink_metadata(name),
+        let directory = destination.directory;
+        let name = destination.name;
+        let found = if destination.existing {
+            directory.metadata(name)
+        } else {
+            directory.symlink_metadata(name)
         };
         let Some(found) = found.ok().filter(|found| !found.is_dir()) else {
             return Ok(None);
@@ -195,7 +197,8 @@ impl CopyInto<'_> {
 
     /// Opens the copy of a regular file, which is still empty.
     fn create(&self, node: &Node, destination: &VolumeDestination<'_>) -> Result<File, Failure> {
-        let (directory, name) = (destination.directory, destination.name);
+        let directory = destination.directory;
+        let name = destination.name;
         if destination.existing {
             match self.open_existing(node, destination)? {
                 Err(_) if self.options.force => {}

@@ -225,7 +225,8 @@ impl CopyInto<'_> {
         node: &Node,
         destination: &VolumeDestination<'_>,
     ) -> Result<bool, Failure> {
-        let (directory, name) = (destination.directory, destination.name);
+        let directory = destination.directory;
+        let name = destination.name;
         let mode = self
             .options
             .preserve
@@ -242,9 +243,10 @@ impl CopyInto<'_> {
             Err(error) if error.errno() == Errno::EEXIST => {}
             Err(error) => return Err(error.into()),
         }
-        let found = match destination.existing {
-            true => directory.metadata(name)?,
-            false => directory.symlink_metadata(name)?,
+        let found = if destination.existing {
+            directory.metadata(name)?
+        } else {
+            directory.symlink_metadata(name)?
         };
         if found.is_dir() {
             Ok(false)

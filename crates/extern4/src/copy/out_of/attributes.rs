@@ -57,7 +57,9 @@ impl Original<'_> {
     /// Returns the attributes that the copy gets.
     fn new_attributes(&self, keep: Keep<'_>) -> NewAttributes {
         let metadata = self.metadata;
-        let (uid, gid, mode) = (metadata.uid(), metadata.gid(), metadata.mode());
+        let uid = metadata.uid();
+        let gid = metadata.gid();
+        let mode = metadata.mode();
         let old = OldAttributes {
             uid,
             gid,
@@ -214,7 +216,8 @@ fn own(
     change: impl Fn(Option<Uid>, Option<Gid>) -> rustix::io::Result<()>,
     new: &NewAttributes,
 ) -> io::Result<bool> {
-    let (uid, gid) = (new.uid.map(Uid::from_raw), new.gid.map(Gid::from_raw));
+    let uid = new.uid.map(Uid::from_raw);
+    let gid = new.gid.map(Gid::from_raw);
     if uid.is_none() && gid.is_none() {
         return Ok(true);
     }

@@ -102,7 +102,8 @@ impl HostDestination {
         } else {
             directory
         };
-        let (path, only) = (shown.to_owned(), Only::Anything);
+        let path = shown.to_owned();
+        let only = Only::Anything;
         Ok(Self {
             base: Rc::new(base),
             name: Some(name),

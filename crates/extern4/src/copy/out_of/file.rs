@@ -246,11 +246,16 @@ impl CopyOut<'_> {
         copy: impl FnOnce(Contents<'_>) -> Result<(), Fault>,
     ) -> Result<(), Fault> {
         let image = self.image(volume);
-        let (summary, sparse) = (&mut self.summary, self.options.sparse);
-        let (buffer, kernel_copy) = (&mut self.buffer, self.images[image].kernel_copy.as_mut());
-        let copied = &mut |bytes| match summary.advance(0, bytes, observer).is_break() {
-            true => Err(Fault::Stopped),
-            false => Ok(()),
+        let summary = &mut self.summary;
+        let sparse = self.options.sparse;
+        let buffer = &mut self.buffer;
+        let kernel_copy = self.images[image].kernel_copy.as_mut();
+        let copied = &mut |bytes| {
+            if summary.advance(0, bytes, observer).is_break() {
+                Err(Fault::Stopped)
+            } else {
+                Ok(())
+            }
         };
         copy(Contents {
             from,

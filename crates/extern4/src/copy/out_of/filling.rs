@@ -69,11 +69,9 @@ impl CopyOut<'_> {
             Follow::Never => Ok(origin.path.to_owned()),
             Follow::Named | Follow::Always => origin.session.canonicalize(origin.path),
         };
-        let (tree, pending, above) = (
-            HostTree::new(Rc::clone(&destination.base)),
-            Vec::new(),
-            Vec::new(),
-        );
+        let tree = HostTree::new(Rc::clone(&destination.base));
+        let pending = Vec::new();
+        let above = Vec::new();
         let mut filling = Filling {
             origin,
             top: &top,
@@ -197,7 +195,8 @@ impl CopyOut<'_> {
                 }
             };
         }
-        let (directory, name) = (entry.parent(), entry.file_name());
+        let directory = entry.parent();
+        let name = entry.file_name();
         let volume = filling.origin.volume;
         let original = Original {
             volume,
@@ -226,7 +225,8 @@ impl CopyOut<'_> {
         to: &Path,
         observer: &mut dyn CopyObserver,
     ) {
-        let (origin, name) = (filling.origin, entry.file_name());
+        let origin = filling.origin;
+        let name = entry.file_name();
         let found = entry.parent().metadata(name);
         let found = found.and_then(|found| Ok((found, entry.parent().canonicalize(name)?)));
         let (found, real) = match found {

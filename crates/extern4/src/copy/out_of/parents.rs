@@ -61,7 +61,8 @@ impl CopyOut<'_> {
         directory: &Path,
         observer: &mut dyn CopyObserver,
     ) -> Result<Option<(PathBuf, Metadata)>, Fault> {
-        let (metadata, to) = (origin.session.metadata(above)?, below(directory, above));
+        let metadata = origin.session.metadata(above)?;
+        let to = below(directory, above);
         if to.is_dir() {
             return Ok(None);
         }

@@ -154,8 +154,8 @@ fn other_programs_unpack_what_was_written() {
         let mut arguments = options.to_vec();
         arguments.extend(["-C", program, "-xf", "ours.tar"]);
         run(scratch.path(), program, &arguments);
-        let (mut theirs, mut expected) =
-            (plain(&DirectorySource::new(&out).unwrap()), plain(&source));
+        let mut theirs = plain(&DirectorySource::new(&out).unwrap());
+        let mut expected = plain(&source);
         if program == "bsdtar" {
             // It does not read a name with `=`, reads times before 1970 otherwise, and leaves that
             // of the directory that it unpacks into.

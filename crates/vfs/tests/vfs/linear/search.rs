@@ -71,7 +71,8 @@ impl Search<'_> {
             .as_ref()
             .is_none_or(|deepest| self.order.len() > deepest.order.len())
         {
-            let (order, positions) = (self.order.clone(), self.positions.clone());
+            let order = self.order.clone();
+            let positions = self.positions.clone();
             self.deepest = Some(DeadEnd {
                 order,
                 positions,
@@ -192,7 +193,8 @@ mod tests {
 
     #[test]
     fn a_file_seen_under_its_new_name_is_gone_from_the_old() {
-        let (here, gone) = (Out::Ino(7), Out::Fail(Errno::ENOENT));
+        let here = Out::Ino(7);
+        let gone = Out::Fail(Errno::ENOENT);
         let ends = |first, second| explained(&[&[MAKE, LONG_RENAME], &[first, second]]);
         assert!(ends(find(B, here, 10), find(A, gone, 12)));
         assert!(ends(find(A, here, 10), find(B, here, 12)));

@@ -192,7 +192,8 @@ impl Until<'_> {
     /// Repeats `step` until the time is up, `batch` times between two checks. Each call returns how
     /// much it has done.
     fn repeat(&self, batch: u64, mut step: impl FnMut(u64) -> Result<u64>) -> Result<u64> {
-        let (mut turn, mut count) = (0, 0);
+        let mut turn = 0;
+        let mut count = 0;
         loop {
             for _ in 0..batch {
                 count += step(turn)?;
@@ -278,7 +279,8 @@ impl Worker<'_> {
 
     /// Returns this thread's part of `bytes` bytes.
     fn part(&self, bytes: u64) -> Range<u64> {
-        let (thread, threads) = (u64::from(self.thread), u64::from(self.load.threads));
+        let thread = u64::from(self.thread);
+        let threads = u64::from(self.load.threads);
         bytes * thread / threads..bytes * (thread + 1) / threads
     }
 }

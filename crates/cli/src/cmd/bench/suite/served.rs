@@ -50,7 +50,8 @@ pub(super) fn lacks() -> Option<String> {
 impl Served {
     /// Mounts the volume with the default options.
     pub(super) fn new(source: &Source, scratch: &Scratch, stop: &Stop) -> Result<Self> {
-        let (dir, log) = (scratch.mountpoint(), scratch.log());
+        let dir = scratch.mountpoint();
+        let log = scratch.log();
         let start = || {
             let said = File::create(&log)?;
             let mut command = Command::new(std::env::current_exe()?);

@@ -64,7 +64,8 @@ impl Subjects {
             dir: PathBuf::from("."),
             ..Self::default()
         };
-        let (mut deepest, mut names) = (0, HashMap::<PathBuf, u64>::new());
+        let mut deepest = 0;
+        let mut names = HashMap::<PathBuf, u64>::new();
         // The measures meet entries that cannot be read, and name them.
         for entry in session
             .walk("/")

@@ -28,7 +28,8 @@ impl Report {
     }
 
     fn head(&self) -> String {
-        let (volume, machine) = (&self.volume, &self.machine);
+        let volume = &self.volume;
+        let machine = &self.machine;
         let copy = match &self.copy {
             Some((place, bytes)) => format!("; measured in a copy in {place}, {}", human(*bytes)),
             None => "; measured in the image itself, opened for reading".to_owned(),

@@ -202,7 +202,8 @@ impl Tree for Host {
 
     fn walk(&self, most: u64) -> Result<u64> {
         // The root is a file of the tree, too.
-        let (mut dirs, mut files) = (vec![PathBuf::from(".")], 1);
+        let mut dirs = vec![PathBuf::from(".")];
+        let mut files = 1;
         while let Some(path) = dirs.pop() {
             let dir =
                 match rustix::fs::open(&path, OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()) {

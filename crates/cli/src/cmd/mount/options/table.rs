@@ -855,7 +855,8 @@ fn device_path(text: &str) -> Option<PathBuf> {
         Some(digits) => u32::from_str_radix(digits, 16).ok()?,
         None => number(text)?,
     };
-    let (major, minor) = (number >> 8 & 0xfff, number & 0xff | number >> 12 & 0xf_ff00);
+    let major = number >> 8 & 0xfff;
+    let minor = number & 0xff | number >> 12 & 0xf_ff00;
     Some(format!("/dev/block/{major}:{minor}").into())
 }
 
