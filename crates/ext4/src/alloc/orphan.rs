@@ -74,10 +74,9 @@ fn free_orphan_found(ino: u32) -> Error {
 
 impl Orphans {
     /// Adds an inode to the list of orphans. The caller stores the inode.
-    pub(crate) fn orphan_add(&self, _change: &Handle<'_>, info: &mut InodeInfo) -> Result<()> {
+    pub(crate) fn orphan_add(&self, info: &mut InodeInfo) {
         self.add(info.ino());
         info.set_orphan(true);
-        Ok(())
     }
 
     /// Removes an inode from the list of orphans, if it is there. The caller stores the inode.

@@ -614,7 +614,7 @@ pub(crate) fn truncate_file(
                 _ if left.is_empty() => {
                     handle.writer.orphans.orphan_remove(handle, &mut changed)?
                 }
-                _ => handle.writer.orphans.orphan_add(handle, &mut changed)?,
+                _ => handle.writer.orphans.orphan_add(&mut changed),
             }
             info = store_and_publish(handle, inode, changed)?;
             Ok(left)

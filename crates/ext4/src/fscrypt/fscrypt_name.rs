@@ -12,8 +12,7 @@
 //! removed.
 
 use extern4_disk::htree::Hash;
-
-use crate::fscrypt::sha256::sha256;
+use sha2::{Digest as _, Sha256};
 
 /// How many bytes of ciphertext are shown in full.
 const SHOWN: usize = 149;
@@ -80,7 +79,7 @@ fn decoded_form(ciphertext: &[u8], hash: Hash, bytes: &mut [u8; MAX_DECODED]) ->
     if ciphertext.len() <= SHOWN {
         return HASHES + shown.len();
     }
-    bytes[HASHES + SHOWN..].copy_from_slice(&sha256(&ciphertext[SHOWN..]));
+    bytes[HASHES + SHOWN..].copy_from_slice(&Sha256::digest(&ciphertext[SHOWN..]));
     MAX_DECODED
 }
 
@@ -157,6 +156,30 @@ mod tests {
             assert_eq!(parsed.major(), 0x1234_5678);
             assert!(parsed.matches(name));
             assert!(!parsed.matches(&ciphertext[1..=len.min(254)]));
+        }
+    }
+
+    /// The digests are those of FIPS 180-4.
+    #[test]
+    fn answers_of_the_standard() {
+        for (tail, digest) in [
+            (
+                "abc",
+                "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad",
+            ),
+            (
+                "abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq",
+                "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1",
+            ),
+        ] {
+            let ciphertext = [&[7; SHOWN], tail.as_bytes()].concat();
+            let hash = Hash { major: 0, minor: 0 };
+            let parsed = ShownName::parse(show(&ciphertext, hash, &mut [0; MAX_SHOWN])).unwrap();
+            let hex: String = parsed.bytes[HASHES + SHOWN..parsed.len]
+                .iter()
+                .map(|byte| format!("{byte:02x}"))
+                .collect();
+            assert_eq!(hex, digest);
         }
     }
 

@@ -15,7 +15,6 @@
 //! flags and contexts were changed.
 
 pub(crate) mod fscrypt_name;
-pub(crate) mod sha256;
 
 use std::ops::Deref;
 

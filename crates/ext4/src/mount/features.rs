@@ -33,7 +33,20 @@ const ENCODING_UTF8_12_1: u16 = 1;
 /// The features whose presence changes how a volume is written, and that this crate writes.
 const WRITABLE: Features = Features {
     compat: Compat::all(),
-    incompat: READABLE,
+    // Each feature by its name, and not `READABLE`: one that is only read must not become writable.
+    incompat: Incompat::FILETYPE
+        .union(Incompat::RECOVER)
+        .union(Incompat::META_BG)
+        .union(Incompat::EXTENTS)
+        .union(Incompat::BIT64)
+        .union(Incompat::MMP)
+        .union(Incompat::FLEX_BG)
+        .union(Incompat::EA_INODE)
+        .union(Incompat::CSUM_SEED)
+        .union(Incompat::LARGEDIR)
+        .union(Incompat::INLINE_DATA)
+        .union(Incompat::ENCRYPT)
+        .union(Incompat::CASEFOLD),
     ro_compat: RoCompat::SPARSE_SUPER
         .union(RoCompat::LARGE_FILE)
         .union(RoCompat::BTREE_DIR)
@@ -46,6 +59,11 @@ const WRITABLE: Features = Features {
         .union(RoCompat::METADATA_CSUM)
         .union(RoCompat::ORPHAN_PRESENT),
 };
+
+const _: () = assert!(
+    READABLE.contains(WRITABLE.incompat),
+    "this crate reads what it writes"
+);
 
 /// Refuses, by name, features that this crate cannot read.
 pub(crate) fn check_features(raw: &RawSuperblock) -> Result<(), Unsupported> {

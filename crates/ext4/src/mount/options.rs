@@ -33,8 +33,8 @@ pub struct OpenOptions {
     /// How long changes of times alone may stay in memory only (`lazytime`); Linux's limit is 24
     /// hours. The age is checked when more times change. `None` stores times like other changes.
     pub lazy_times: Option<Duration>,
-    /// The longest time that a change stays in memory only (`commit=`); Linux's 5 seconds if
-    /// `None`.
+    /// The longest time that a change stays in memory only (`commit=`). `None` means
+    /// [`DEFAULT_COMMIT_INTERVAL`](crate::DEFAULT_COMMIT_INTERVAL), as on Linux.
     pub commit_interval: Option<Duration>,
     /// The reaction to damage that a change has found (`errors=`); `None` for the superblock's
     /// setting. `volume::handle` has the rules.

@@ -124,7 +124,7 @@ pub(crate) fn create_node(
             if name.is_none() {
                 // Only after it is stored: once it is on the list, a thread that removes a neighbour
                 // changes its record.
-                handle.writer.orphans.orphan_add(handle, info)?;
+                handle.writer.orphans.orphan_add(info);
                 handle.store(info)?;
             }
             if let Some(name) = name {
@@ -139,7 +139,7 @@ pub(crate) fn create_node(
                 };
                 names.add(handle, name, info.ino(), kind)?;
                 if is_dir {
-                    count_link(handle, &mut names.info);
+                    count_link(&mut names.info);
                 }
                 touch_names(handle, &mut names.info, new.now)?;
                 names.publish(fs, handle.tid());
@@ -283,7 +283,7 @@ fn write_target(handle: &Handle<'_>, info: &mut InodeInfo, target: &[u8]) -> Res
 }
 
 /// Counts one more subdirectory.
-pub(crate) fn count_link(_change: &Handle<'_>, dir: &mut InodeInfo) {
+pub(crate) fn count_link(dir: &mut InodeInfo) {
     let links = dir.fields().links();
     // One link means that there are too many to be counted.
     let more = if links == 1 || links >= LINK_MAX {
@@ -295,7 +295,7 @@ pub(crate) fn count_link(_change: &Handle<'_>, dir: &mut InodeInfo) {
 }
 
 /// Counts one subdirectory less.
-pub(crate) fn uncount_link(_change: &Handle<'_>, dir: &mut InodeInfo) {
+pub(crate) fn uncount_link(dir: &mut InodeInfo) {
     let links = dir.fields().links();
     if links > 2 {
         dir.fields_mut().set_links(links - 1);

@@ -158,7 +158,7 @@ pub(crate) fn remove_directory(
         {
             let mut dir = LockedNames::lock(from.dir);
             dir.remove(handle, from.name)?;
-            uncount_link(handle, &mut dir.info);
+            uncount_link(&mut dir.info);
             touch_names(handle, &mut dir.info, now)?;
             dir.publish(fs, handle.tid());
         }
@@ -335,7 +335,7 @@ fn drop_link(handle: &Handle<'_>, info: &mut InodeInfo, now: Timespec) -> Result
     info.fields_mut().set_links(links);
     info.fields_mut().set_ctime(timestamp(now));
     if links == 0 {
-        handle.writer.orphans.orphan_add(handle, info)?;
+        handle.writer.orphans.orphan_add(info);
     }
     handle.store(info)
 }
@@ -344,7 +344,7 @@ fn drop_link(handle: &Handle<'_>, info: &mut InodeInfo, now: Timespec) -> Result
 fn drop_directory(handle: &Handle<'_>, info: &mut InodeInfo, now: Timespec) -> Result<()> {
     info.fields_mut().set_links(0);
     info.fields_mut().set_ctime(timestamp(now));
-    handle.writer.orphans.orphan_add(handle, info)?;
+    handle.writer.orphans.orphan_add(info);
     handle.store(info)
 }
 
@@ -357,13 +357,13 @@ fn move_name(
     let replaces_dir = inodes.target.as_ref().is_some_and(InodeInfo::is_directory);
     move_entry(handle, inodes, rename)?;
     if replaces_dir {
-        uncount_link(handle, inodes.destination());
+        uncount_link(inodes.destination());
     }
     if is_dir && inodes.to.is_some() {
         let parent = inodes.destination().ino();
         set_parent(handle, &mut inodes.inode, parent)?;
-        uncount_link(handle, &mut inodes.from.info);
-        count_link(handle, inodes.destination());
+        uncount_link(&mut inodes.from.info);
+        count_link(inodes.destination());
     }
     touch_dirs(handle, inodes, rename.now)?;
     match &mut inodes.target {
@@ -470,12 +470,12 @@ fn exchange_names(
         }
         match (inodes.inode.is_directory(), target.is_directory()) {
             (true, false) => {
-                uncount_link(handle, &mut inodes.from.info);
-                count_link(handle, inodes.destination());
+                uncount_link(&mut inodes.from.info);
+                count_link(inodes.destination());
             }
             (false, true) => {
-                count_link(handle, &mut inodes.from.info);
-                uncount_link(handle, inodes.destination());
+                count_link(&mut inodes.from.info);
+                uncount_link(inodes.destination());
             }
             _ => {}
         }

@@ -166,7 +166,7 @@ impl Ext4 {
             // From now on it is a file as any other, which counts for its owner.
             handle.count_for(owners, Amount::of(info.fields(), 1))?;
             info.fields_mut().set_links(0);
-            handle.writer.orphans.orphan_add(handle, &mut info)?;
+            handle.writer.orphans.orphan_add(&mut info);
             handle.store(&info)?;
             handle.edit_superblock(|raw| {
                 let features = raw.features();

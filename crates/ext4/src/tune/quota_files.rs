@@ -105,7 +105,7 @@ impl Ext4 {
                 }
                 if !self.is_reserved(&info) {
                     info.fields_mut().set_links(0);
-                    handle.writer.orphans.orphan_add(handle, &mut info)?;
+                    handle.writer.orphans.orphan_add(&mut info);
                     handle.store(&info)?;
                 }
                 left.push((info, blocks));
@@ -255,7 +255,7 @@ fn first_blocks(handle: &Handle<'_>, kind: Kind, blocks: u32) -> Result<QuotaFil
     }
     handle.store_whole(&info)?;
     if reserved.is_none() {
-        handle.writer.orphans.orphan_add(handle, &mut info)?;
+        handle.writer.orphans.orphan_add(&mut info);
         handle.store(&info)?;
     }
     let file = QuotaFile {

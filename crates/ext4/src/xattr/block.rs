@@ -107,7 +107,7 @@ pub(crate) fn change_block(
         .collect();
     remove_one(&mut values, made);
     if let Some((buffer, place)) = info.attribute_block(handle.fs)?
-        && close(handle, &buffer, place)?
+        && close(&buffer, place)?
     {
         return change_in_place(
             handle,
@@ -256,7 +256,7 @@ fn leave_first(handle: &Handle<'_>, buffer: &mut Buffer, place: Place) -> Result
     let block = buffer.number();
     let hash = xattr::stored_hash(buffer);
     let leave = || {
-        Ok(if close(handle, buffer, place)? {
+        Ok(if close(buffer, place)? {
             Put::Last
         } else {
             leave_in_change(handle, buffer)
@@ -291,7 +291,7 @@ fn is_part(handle: &Handle<'_>, found: &Found<'_>) -> bool {
 }
 
 /// Closes the word of a block that the inode has. Returns false if other inodes have the block.
-fn close(_change: &Handle<'_>, buffer: &Buffer, place: Place) -> Result<bool> {
+fn close(buffer: &Buffer, place: Place) -> Result<bool> {
     let sharers = buffer.sharers();
     let seen = buffer.sharers().snapshot();
     if !seen.is_known() {

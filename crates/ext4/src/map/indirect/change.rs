@@ -180,7 +180,7 @@ pub(crate) fn insert_pointers(handle: &Handle<'_>, info: &mut InodeInfo, run: &R
         .path(run.logical)
         .ok_or(Errno::EFBIG)?;
     if path.levels() == 0 {
-        edit_roots(handle, info, |roots| {
+        edit_roots(info, |roots| {
             (physical..physical + blocks)
                 .zip(path.root()..)
                 .for_each(|(it, at)| write_number(roots, at, it));
@@ -192,9 +192,7 @@ pub(crate) fn insert_pointers(handle: &Handle<'_>, info: &mut InodeInfo, run: &R
         let block = allocate_map_block(handle, info, physical + blocks)?;
         handle.fresh(block)?;
         match branch.last() {
-            None => edit_roots(handle, info, |roots| {
-                write_number(roots, path.root(), block)
-            }),
+            None => edit_roots(info, |roots| write_number(roots, path.root(), block)),
             Some(&(parent, at)) => {
                 edit_numbers(handle, parent, |bytes| write_number(bytes, at, block))?
             }
@@ -211,7 +209,7 @@ pub(crate) fn insert_pointers(handle: &Handle<'_>, info: &mut InodeInfo, run: &R
     })
 }
 
-fn edit_roots(_change: &Handle<'_>, info: &mut InodeInfo, edit: impl FnOnce(&mut [u8])) {
+fn edit_roots(info: &mut InodeInfo, edit: impl FnOnce(&mut [u8])) {
     let mut roots = *info.i_block();
     edit(&mut roots);
     info.fields_mut().set_map(&roots);
@@ -276,9 +274,7 @@ fn unmap_last(
         None => {
             let numbers = Pointers::decode(info.i_block(), handle.fs.blocks(), place(info))?;
             let taken = take(handle.fs, &numbers, indexes, budget)?;
-            edit_roots(handle, info, |roots| {
-                clear_numbers(roots, taken.indexes.clone())
-            });
+            edit_roots(info, |roots| clear_numbers(roots, taken.indexes.clone()));
             taken
         }
         Some(&(block, _)) => {
@@ -330,7 +326,7 @@ fn clear_branch(
             .map_or(path.root(), |above| branch.blocks[above].1);
         indexes = above..above + 1;
     }
-    edit_roots(handle, info, |roots| clear_numbers(roots, indexes));
+    edit_roots(info, |roots| clear_numbers(roots, indexes));
     Ok(())
 }
 
