@@ -1,12 +1,13 @@
-//! The rules of the workspace that rustc cannot see: imports, `unsafe`, stubs, documents, names and
-//! prose.
+//! The rules of the workspace that rustc cannot see: imports, `unsafe`, stubs, documents, names,
+//! idioms and prose.
 //!
-//! A test runs all checks. Faults of prose, names and circles are counted, and [`allowed`] has the
-//! numbers.
+//! A test runs all checks. Faults of prose, names, idioms and circles are counted, and [`allowed`]
+//! has the numbers.
 
 mod allowed;
 mod circles;
 mod finding;
+mod idioms;
 mod links;
 mod names;
 mod pages;
@@ -184,10 +185,8 @@ pub(crate) fn check(root: &Path) -> Vec<String> {
         let manifest = fs::read_to_string(entry.path().join("Cargo.toml")).unwrap_or_default();
         pages::check(&entry.path(), &manifest, &mut faults);
     }
-    let (names, documents) = (
-        texts.keys().cloned().collect::<BTreeSet<_>>(),
-        read_all(root, links::documents(root)),
-    );
+    let names = texts.keys().cloned().collect::<BTreeSet<_>>();
+    let documents = read_all(root, links::documents(root));
     for (path, text) in &documents {
         links::check_document(root, Path::new(path), text, &names, &mut faults);
     }
@@ -367,7 +366,7 @@ fn check_map(root: &Path, faults: &mut Vec<String>) {
     }
 }
 
-/// Breaches of the rules of prose, of names and of circles, which [`allowed`] may still allow.
+/// Breaches of the rules of prose, names, idioms and circles, which [`allowed`] may still allow.
 fn findings(
     texts: &BTreeMap<String, String>,
     documents: &BTreeMap<String, String>,
@@ -380,6 +379,7 @@ fn findings(
     for (path, parts) in &parts {
         findings.extend(prose::of_comments(path, &parts.comments));
         findings.extend(prose::of_width(path, &texts[*path], &parts.comments));
+        findings.extend(idioms::of_file(path, &parts.code));
     }
     for (path, text) in documents {
         findings.extend(prose::of_document(path, text));

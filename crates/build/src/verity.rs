@@ -161,10 +161,10 @@ impl Maker<'_> {
             }
             work();
         });
-        failed
-            .into_inner()
-            .unwrap_or_else(PoisonError::into_inner)
-            .map_or(Ok(()), Err)
+        match failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            Some(error) => Err(error),
+            None => Ok(()),
+        }
     }
 
     fn tell(&self, bytes: u64, total: u64) -> Result<()> {

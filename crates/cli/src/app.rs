@@ -781,7 +781,10 @@ impl App {
 
     /// Returns the error that ended the output of [`print`](Self::print).
     pub(crate) fn take_unwritten(&mut self) -> io::Result<()> {
-        self.unwritten.take().map_or(Ok(()), Err)
+        match self.unwritten.take() {
+            Some(error) => Err(error),
+            None => Ok(()),
+        }
     }
 
     /// Asks the user a question on standard error. Returns whether the answer is yes. A signal

@@ -56,7 +56,8 @@ impl Stop {
                         progress.tell();
                         continue;
                     }
-                    // Relaxed: the number guards no other data, and `wake` calls the system after it.
+                    // Relaxed: the number guards no other data, and `wake` makes a system call
+                    // after it.
                     if told.0.signal.swap(signal, Ordering::Relaxed) != 0 {
                         std::process::exit(code(signal).into());
                     }

@@ -213,9 +213,9 @@ impl<'a> Attrs<'a> {
     /// Any broken rule of the format.
     pub fn in_inode(space: &'a [u8], place: Place) -> Result<Option<Self>, Corrupt> {
         let attrs = Self::unchecked(space);
-        attrs.as_ref().map_or(Ok(()), |attrs| {
-            attrs.check(place, IBODY_HEADER_SIZE, |_, _, _| ())
-        })?;
+        if let Some(attrs) = &attrs {
+            attrs.check(place, IBODY_HEADER_SIZE, |_, _, _| ())?;
+        }
         Ok(attrs)
     }
 

@@ -169,11 +169,10 @@ impl Committer {
 
     fn step(&mut self) -> Result<(), Error> {
         self.shared.check_not_aborted()?;
-        self.journaling
-            .as_mut()
-            .map_or(Ok(()), |Journaling { log, checkpoint }| {
-                checkpoint.step(log)
-            })
+        if let Some(Journaling { log, checkpoint }) = &mut self.journaling {
+            checkpoint.step(log)?;
+        }
+        Ok(())
     }
 
     fn checkpoint_all(&mut self, calls: u64) -> Result<(), Error> {

@@ -516,7 +516,10 @@ impl JournalState {
         if state.end == End::Closed {
             Ok(())
         } else {
-            state.error.clone().map_or(Ok(()), Err)
+            match state.error.clone() {
+                Some(error) => Err(error),
+                None => Ok(()),
+            }
         }
     }
 

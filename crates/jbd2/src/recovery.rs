@@ -258,7 +258,10 @@ impl<D: BlockDevice> Recovered<D> {
     }
 
     fn check_damage(&self) -> Result<(), Corrupt> {
-        self.damage.first().map_or(Ok(()), |damage| Err(*damage))
+        match self.damage.first() {
+            Some(damage) => Err(*damage),
+            None => Ok(()),
+        }
     }
 }
 

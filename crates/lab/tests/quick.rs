@@ -39,7 +39,8 @@ fn a_quick_run_writes_a_report() {
     );
 
     let read = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap();
-    let (report, json) = (read("report.md"), read("report.json"));
+    let report = read("report.md");
+    let json = read("report.json");
     for chapter in &chapters {
         assert!(report.contains(&format!("## {}", chapter.title)));
         assert!(

@@ -114,9 +114,10 @@ impl Plan {
         let per_block = geometry.descriptors_per_block();
         for group in 0..geometry.group_count() {
             // A group without a superblock can only have the descriptors of its meta group.
-            let indexes = match geometry.has_superblock(group) {
-                true => 0..geometry.descriptor_blocks(),
-                false => group / per_block..group / per_block + 1,
+            let indexes = if geometry.has_superblock(group) {
+                0..geometry.descriptor_blocks()
+            } else {
+                group / per_block..group / per_block + 1
             };
             for index in indexes {
                 if let Some(number) = geometry.descriptor_block_in(group, index) {

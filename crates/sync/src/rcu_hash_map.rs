@@ -436,9 +436,11 @@ impl<'g, T: Release> Bucket<'g, T> {
 
     /// Removes a value of this stripe. Returns `None` if it had been removed already.
     pub fn remove(&mut self, value: RcuRef<'_, T>) -> Option<RcuArc<T>> {
+        if !self.take(value) {
+            return None;
+        }
         // SAFETY: the chain owned a count.
-        self.take(value)
-            .then(|| unsafe { RcuArc::from_raw(value.as_ptr()) })?
+        unsafe { RcuArc::from_raw(value.as_ptr()) }
     }
 
     /// Removes a value of this stripe if it has no other reference, and calls `left` with it. The

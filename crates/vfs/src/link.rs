@@ -58,8 +58,9 @@ impl Session {
             } else {
                 None
             };
-            seen.as_ref()
-                .map_or(Ok(()), |parent| parent.check(Expect::Negative, &guard))?;
+            if let Some(parent) = &seen {
+                parent.check(Expect::Negative, &guard)?;
+            }
             (
                 from_lookup.hold_inode(source)?,
                 to_lookup.hold_parent(to, seen),

@@ -74,8 +74,9 @@ impl<'a> Lookup<'a> {
         let held = {
             let guard = pin();
             let seen = self.rcu_parent(path, &guard)?;
-            seen.as_ref()
-                .map_or(Ok(()), |parent| parent.check(expect, &guard))?;
+            if let Some(parent) = &seen {
+                parent.check(expect, &guard)?;
+            }
             self.hold_parent(path, seen)
         };
         self.parent_or_walk(held, path)

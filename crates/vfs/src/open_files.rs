@@ -121,10 +121,12 @@ impl OpenFiles {
         let mut counts = [0; 5];
         counts[BY_THREAD] = u64::from(entry.thread == thread_number());
         let cpu = percpu::cpu();
-        let place = match () {
-            () if cpu == entry.cpu => ON_CPU,
-            () if percpu::node_of(cpu) == percpu::node_of(entry.cpu) => ON_NODE,
-            () => ELSEWHERE,
+        let place = if cpu == entry.cpu {
+            ON_CPU
+        } else if percpu::node_of(cpu) == percpu::node_of(entry.cpu) {
+            ON_NODE
+        } else {
+            ELSEWHERE
         };
         counts[place] = 1;
         self.counts.add(counts);

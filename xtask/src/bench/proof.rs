@@ -54,7 +54,8 @@ impl Bench {
                         ["nanos", "live_a_thread"],
                     )
                 };
-                let ([many, live], [two, _]) = (of(THREADS)?, of(2)?);
+                let [many, live] = of(THREADS)?;
+                let [two, _] = of(2)?;
                 kept = live;
                 Ok((many, two))
             })

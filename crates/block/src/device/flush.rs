@@ -58,7 +58,10 @@ impl Flushes {
                 .wait(state)
                 .unwrap_or_else(std::sync::PoisonError::into_inner);
         }
-        state.failed.clone().map_or(Ok(()), Err)
+        match state.failed.clone() {
+            Some(error) => Err(error),
+            None => Ok(()),
+        }
     }
 
     fn begin(&self) -> Result<u64> {

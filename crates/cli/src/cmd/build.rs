@@ -354,17 +354,18 @@ fn out_of(args: &Args) -> Result<Out, NewVolumeError> {
         };
     };
     let kind = std::fs::metadata(&image.file).map_or(found.file_type(), |found| found.file_type());
-    match () {
-        () if kind.is_block_device() => Ok(Out::Device { is_device: true }),
-        () if image.part != Part::Whole => Ok(Out::Device { is_device: false }),
-        () if kind.is_dir() => {
-            refused("it is a directory; OUT stands before the sources: extern4 build OUT.img DIR")
-        }
-        () if !kind.is_file() && !found.is_symlink() => {
-            refused("it is neither a file nor a block device")
-        }
-        () if !args.force && !args.dry_run => refused("File exists (--force replaces it)"),
-        () => Ok(Out::File),
+    if kind.is_block_device() {
+        Ok(Out::Device { is_device: true })
+    } else if image.part != Part::Whole {
+        Ok(Out::Device { is_device: false })
+    } else if kind.is_dir() {
+        refused("it is a directory; OUT stands before the sources: extern4 build OUT.img DIR")
+    } else if !kind.is_file() && !found.is_symlink() {
+        refused("it is neither a file nor a block device")
+    } else if !args.force && !args.dry_run {
+        refused("File exists (--force replaces it)")
+    } else {
+        Ok(Out::File)
     }
 }
 

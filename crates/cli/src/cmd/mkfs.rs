@@ -392,9 +392,10 @@ impl Make<'_> {
     }
 
     fn set_journal_user(&self, plan: &Plan) -> Result<(), NewVolumeError> {
-        self.journal
-            .as_ref()
-            .map_or(Ok(()), |journal| journal.set_user(plan))
+        match &self.journal {
+            Some(journal) => journal.set_user(plan),
+            None => Ok(()),
+        }
     }
 
     /// Makes the file and the volume in it; a file that did not become a volume is removed.

@@ -125,10 +125,12 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
-    match () {
-        () if args.create => create::run(args, app),
-        () if args.extract => extract::run(args, app),
-        () => list::run(args, app),
+    if args.create {
+        create::run(args, app)
+    } else if args.extract {
+        extract::run(args, app)
+    } else {
+        list::run(args, app)
     }
 }
 
@@ -149,13 +151,18 @@ impl Args {
 
     /// Returns the compression of an archive that is made.
     fn compression(&self) -> Option<Compression> {
-        match () {
-            () if self.gzip => Some(Compression::Gzip),
-            () if self.bzip2 => Some(Compression::Bzip2),
-            () if self.xz => Some(Compression::Xz),
-            () if self.zstd => Some(Compression::Zstd),
-            () if self.auto_compress => Compression::of_name(&self.file),
-            () => None,
+        if self.gzip {
+            Some(Compression::Gzip)
+        } else if self.bzip2 {
+            Some(Compression::Bzip2)
+        } else if self.xz {
+            Some(Compression::Xz)
+        } else if self.zstd {
+            Some(Compression::Zstd)
+        } else if self.auto_compress {
+            Compression::of_name(&self.file)
+        } else {
+            None
         }
     }
 

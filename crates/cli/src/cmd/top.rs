@@ -99,11 +99,13 @@ fn look(args: &Args, mount: &Mount, mut before: Report) -> io::Result<Result<(),
 
 /// Writes an update as text: over the last one on a terminal, otherwise after it.
 fn screen(out: &mut Out, text: &str, looks: u64) -> io::Result<()> {
-    match io::stdout().is_terminal() {
+    if io::stdout().is_terminal() {
         // One write, so that the screen does not flicker.
-        true => out.write_all(&[CLEAR, text.as_bytes()].concat()),
-        false if looks > 0 => out.write_all(format!("\n{text}").as_bytes()),
-        false => out.write_all(text.as_bytes()),
+        out.write_all(&[CLEAR, text.as_bytes()].concat())
+    } else if looks > 0 {
+        out.write_all(format!("\n{text}").as_bytes())
+    } else {
+        out.write_all(text.as_bytes())
     }
 }
 

@@ -70,9 +70,10 @@ impl Check for Options {
     fn check(&mut self) -> Result<(), String> {
         self.access |= self.time == Some(Word::Access);
         self.modification |= self.time == Some(Word::Modify);
-        self.date
-            .as_deref()
-            .map_or(Ok(()), |date| time::parse(date, time::now()).map(drop))
+        if let Some(date) = &self.date {
+            time::parse(date, time::now())?;
+        }
+        Ok(())
     }
 }
 

@@ -128,14 +128,21 @@ pub(crate) fn device(
 /// A name for what a device holds.
 fn contents(head: &[u8]) -> &'static str {
     let has = |offset: usize, magic: &[u8]| head.get(offset..offset + magic.len()) == Some(magic);
-    match () {
-        () if has(0x438, &[0x53, 0xef]) => "an ext2, ext3 or ext4 volume",
-        () if has(0, b"XFSB") => "an XFS volume",
-        () if has(0x10040, b"_BHRfS_M") => "a btrfs volume",
-        () if has(0x200, b"EFI PART") => "a partition table (GPT)",
-        () if has(510, &[0x55, 0xaa]) => "a partition table or a boot sector",
-        () if has(0, b"LUKS\xba\xbe") => "a LUKS volume",
-        () if has(4086, b"SWAPSPACE2") => "a swap area",
-        () => "data",
+    if has(0x438, &[0x53, 0xef]) {
+        "an ext2, ext3 or ext4 volume"
+    } else if has(0, b"XFSB") {
+        "an XFS volume"
+    } else if has(0x10040, b"_BHRfS_M") {
+        "a btrfs volume"
+    } else if has(0x200, b"EFI PART") {
+        "a partition table (GPT)"
+    } else if has(510, &[0x55, 0xaa]) {
+        "a partition table or a boot sector"
+    } else if has(0, b"LUKS\xba\xbe") {
+        "a LUKS volume"
+    } else if has(4086, b"SWAPSPACE2") {
+        "a swap area"
+    } else {
+        "data"
     }
 }

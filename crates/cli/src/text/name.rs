@@ -65,10 +65,12 @@ fn push_escape(text: &mut String, byte: u8) {
 /// Returns a name in quotes, as GNU's tools write it in messages: `'a b'`, `"it's"`.
 pub(crate) fn quoted(name: impl Display) -> String {
     let text = name.to_string();
-    match text.contains('\'') {
-        false => format!("'{text}'"),
-        true if !text.contains(['"', '$', '`', '\\']) => format!("\"{text}\""),
-        true => format!("'{}'", text.replace('\'', r"'\''")),
+    if !text.contains('\'') {
+        format!("'{text}'")
+    } else if !text.contains(['"', '$', '`', '\\']) {
+        format!("\"{text}\"")
+    } else {
+        format!("'{}'", text.replace('\'', r"'\''"))
     }
 }
 

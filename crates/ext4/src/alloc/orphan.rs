@@ -131,13 +131,15 @@ impl Ext4 {
     /// file, or a device that fails.
     pub fn orphans(&self) -> Result<Vec<u32>> {
         let (mut orphans, fault) = follow_list(self)?;
-        fault.map_or(Ok(()), |fault| Err(Error::Corrupt(fault)))?;
+        if let Some(fault) = fault {
+            return Err(Error::Corrupt(fault));
+        }
         if let Some(ino) = self.superblock().orphan_file_inode() {
             let listed = orphans.len();
-            read_orphan_file(self, ino, &mut orphans)
-                .into_iter()
-                .next()
-                .map_or(Ok(()), Err)?;
+            let faults = read_orphan_file(self, ino, &mut orphans);
+            if let Some(fault) = faults.into_iter().next() {
+                return Err(fault);
+            }
             orphans[listed..]
                 .iter()
                 .try_for_each(|&ino| check_orphan_number(self, ino))?;
@@ -221,8 +223,9 @@ pub(crate) fn free_leftover_orphans(fs: &Ext4, left: &LeftoverOrphans) -> Result
             unfreed(ino, &error)
         });
     }
-    left.file
-        .map_or(Ok(()), |file| empty_orphan_file(fs, file))?;
+    if let Some(file) = left.file {
+        empty_orphan_file(fs, file)?;
+    }
     Ok(kept)
 }
 

@@ -531,9 +531,10 @@ pub(crate) fn set_parent(handle: &Handle<'_>, dir: &mut InodeInfo, parent: u32) 
     }
     handle.edit(&mut block, |bytes| {
         set(bytes);
-        dir.seed().map_or(Ok(()), |seed| {
-            htree::store_checksum(bytes, true, seed, place)
-        })
+        match dir.seed() {
+            Some(seed) => htree::store_checksum(bytes, true, seed, place),
+            None => Ok(()),
+        }
     })?;
     Ok(())
 }

@@ -58,10 +58,11 @@ pub(crate) fn publish_touched(_fs: &Ext4, inode: &Inode, info: &InodeInfo, tid: 
     let links = fields.links();
     let ctime = timespec(fields.ctime());
     let cached = inode.private::<CachedInode>();
-    match info.is_directory() {
+    if info.is_directory() {
         // The entry `..` may be inside the inode.
-        true => cached.set(info, tid),
-        false => cached.set_touched(info, tid),
+        cached.set(info, tid)
+    } else {
+        cached.set_touched(info, tid)
     }
     inode.touch(mode, u32::from(links), ctime);
 }

@@ -175,10 +175,12 @@ pub(crate) fn claim_blocks(
     unwritten: bool,
     placement: Placement<'_>,
 ) -> Result<Run> {
-    let (goal, want) = match info.has_extents() {
-        true => extents::change::goal(handle, info, logical, want, unwritten)?,
-        false if unwritten => return Err(Errno::EOPNOTSUPP.into()),
-        false => indirect::change::goal(handle, info, logical, want)?,
+    let (goal, want) = if info.has_extents() {
+        extents::change::goal(handle, info, logical, want, unwritten)?
+    } else if unwritten {
+        return Err(Errno::EOPNOTSUPP.into());
+    } else {
+        indirect::change::goal(handle, info, logical, want)?
     };
     // OK: far fewer than 2^63 blocks.
     let blocks = placement.claimed.cast_signed() + i64::from(want) + i64::from(MAP_BLOCKS);

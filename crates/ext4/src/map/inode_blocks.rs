@@ -74,7 +74,10 @@ pub fn pieces(ext4: &Ext4, inode: &Inode, each: &mut dyn FnMut(Piece)) -> Result
         fault: None,
     };
     ext4.walk_map(inode, &mut pieces);
-    pieces.fault.map_or(Ok(()), Err)
+    match pieces.fault {
+        Some(error) => Err(error),
+        None => Ok(()),
+    }
 }
 
 /// A visitor that passes the blocks of a map on to `each`, up to the first fault.

@@ -142,7 +142,9 @@ impl Ext4 {
                 Ok(fs)
             }
             Err(error) => {
-                guard.map_or(Ok(()), |guard| guard.release())?;
+                if let Some(guard) = guard {
+                    guard.release()?;
+                }
                 Err(error)
             }
         }
@@ -319,15 +321,17 @@ impl Ext4 {
     fn end_writing_with(&self, close: impl FnOnce(&Writer, &Volume) -> Result<()>) -> Result<()> {
         let stored = store_all_times(self);
         // The writer's error takes precedence: if the journal was aborted, it has the reason.
-        self.writer
-            .get()
-            .map_or(Ok(()), |writer| close(writer, self))?;
-        self.guard.get().map_or(Ok(()), MmpGuard::release)?;
+        if let Some(writer) = self.writer.get() {
+            close(writer, self)?;
+        }
+        if let Some(guard) = self.guard.get() {
+            guard.release()?;
+        }
         stored?;
-        self.writer
-            .get()
-            .and_then(Writer::unfreed)
-            .map_or(Ok(()), Err)
+        match self.writer.get().and_then(Writer::unfreed) {
+            Some(unfreed) => Err(unfreed),
+            None => Ok(()),
+        }
     }
 
     /// Whether a caller has shut the volume down

@@ -83,7 +83,9 @@ impl Ext4 {
                 Ok(changed)
             }
             Err(error) => {
-                guard.map_or(Ok(()), |guard| guard.release())?;
+                if let Some(guard) = guard {
+                    guard.release()?;
+                }
                 Err(error)
             }
         }

@@ -171,10 +171,11 @@ impl InodeInfo {
         if !self.has_map(fs) || self.is_map_empty(fs) {
             return Ok(Some(0));
         }
-        let is_flat = match self.has_extents() {
+        let is_flat = if self.has_extents() {
             // The depth of the root.
-            true => self.i_block()[6..8] == [0, 0],
-            false => self.i_block()[INDIRECT..].iter().all(|&byte| byte == 0),
+            self.i_block()[6..8] == [0, 0]
+        } else {
+            self.i_block()[INDIRECT..].iter().all(|&byte| byte == 0)
         };
         Ok(is_flat.then_some(UNMAP_CREDITS))
     }
@@ -194,10 +195,11 @@ impl InodeInfo {
 
     /// Whether `i_block`, which is a map, is empty.
     fn is_map_empty(&self, _fs: &Ext4) -> bool {
-        match self.has_extents() {
+        if self.has_extents() {
             // The number of entries in the root.
-            true => self.i_block()[2..4] == [0, 0],
-            false => self.i_block().iter().all(|&byte| byte == 0),
+            self.i_block()[2..4] == [0, 0]
+        } else {
+            self.i_block().iter().all(|&byte| byte == 0)
         }
     }
 }

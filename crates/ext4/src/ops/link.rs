@@ -213,7 +213,9 @@ pub(crate) fn rename_name(fs: &Ext4, rename: &Rename<'_>) -> Result<()> {
         let from = rename.from.dir.private::<CachedInode>().info();
         Owners::of_new(&from, new)
     });
-    left.map_or(Ok(()), |owners| fs.open_accounts(owners))?;
+    if let Some(owners) = left {
+        fs.open_accounts(owners)?;
+    }
     let operate = |handle: &Handle<'_>, inodes: &mut RenameInodes<'_>| {
         check_rename(fs, inodes, rename)?;
         if rename.target.is_none() {
@@ -223,7 +225,9 @@ pub(crate) fn rename_name(fs: &Ext4, rename: &Rename<'_>) -> Result<()> {
             })?;
         }
         let amount = || Ok(handle.amount(acls.blocks, 1));
-        left.map_or(Ok(()), |owners| handle.admit(owners, rename.rights, amount))?;
+        if let Some(owners) = left {
+            handle.admit(owners, rename.rights, amount)?;
+        }
         if exchange {
             exchange_names(handle, inodes, rename)?
         } else {
@@ -490,8 +494,8 @@ fn exchange_names(
 
 fn touch_dirs(handle: &Handle<'_>, inodes: &mut RenameInodes<'_>, now: Timespec) -> Result<()> {
     touch_names(handle, &mut inodes.from.info, now)?;
-    inodes
-        .to
-        .as_mut()
-        .map_or(Ok(()), |to| touch_names(handle, &mut to.info, now))
+    if let Some(to) = &mut inodes.to {
+        touch_names(handle, &mut to.info, now)?;
+    }
+    Ok(())
 }

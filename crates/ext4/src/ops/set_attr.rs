@@ -75,11 +75,13 @@ pub(crate) fn change_attr(fs: &Ext4, inode: &Inode, set: &SetAttr) -> Result<()>
     let counts =
         set.uid.is_some() || set.gid.is_some() || set.project.is_some() || set.acl.is_some();
     let owners = counts.then(|| Owners::of(info.fields()).after(set));
-    owners.map_or(Ok(()), |owners| fs.open_accounts(owners))?;
+    if let Some(owners) = owners {
+        fs.open_accounts(owners)?;
+    }
     let operate = |handle: &Handle<'_>| {
-        owners.map_or(Ok(()), |owners| {
-            handle.admit_transfer(&info, owners, set.rights)
-        })?;
+        if let Some(owners) = owners {
+            handle.admit_transfer(&info, owners, set.rights)?;
+        }
         if let Some(plan) = &plan {
             handle.admit_plan(&info, set.rights, plan)?;
         }

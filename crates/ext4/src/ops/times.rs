@@ -59,7 +59,9 @@ pub(crate) fn note_write_lazily(
 fn keep_times(fs: &Ext4, inode: &Inode, info: &InodeInfo) -> Result<bool> {
     // After the journal was aborted, nothing changes in memory either.
     let aborted = fs.changer()?.transactions.error();
-    aborted.map_or(Ok(()), |error| Err(crate::Error::from(error)))?;
+    if let Some(error) = aborted {
+        return Err(crate::Error::from(error));
+    }
     let Some(lazy) = fs.lazy_times.get() else {
         return Ok(false);
     };

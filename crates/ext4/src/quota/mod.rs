@@ -175,7 +175,10 @@ impl Ext4 {
                 |handle| {
                     let mut kinds = quotas.lock();
                     let quota = kinds.iter_mut().find(|quota| quota.file.kind == kind);
-                    quota.map_or(Ok(()), |quota| quota.open_account(handle, id))
+                    match quota {
+                        Some(quota) => quota.open_account(handle, id),
+                        None => Ok(()),
+                    }
                 },
             )?;
         }

@@ -76,7 +76,10 @@ impl Transaction<'_> {
     pub fn commit(mut self) -> Result<()> {
         // The files are held until the drop: a write in place must not reach the device before the
         // commit.
-        Ok(self.hold.take().map_or(Ok(()), Hold::commit)?)
+        if let Some(hold) = self.hold.take() {
+            hold.commit()?;
+        }
+        Ok(())
     }
 }
 

@@ -98,7 +98,10 @@ pub(crate) fn change_block(
         leave_block(handle, info)?;
         put_block(handle, info, block)?;
         // The shared block has a reference already.
-        return made.map_or(Ok(()), |ino| release_ea_inode(handle, ino, Some(info)));
+        return match made {
+            Some(ino) => release_ea_inode(handle, ino, Some(info)),
+            None => Ok(()),
+        };
     }
     let mut values: Vec<_> = list
         .iter()

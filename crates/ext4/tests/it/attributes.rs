@@ -861,7 +861,8 @@ fn new_files_inherit_acls_and_deleted_ones_leave_nothing() {
                     LookupFlags::FOLLOW,
                 )
                 .expect("an ACL");
-            let (dir, file) = (format!("/dir/dir{users}"), format!("/dir/file{users}"));
+            let dir = format!("/dir/dir{users}");
+            let file = format!("/dir/file{users}");
             let large = 2 * 8 * users > 1024 && spec.name.contains("1k")
                 || spec.name == "ext2" && users > 50;
             match session.mkdir(&dir, 0o777).map_err(|e| e.errno()) {

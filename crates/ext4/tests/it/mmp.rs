@@ -171,7 +171,8 @@ fn one_of_two_openers_is_refused() {
 #[test]
 fn a_late_node_waits_until_the_other_has_stopped() {
     let Some(device) = device() else { return };
-    let ((arrived, has_arrived), (release, opened)) = (mpsc::channel(), mpsc::channel());
+    let (arrived, has_arrived) = mpsc::channel();
+    let (release, opened) = mpsc::channel();
     let arrived = Mutex::new(Some(arrived));
     let slow = Arc::new(Gate {
         base: Arc::clone(&device),

@@ -454,10 +454,11 @@ fn reading_changes_access_times_as_asked() {
             "{atime:?}, lazy: {lazy}"
         );
         drop(session);
-        match lazy {
+        if lazy {
             // Closing would store it.
-            true => volume.shut_down(Shutdown::Forget).unwrap(),
-            false => volume.close().unwrap(),
+            volume.shut_down(Shutdown::Forget).unwrap();
+        } else {
+            volume.close().unwrap();
         }
     }
 }

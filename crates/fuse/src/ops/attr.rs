@@ -103,10 +103,14 @@ impl Server {
             };
             session.set_attributes("", &new, LookupFlags::EMPTY_PATH)?;
         } else if valid.intersects(times) {
-            let time = |bit, now, sec, nsec| match valid.contains(bit) {
-                false => SetTime::Omit,
-                true if valid.contains(now) => SetTime::Now,
-                true => SetTime::At(timespec(sec, nsec)),
+            let time = |bit, now, sec, nsec| {
+                if !valid.contains(bit) {
+                    SetTime::Omit
+                } else if valid.contains(now) {
+                    SetTime::Now
+                } else {
+                    SetTime::At(timespec(sec, nsec))
+                }
             };
             let atime = time(
                 SetattrValid::ATIME,

@@ -98,8 +98,10 @@ pub fn serve(server: &Arc<Server>, device: OwnedFd, ready: impl FnOnce()) -> io:
         check_memory()?;
         gate.0.decide(true);
         ready();
-        let mut result =
-            forgets.map_or(Ok(()), |mut channel| channel.run_for_forgets(server, &pool));
+        let mut result = match forgets {
+            Some(mut channel) => channel.run_for_forgets(server, &pool),
+            None => Ok(()),
+        };
         for thread in threads {
             let other = thread
                 .join()

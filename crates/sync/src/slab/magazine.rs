@@ -185,7 +185,10 @@ impl SizeClass {
         mem::swap(&mut self.current, &mut self.other);
         if self.current.len > 0 {
             let full = mem::replace(&mut self.current, Magazine::EMPTY);
-            let put = self.depot.map_or(Ok(()), |depot| depot.put(full));
+            let put = match self.depot {
+                Some(depot) => depot.put(full),
+                None => Ok(()),
+            };
             if let Err(mut full) = put {
                 // SAFETY: the objects are of the class's layout.
                 unsafe { full.release(self.layout) };

@@ -348,7 +348,8 @@ fn hash_evict_vs_find() {
 fn hash_evict_vs_drop() {
     race(
         || {
-            let (map, (value, ends)) = (RcuHashMap::new(), Ending::new(1));
+            let map = RcuHashMap::new();
+            let (value, ends) = Ending::new(1);
             map.lock(HASH, &pin()).insert(HASH, value);
             (map, ends)
         },

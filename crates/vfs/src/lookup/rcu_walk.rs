@@ -144,8 +144,10 @@ impl<'g> ParentResult<'g> {
     /// it. On a read-only mount the check is left for later.
     #[inline]
     pub(crate) fn check(&self, expect: Expect, guard: &'g Guard) -> Result<(), Error> {
-        self.see_last(guard)
-            .map_or(Ok(()), |entry| expect.check(entry.inode))
+        match self.see_last(guard) {
+            Some(entry) => expect.check(entry.inode),
+            None => Ok(()),
+        }
     }
 
     /// Returns whether this last component and that of `other` were names of one file at some

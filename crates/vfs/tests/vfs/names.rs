@@ -69,7 +69,8 @@ impl SecurityHook for Held {
 
 /// A volume with that, what tells that user 7 is kept, and what lets it go on.
 fn held_volume() -> (Session, mpsc::Receiver<()>, mpsc::Sender<()>) {
-    let ((began, has_begun), (end, ended)) = (mpsc::channel(), mpsc::channel());
+    let (began, has_begun) = mpsc::channel();
+    let (end, ended) = mpsc::channel();
     let held = Held {
         began: Mutex::new(began),
         ended: Mutex::new(ended),

@@ -145,10 +145,11 @@ fn open_host(path: &Path, app: &App) -> io::Result<Opened> {
     };
     let is_stored =
         rustix::fs::FileType::from_raw_mode(found.st_mode).is_file() && found.st_size > 0;
-    let file = match is_stored {
-        true => OpenFile::of_host(std::fs::File::open(path)?)?,
+    let file = if is_stored {
+        OpenFile::of_host(std::fs::File::open(path)?)?
+    } else {
         // A pipe, or a file of the kernel that does not tell its size.
-        false => spool(Interruptible::open(path, app.stop())?)?,
+        spool(Interruptible::open(path, app.stop())?)?
     };
     Ok(Opened { file, modified })
 }

@@ -78,11 +78,11 @@ fn posix(args: &Args, patterns: &[&str]) -> Result<(String, bool), String> {
         looks_back |= translated.looks_back;
         all.push(format!("(?:{})", translated.text));
     }
-    match all.is_empty() {
+    if all.is_empty() {
         // Nothing matches.
-        true => Ok(("[^\\x{0}-\\x{10ffff}]".to_owned(), false)),
-        false => Ok((all.join("|"), looks_back)),
+        return Ok(("[^\\x{0}-\\x{10ffff}]".to_owned(), false));
     }
+    Ok((all.join("|"), looks_back))
 }
 
 /// Returns a pattern of Perl's in the syntax of the library: `\h` is a blank, and what stands from

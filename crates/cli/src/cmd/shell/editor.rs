@@ -143,7 +143,10 @@ impl Editor {
         let (Some(file), Some(editor)) = (&self.history, &mut self.editor) else {
             return;
         };
-        let made = file.parent().map_or(Ok(()), fs::create_dir_all);
+        let made = match file.parent() {
+            Some(parent) => fs::create_dir_all(parent),
+            None => Ok(()),
+        };
         if let Err(error) = made.and_then(|()| editor.save_history(file).map_err(as_io)) {
             app.note_at(
                 file.display(),

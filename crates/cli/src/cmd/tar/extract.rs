@@ -106,11 +106,14 @@ impl Args {
             keeps_others: true,
             keeps_directories: self.no_overwrite_dir,
             keeps_directory_links: self.keep_directory_symlink,
-            existing: match () {
-                () if self.keep_old_files => Existing::Refuse,
-                () if self.skip_old_files => Existing::Skip,
-                () if self.keep_newer_files => Existing::KeepNewer,
-                () => Existing::Replace,
+            existing: if self.keep_old_files {
+                Existing::Refuse
+            } else if self.skip_old_files {
+                Existing::Skip
+            } else if self.keep_newer_files {
+                Existing::KeepNewer
+            } else {
+                Existing::Replace
             },
             owners: !self.no_same_owner && (is_superuser || self.same_owner),
         }

@@ -401,9 +401,10 @@ fn edit_node(
         edit(bytes);
         // The block may have held names, with a deferred checksum.
         *unsealed = Unsealed::default();
-        dir.seed().map_or(Ok(()), |seed| {
-            htree::store_checksum(bytes, is_root, seed, place)
-        })
+        match dir.seed() {
+            Some(seed) => htree::store_checksum(bytes, is_root, seed, place),
+            None => Ok(()),
+        }
     })?;
     handle.fs.note_verified(block, Verified::HtreeNode);
     Ok(())

@@ -416,8 +416,10 @@ fn write_node(
         let used = to_usize(HEADER_SIZE) + len(node) * to_usize(ENTRY_SIZE);
         let room = to_usize(HEADER_SIZE) + usize::from(node.max) * to_usize(ENTRY_SIZE);
         bytes[used..room].fill(0);
-        info.seed()
-            .map_or(Ok(()), |seed| extent::store_checksum(bytes, seed, place))
+        match info.seed() {
+            Some(seed) => extent::store_checksum(bytes, seed, place),
+            None => Ok(()),
+        }
     })?;
     Ok(())
 }

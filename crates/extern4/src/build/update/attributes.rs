@@ -107,9 +107,10 @@ impl Wanted<'_> {
     /// Gives the file the flags that forbid changes.
     pub(super) fn protect(&self, file: Named<'_>) -> Result<()> {
         let found = file.directory.symlink_metadata(file.name)?.flags();
-        self.new_flags(found).map_or(Ok(()), |flags| {
-            set_flags(file.directory, Path::new(file.name), flags)
-        })
+        match self.new_flags(found) {
+            Some(flags) => set_flags(file.directory, Path::new(file.name), flags),
+            None => Ok(()),
+        }
     }
 
     /// Returns whether the file is to have flags that forbid changes.
@@ -120,9 +121,10 @@ impl Wanted<'_> {
 
     /// Has a new and empty directory compare names as the entry's does.
     pub(super) fn set_casefold(&self, file: Named<'_>) -> Result<()> {
-        self.flags().map_or(Ok(()), |wanted| {
-            set_casefold(file.directory, Path::new(file.name), wanted)
-        })
+        match self.flags() {
+            Some(wanted) => set_casefold(file.directory, Path::new(file.name), wanted),
+            None => Ok(()),
+        }
     }
 
     /// The flags that the file is to have, if they count.

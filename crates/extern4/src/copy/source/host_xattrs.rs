@@ -20,13 +20,14 @@ pub(super) fn named(
     name: &Path,
     follow: bool,
 ) -> Result<Xattrs, CopyError> {
-    let path: PathBuf = match name.is_absolute() {
-        true => name.to_owned(),
+    let path: PathBuf = if name.is_absolute() {
+        name.to_owned()
+    } else {
         // No system call takes a directory and a name here; the directory's entry in /proc serves
         // as well.
-        false => Path::new("/proc/self/fd")
+        Path::new("/proc/self/fd")
             .join(directory.as_raw_fd().to_string())
-            .join(name),
+            .join(name)
     };
     if follow {
         return collect(
