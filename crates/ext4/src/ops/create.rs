@@ -122,8 +122,8 @@ pub(crate) fn create_node(
             init_attributes(handle, info, new.acl, new.default_acl)?;
             store_new(handle, info, new)?;
             if name.is_none() {
-                // Only after it is stored: once it is on the list, a thread that removes a neighbour
-                // changes its record.
+                // Only after it is stored: once it is on the list, a thread that removes its
+                // neighbour changes its record.
                 handle.writer.orphans.orphan_add(info);
                 handle.store(info)?;
             }
