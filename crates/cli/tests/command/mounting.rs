@@ -556,6 +556,45 @@ fn users_walk_through_a_mount_without_acls() {
     sound(&image);
 }
 
+/// Returns how many requests of one kind the mount has answered.
+fn requests(image: &Image, name: &str) -> u64 {
+    let stats = ok(extern4(image, ["stats", "--json", "mnt"]));
+    let stats: serde_json::Value = serde_json::from_slice(&stats).expect("an object");
+    let mut operations = stats["operations"].as_array().expect("operations").iter();
+    let operation = operations.find(|operation| operation["name"] == name);
+    operation.map_or(0, |operation| operation["count"].as_u64().expect("a count"))
+}
+
+#[test]
+fn the_kernel_asks_again_only_for_the_acl_of_the_root() {
+    const WALKS: u64 = 100;
+    let tools = ["setpriv", "unshare"].map(Need::Tool);
+    if !can_mount_as_root() || !can_run(&tools) {
+        return;
+    }
+    let image = EMPTY.build();
+    fs::set_permissions(image.scratch(), fs::Permissions::from_mode(0o755)).expect("its mode");
+    fs::create_dir(image.scratch().join("view")).expect("a directory");
+    for (option, through_root) in [("acl", 0..=WALKS + 2), ("noacl", 0..=0)] {
+        let served = Served::new(&image, &["-o", option]);
+        fs::create_dir_all(served.path("dir")).expect("a directory");
+        fs::write(served.path("dir/file"), "text").expect("a file");
+        // A mount of a directory below has another root, whose ACL the kernel keeps.
+        for (path, bounds) in [("mnt/dir/file", through_root), ("view/file", 0..=2)] {
+            let walks = format!(
+                "mount --bind mnt/dir view; setpriv --reuid=1000 --regid=1000 --clear-groups \
+                 sh -ec 'for walk in $(seq {WALKS}); do test -e {path}; done'"
+            );
+            let before = requests(&image, "getxattr");
+            tool(image.scratch(), "unshare", ["-m", "sh", "-ec", &walks]);
+            let asked = requests(&image, "getxattr") - before;
+            assert!(bounds.contains(&asked), "{option}, {path}: {asked}");
+        }
+        served.umount();
+    }
+    sound(&image);
+}
+
 #[test]
 fn mount_finds_its_helper() {
     if !can_mount_as_root() {
