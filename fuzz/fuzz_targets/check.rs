@@ -6,8 +6,8 @@ use extern4_check::{Options, check};
 use extern4_ext4::{Ext4, OpenOptions};
 use libfuzzer_sys::{fuzz_mutator, fuzz_target};
 
-/// The most faults that a check reports, apart from those of blocks and inodes: an image has no
-/// more bytes of metadata.
+/// The most faults that a check reports, apart from the faults of blocks and inodes: an image has
+/// no more bytes of metadata.
 const MAX_FAULTS: u64 = 1_000_000;
 
 fuzz_mutator!(|data: &mut [u8], size: usize, max_size: usize, seed: u32| {

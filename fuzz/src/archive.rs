@@ -81,7 +81,7 @@ impl<'a> Recipe<'a> {
         *first
     }
 
-    /// Takes this number of bytes, or those that are left.
+    /// Takes this number of bytes, or the bytes that are left.
     pub fn bytes(&mut self, count: usize) -> &'a [u8] {
         let (bytes, rest) = self.0.split_at(count.min(self.0.len()));
         self.0 = rest;

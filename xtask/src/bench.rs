@@ -335,7 +335,7 @@ const PROOF_ROWS: &[Spec] = &[
 /// The needs of a row of a real tree that callgrind counts for.
 const COUNTED: &[Need] = &[Need::Program("mke2fs"), Need::Program("valgrind")];
 
-/// Those of the library, and of the command but for its mount.
+/// The rows of the library, and of the command but for its mount.
 const LIBRARY_ROWS: &[Spec] = &[
     ("find-vs-kernel", &[Need::Mounts], |bench| {
         bench.find(Rival::Kernel)
@@ -560,7 +560,7 @@ const LIBRARY_ROWS: &[Spec] = &[
     ),
 ];
 
-/// Those of images that are built from a tree, and exported.
+/// The rows of images that are built from a tree, and exported.
 const BUILD_ROWS: &[Spec] = &[
     build!("build-share-vs-tar", 0.83, Tree::Share, Tar),
     build!("build-share-vs-mke2fs", 10.0, Tree::Share, Mke2fs),
@@ -624,7 +624,7 @@ pub(crate) fn run(root: &Path, parts: &[String]) -> Result<bool> {
     Ok(measured.iter().all(|row| row.outcome() == Outcome::Met))
 }
 
-/// Runs a hidden subcommand, for a loop that a row measures in a process of its own. `None` if
+/// Runs a hidden subcommand, for a loop that a row measures in a separate process. `None` if
 /// there is none of this name.
 pub(crate) fn subcommand(name: &str, args: &[String]) -> Option<Result<()>> {
     Some(match name {

@@ -50,7 +50,7 @@ fn failed(error: &str) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// Checks the workspace, prints findings, or lowers the numbers of those that are allowed.
+/// Checks the workspace, prints findings, or lowers the allowed numbers.
 fn tidy(args: &[String]) -> ExitCode {
     let root = tidy::workspace_root();
     match args.first().map(String::as_str) {

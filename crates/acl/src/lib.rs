@@ -21,7 +21,7 @@ pub use list::{Acl, AclEntry, AclError, AclTag};
 pub use namespace::XattrNamespace;
 pub use xattr::AclKind;
 
-/// The crate's page, so that its example is run with those of the documentation.
+/// The crate's page, so that its example is run with the examples of the documentation.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Page;

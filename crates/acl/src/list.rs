@@ -268,7 +268,7 @@ impl Acl {
     }
 
     /// Returns the second half of [`allows`](Self::allows), for a user that no entry names.
-    /// `entries` are those of the groups, and the mask.
+    /// `entries` are the entries of the groups, and the mask.
     fn allows_group(
         &self,
         entries: &[AclEntry],

@@ -25,7 +25,7 @@
 //! caller may keep the buffer, takes a reference to it. The table and its orderings are
 //! [`extern4_sync::rcu_hash_map`].
 //!
-//! A changed block is read and changed under a lock of its own, until it is evicted. There are two
+//! A changed block is read and changed under its own lock, until it is evicted. There are two
 //! exceptions:
 //! - A block that is read again and again publishes a snapshot of its contents. Readers use that
 //!   without the lock until the next change (`dirty_buffer`).
@@ -278,7 +278,7 @@ impl BufferCache {
     /// all of it. The parts of that length in the block are independent of each other, and threads
     /// may change several at the same time.
     ///
-    /// Each part records its own put-off work in bits of its own, and the work common to all parts
+    /// Each part records its own put-off work in its own bits, and the work common to all parts
     /// in common bits. The thread that seals the block gets the bits of all parts, combined by
     /// `or`.
     #[inline]
@@ -379,7 +379,7 @@ impl BufferCache {
         all.into_iter().map(finish).collect()
     }
 
-    /// Reads those of `blocks` that are not in memory, in as few device reads as possible. Reads at
+    /// Reads the `blocks` that are not in memory, in as few device reads as possible. Reads at
     /// most a quarter of the cache. Skips blocks outside the volume and ignores failed reads: a
     /// later lookup of such a block reports the error.
     pub fn read_ahead(&self, blocks: Range<u64>) {

@@ -3,7 +3,7 @@
 //! Errors are cheap to clone: every thread that waited for a failed read gets a copy of its error.
 //!
 //! Each names the operation, the offset and the length, so that a message can say where a device
-//! failed. `jbd2`, `ext4` and the builders return them inside of their own errors.
+//! failed. `jbd2`, `ext4` and the builders return them inside their errors.
 
 use std::fmt;
 use std::io;

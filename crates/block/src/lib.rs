@@ -37,7 +37,7 @@ pub use error::{Error, Op, Result, os_reason};
 pub use surface::bad_blocks;
 pub use writer::BlockWriter;
 
-/// The crate's page, so that its example is run with those of the documentation.
+/// The crate's page, so that its example is run with the examples of the documentation.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Page;

@@ -61,8 +61,8 @@ pub struct BuildOptions {
     /// The defaults of the volume.
     pub config: Config,
     /// Whether options that are not given follow from the configuration and from [`Size::Bytes`],
-    /// as `mkfs` chooses them. Otherwise the defaults are those of large volumes, no blocks are
-    /// reserved, and free space has an inode for each 16 KiB.
+    /// as `mkfs` chooses them. Otherwise the defaults are the defaults of large volumes, no blocks
+    /// are reserved, and free space has an inode for each 16 KiB.
     pub mkfs_defaults: bool,
     /// How large the volume is to be.
     pub size: Size,
@@ -76,9 +76,9 @@ pub struct BuildOptions {
     pub hash_seed: Option<[u8; 16]>,
     /// The latest time of a file, in seconds since 1970: `SOURCE_DATE_EPOCH`.
     pub latest: Option<i64>,
-    /// The owner and the group of all files, in place of those of the sources.
+    /// The owner and the group of all files, in place of the sources' owners.
     pub owner: Option<(u32, u32)>,
-    /// The owner and the group of the root directory, in place of those of the sources.
+    /// The owner and the group of the root directory, in place of the sources' owners.
     pub root_owner: Option<(u32, u32)>,
     /// Whether inode flags and projects of the sources are left out.
     pub no_flags: bool,
@@ -166,7 +166,7 @@ impl Builder {
     }
 
     /// Keeps the layout of an earlier volume: files that did not grow keep their inode numbers and
-    /// their blocks, and those that grew get more. UUID and hash seed are those of that volume
+    /// their blocks, and files that grew get more. UUID and hash seed are taken from that volume
     /// unless the options have others, and so are the sizes of blocks, inodes and groups. The new
     /// volume is not smaller unless the options ask for its size.
     pub fn keep_layout(&mut self, old: OldLayout) {
@@ -208,7 +208,7 @@ impl Builder {
     }
 
     /// Changes the tree as a manifest says: it adds entries, such as devices, and sets owners,
-    /// modes and attributes of those that are there.
+    /// modes and attributes of files that are there.
     ///
     /// # Errors
     /// [`Error::Source`].

@@ -142,7 +142,7 @@ mod tests {
         // One block of digests, and two levels.
         assert_eq!(of(65_536, 4096), (65_536, 8192));
         assert_eq!(of(65_537, 1024), (131_072, 5 * 1024));
-        // Blocks of the volume are larger than those of the tree.
+        // Blocks of the volume are larger than blocks of the tree.
         assert_eq!(of(65_536, 65_536), (65_536, 131_072));
     }
 

@@ -12,8 +12,8 @@ use extern4_mkfs::LOST_FOUND_INO;
 use crate::old_layout::Precedent;
 use crate::tree::{Order, Tree};
 
-/// The inode numbers of all files of a tree: those that an earlier volume gave them, and otherwise
-/// the lowest that are free, in the order of the files.
+/// The inode numbers of all files of a tree: the numbers that an earlier volume gave them, and
+/// otherwise the lowest that are free, in the order of the files.
 #[derive(Debug, Default)]
 pub(crate) struct InodeNumbers {
     /// By the inode in the tree; 0 for one without a name.

@@ -5,7 +5,7 @@
 //! not fit between the metadata of two groups goes behind it, and smaller files fill the gap.
 //!
 //! With an earlier volume as a precedent, all files first get the blocks that they had there, and
-//! then those that they lack.
+//! then the blocks that they lack.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -64,7 +64,7 @@ pub(crate) struct Layout {
     pub(crate) value_references: HashMap<u32, u64>,
     /// Blocks of maps, with their contents.
     pub(crate) map_blocks: Vec<(u64, Vec<u8>)>,
-    /// Blocks in use by files, and those of them that stand where the precedent has them.
+    /// Blocks in use by files, and how many of them are where the precedent has them.
     pub(crate) used: u64,
     pub(crate) kept: u64,
     /// Extents or, without the feature, runs of all regular files.
@@ -105,7 +105,8 @@ impl Layout {
         }
     }
 
-    /// Blocks that an inode counts: those of its contents, its map and its extended attributes.
+    /// Blocks that an inode counts: the blocks of its contents, its map and its extended
+    /// attributes.
     pub(crate) fn blocks_of(
         &self,
         tree: &Tree,
@@ -251,7 +252,7 @@ impl Placer<'_> {
         Ok(Some(layout))
     }
 
-    /// Blocks that the tree needs at least: all but those of maps.
+    /// Blocks that the tree needs at least: all but the blocks of maps.
     pub(crate) fn least_blocks(&self, draft: &Draft) -> Result<u64> {
         let layout = self.measure(draft)?;
         let size = draft.superblock().block_size();
@@ -464,7 +465,7 @@ impl Placer<'_> {
         holes.unwrap_or_default().iter().copied().chain(whole)
     }
 
-    /// Gives one file the blocks that it keeps, and those that it lacks.
+    /// Gives one file the blocks that it keeps, and the blocks that it lacks.
     fn take(
         &self,
         inode: u32,
@@ -545,7 +546,7 @@ impl Placer<'_> {
     }
 }
 
-/// Takes those of `len` blocks that are free.
+/// Takes the free blocks among `len` blocks.
 fn take_free(draft: &mut Draft, start: u64, len: u64) -> Vec<(u64, u64)> {
     let free: Vec<_> = draft
         .free_runs_in(start..start.saturating_add(len))
@@ -599,7 +600,7 @@ fn join(runs: &mut Vec<Run>, run: Run) {
     }
 }
 
-/// Whether the map of a file with these runs needs blocks of its own.
+/// Whether the map of a file with these runs needs blocks for itself.
 fn needs_map(sb: &Superblock, runs: &[Run]) -> bool {
     if sb.features().incompat.contains(Incompat::EXTENTS) {
         runs.iter()

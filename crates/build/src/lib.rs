@@ -3,7 +3,7 @@
 //!
 //! A [`Builder`] reads the sources one after the other and puts each over what it has.
 //! [`Builder::plan`] then knows every size, chooses that of the volume, and gives each file its
-//! blocks: those of directories first, then the contents of files in the order of their paths,
+//! blocks: directories first, then the contents of files in the order of their paths,
 //! without gaps. [`Planned::write`] reads the sources on several threads and writes the volume from
 //! start to end.
 //!

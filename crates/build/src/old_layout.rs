@@ -114,7 +114,7 @@ impl OldLayout {
         seed
     }
 
-    /// Finds the files of a tree. `features` are those of the new volume.
+    /// Finds the files of a tree. `features` are the features of the new volume.
     pub(crate) fn for_tree(mut self, tree: &Tree, order: &Order, features: Features) -> Precedent {
         let mut inodes = vec![None; tree.nodes()];
         let mut find = |path: &[u8], inode: u32| {
@@ -302,8 +302,8 @@ impl Precedent {
             .collect()
     }
 
-    /// The names of features that only one volume has, without those that come and go as a volume
-    /// is used. One that the new volume lacks has a `^` in front.
+    /// The names of features that only one volume has, without the features that come and go as a
+    /// volume is used. One that the new volume lacks has a `^` in front.
     fn changed_features(&self, new: Features) -> Vec<String> {
         let of = |mut features: Features| -> Vec<Feature> {
             features.incompat.remove(Incompat::RECOVER);

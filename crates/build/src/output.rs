@@ -29,7 +29,7 @@ impl Planned {
     ///
     /// # Errors
     /// [`Error::Output`] if there is a file of that name and `replace` is false, or the file cannot
-    /// be made; those of [`write`](Self::write).
+    /// be made; the errors of [`write`](Self::write).
     pub fn write_file(&self, path: &Path, replace: bool, threads: usize) -> Result<Written> {
         if !replace && path.symlink_metadata().is_ok() {
             return Err(output(path, io::ErrorKind::AlreadyExists.into()));

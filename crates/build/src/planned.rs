@@ -66,9 +66,9 @@ pub struct Summary {
     pub free: u64,
     /// Bytes of the journal; 0 without one.
     pub journal: u64,
-    /// Bytes of the blocks that files have, with those of directories, maps and attributes.
+    /// Bytes of the blocks that files have, with the blocks of directories, maps and attributes.
     pub used: u64,
-    /// Those of them that stand where the volume has them whose layout is kept.
+    /// Bytes of the blocks that are where the volume has them whose layout is kept.
     pub kept: u64,
 }
 

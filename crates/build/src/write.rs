@@ -251,7 +251,7 @@ impl Queue<'_> {
                 continue;
             };
             if let (Body::File { contents, .. }, true) = (&node.body, node.is_sealed) {
-                // The metadata behind the contents is an item of its own.
+                // The metadata after the contents is a separate item.
                 let end = contents.size.div_ceil(planned.sb.block_size().into());
                 run.len = end
                     .checked_sub(run.logical)

@@ -347,7 +347,7 @@ impl Division {
         self.inside.iter().map(attr).collect()
     }
 
-    /// Entries in a block. Those whose values are elsewhere have no hash yet.
+    /// Entries in a block. Entries whose values are elsewhere have no hash yet.
     fn outside<'a>(&self, attrs: &'a [Attribute], number_of: &dyn Fn(u32) -> u32) -> Vec<Attr<'a>> {
         let attr = |at: &usize| match self.values.iter().find(|(far, _)| far == at) {
             None => attrs[*at].here(),

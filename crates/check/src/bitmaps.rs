@@ -196,7 +196,7 @@ impl Compare<'_> {
         *self.buffer = buffer;
     }
 
-    /// Compares the first `len` bits of what is marked with those of what was found.
+    /// Compares the first `len` bits of what is marked with the bits of what was found.
     fn differences(
         &mut self,
         marked: &[u8],

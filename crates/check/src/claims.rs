@@ -46,7 +46,7 @@ impl ClusterMap {
     }
 
     /// Sets the clusters of `len` blocks from `start` on, which must be blocks of the volume. Sets
-    /// those that were set before in `twice` as well, and returns how many those are.
+    /// the bits that were set before in `twice` as well, and returns their number.
     pub(crate) fn claim(&self, start: u64, len: u64, twice: &Self) -> u64 {
         let mut clashes = 0;
         self.each_span(start, len, |span| {

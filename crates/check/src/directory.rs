@@ -137,7 +137,7 @@ impl Checker<'_> {
 /// The state with which one thread checks directories.
 struct Look<'a> {
     checker: &'a Checker<'a>,
-    /// Of the blocks with several owners, those that have been looked at.
+    /// The blocks with several owners that have been looked at.
     visited: &'a ClusterMap,
     sink: Sink,
     buffer: Vec<u8>,
@@ -274,7 +274,7 @@ impl Look<'_> {
                 Ok(slot) => slot.entry,
                 Err(corrupt) => return self.sink.push(corrupt),
             };
-            // Those of the first block have been looked at.
+            // The entries of the first block have been looked at.
             let Some(entry) = entry.filter(|_| logical != 0 || index > 1) else {
                 continue;
             };

@@ -288,7 +288,7 @@ impl Checker<'_> {
         let start = self.geometry.group_start(group)?;
         let end = start + u64::from(self.geometry.group_blocks(group)?);
         // Pieces do not overlap on a sane volume. So a piece that reaches into the group from
-        // before it is the last of those that start there.
+        // before it is the last of the groups that start there.
         let from = self
             .fixed
             .partition_point(|piece| piece.start < start)

@@ -121,7 +121,7 @@ pub struct Summary {
     pub inodes: u64,
     /// Directories among those in use.
     pub directories: u64,
-    /// Blocks in use, those of the volume's own structures among them.
+    /// Blocks in use, including the volume's own structures.
     pub blocks_used: u64,
     /// Blocks of the volume.
     pub blocks: u64,
@@ -214,7 +214,7 @@ struct Checker<'a> {
     old_copies: u32,
     /// Inodes that a crash has left to be deleted or truncated.
     orphans: BTreeSet<u32>,
-    /// The clusters that have an owner, and those that have more than one.
+    /// The clusters that have an owner, and the clusters that have more than one.
     claims: ClusterMap,
     twice: ClusterMap,
     /// How often a map led to a block of a map that another file has, too, on a volume whose files

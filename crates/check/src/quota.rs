@@ -97,8 +97,8 @@ impl Checker<'_> {
             .any(|kind| self.sb.quota_inode(kind).is_some())
     }
 
-    /// Returns whether an inode is counted for its owners: the volume's own are not, nor those of
-    /// values by themselves.
+    /// Returns whether an inode is counted for its owners: the volume's own are not, nor the inodes
+    /// of values by themselves.
     pub(crate) fn counts_for_owners(&self, inode: &Inode) -> bool {
         inode.kind() != FileKind::None
             && !self.sb.is_hidden(inode.ino())

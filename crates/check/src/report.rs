@@ -68,7 +68,7 @@ impl<'a> Report<'a> {
         self.held.drain(..).for_each(&mut self.each);
     }
 
-    /// Calls `work` with each number below `items`, on all threads, each with a state of its own
+    /// Calls `work` with each number below `items`, on all threads, each with its own state
     /// that `start` makes. Fails if the caller ends the check, which leaves out items.
     pub(crate) fn each_item<S>(
         &mut self,

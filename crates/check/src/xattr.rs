@@ -116,7 +116,7 @@ impl Checker<'_> {
         attrs.map_or(0, |(_, attrs)| self.value_clusters(&attrs, owner))
     }
 
-    /// Returns the clusters of the values that are in inodes of their own: they count for each
+    /// Returns the clusters of the values that fill inodes: they count for each
     /// inode that has the attribute.
     pub(crate) fn value_clusters(&self, attrs: &Attrs<'_>, owner: &Inode) -> u64 {
         let cluster = self.sb.cluster_size();
@@ -130,8 +130,8 @@ impl Checker<'_> {
             .sum()
     }
 
-    /// Returns how many values of an inode's attributes, of which it has some itself, are in inodes
-    /// of their own.
+    /// Returns how many values of an inode's attributes, of which it has some itself, are in
+    /// separate inodes.
     pub(crate) fn value_inodes(&self, own: Option<&Attrs<'_>>, inode: &Inode) -> u64 {
         if !self.sb.features().incompat.contains(Incompat::EA_INODE) {
             return 0;

@@ -5,7 +5,7 @@
 //! look at the bits after the last cluster or inode; [`Bitmap::is_padded`] does.
 //!
 //! Bits stand in the order of their bytes, the lowest bit of a byte first. A bitmap fills a block
-//! of its own. The group may have fewer clusters or inodes than the block has bits; the bits after
+//! to itself. The group may have fewer clusters or inodes than the block has bits; the bits after
 //! the last one are set. With `metadata_csum` its checksum is in the group descriptor.
 //!
 //! A group with [`GroupFlags::BLOCK_UNINIT`] or [`GroupFlags::INODE_UNINIT`] has no bitmap on the

@@ -8,8 +8,8 @@
 //!
 //! The encoding is fixed at Unicode 12.1, and the tables that this module uses are newer. Unicode
 //! never changes how an assigned character folds or decomposes, so only characters assigned since
-//! could differ. `LATER` lists those that newer tables fold, decompose or reorder, and they pass
-//! unchanged. Tests compare the forms with `dx_hash -c` of `debugfs`.
+//! could differ. `LATER` lists the characters that newer tables fold, decompose or reorder, and
+//! they pass unchanged. Tests compare the forms with `dx_hash -c` of `debugfs`.
 //!
 //! `ext4` and the builder look names up by a [`FoldedName`] and hash [`fold`]ed names.
 

@@ -399,8 +399,8 @@ pub fn store_checksum(block: &mut [u8], inode_seed: ChecksumSeed) {
     store_tail(block, inode_seed.checksum(covered));
 }
 
-/// Writes the tail of a block with this checksum. The block needs [one of its own](store_checksum)
-/// later.
+/// Writes the tail of a block with this checksum. The block needs [its own
+/// checksum](store_checksum) later.
 ///
 /// # Panics
 /// If the block is shorter than a tail.

@@ -38,7 +38,7 @@ pub const EMPTY_ROOT: [u8; MAP_SIZE] = {
 /// The depth limit of reading a tree: the root has at most this depth.
 pub const MAX_DEPTH: u16 = 5;
 /// The depth limit of a walk over a tree, or of its removal. Linux frees files whose trees are
-/// deeper than those that it reads.
+/// deeper than the trees that it reads.
 pub const DEEPEST: u16 = 32;
 /// The longest written extent, in blocks. A larger stored length marks an unwritten extent, whose
 /// length is the excess over this number.
@@ -638,7 +638,7 @@ impl OwnedExtentNode {
     }
 }
 
-/// Checks the checksum at the end of a node that fills a block. A root has none of its own; the
+/// Checks the checksum at the end of a node that fills a block. A root has no checksum; the
 /// inode's covers it.
 ///
 /// `inode_seed` is the seed of the inode.

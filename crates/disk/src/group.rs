@@ -264,7 +264,7 @@ impl GroupDescriptor {
         }
     }
 
-    /// Returns the fields as stored; those of the second half are zeros in a descriptor of 32
+    /// Returns the fields as stored; the fields of the second half are zeros in a descriptor of 32
     /// bytes.
     pub const fn raw(&self) -> (&RawGroupDescriptor, &RawGroupDescriptorHigh) {
         (&self.low, &self.high)

@@ -7,7 +7,7 @@
 //! inode's block map. The rest, if any, is the value of the attribute `system.data` in the inode.
 //! The inode's size says how many bytes of the two count.
 //!
-//! A directory uses the same two places, each with a chain of entries of its own. It has no records
+//! A directory uses the same two places, each with its own chain of entries. It has no records
 //! for `.` and `..`: the first four bytes hold the parent's inode number.
 //!
 //! ```text
@@ -146,10 +146,11 @@ impl<'a> Dir<'a> {
         })
     }
 
-    /// Iterates over the entries, without `.` and `..`: those of `i_block`, then those of the
+    /// Iterates over the entries, without `.` and `..`: first in `i_block`, then in the
     /// attribute.
     ///
-    /// An entry's offset counts from the start of its own chain. After an error the iterator ends.
+    /// An entry's offset counts from the start of the entry's chain. After an error the iterator
+    /// ends.
     pub fn entries(
         &self,
         layout: &Layout,

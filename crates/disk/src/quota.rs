@@ -336,7 +336,7 @@ pub mod leaf {
         Ok(Put { offset, full })
     }
 
-    /// Marks a leaf as the first of those that have room.
+    /// Marks a leaf as the first of the leaves that have room.
     ///
     /// # Errors
     /// A block that is too short.

@@ -1,4 +1,4 @@
-//! Extended attributes: in the inode, in a block of their own, and in EA inodes.
+//! Extended attributes: in the inode, in a separate block, and in EA inodes.
 //!
 //! `ext4`, the builder and the checker read attributes here. No value or name of an [`Attrs`]
 //! reaches beyond its bytes.
@@ -14,7 +14,7 @@
 //!
 //! In an inode, a value's offset counts from the first entry; in a block, from the start of the
 //! block. The entry stores a name's prefix as a number, a [`NameIndex`]. A value too large for
-//! either place fills an inode of its own (the `ea_inode` feature), which the entry names instead.
+//! either place fills an inode (the `ea_inode` feature), which the entry names instead.
 //!
 //! [`Attrs`] borrows the bytes and checks all of them once. Hashes are in [`hash`]. Format: the
 //! kernel's ext4 documentation, "Extended Attributes".
@@ -154,7 +154,7 @@ impl NameIndex {
 pub enum Value<'a> {
     /// In the same inode or block as the entry.
     Here(&'a [u8]),
-    /// In an inode of its own.
+    /// In an inode that holds nothing else.
     EaInode {
         /// That inode.
         ino: u32,

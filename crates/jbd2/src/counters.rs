@@ -19,7 +19,7 @@ pub struct Stats {
     pub bytes_logged: u64,
     /// Revoked blocks written to the log.
     pub revokes: u64,
-    /// Flushes of devices, including those of checkpoints.
+    /// Flushes of devices, including the flushes of checkpoints.
     pub flushes: u64,
     /// Times that a checkpoint moved the tail of the log on.
     pub checkpoints: u64,

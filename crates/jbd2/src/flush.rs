@@ -90,7 +90,7 @@ impl Flushes {
         Flush(number)
     }
 
-    /// Notes that `flush` has succeeded, whether or not those that began before it have.
+    /// Notes that `flush` has succeeded, whether or not flushes that began before it have.
     pub(crate) fn end(&self, flush: Flush) {
         let mut state = self.state();
         state.done = state.done.max(flush);

@@ -26,7 +26,7 @@ pub struct Handle<'t> {
     number: u64,
     /// Blocks that it may change.
     credits: Cell<u32>,
-    /// Blocks that it was the first to change, less those that it has taken out.
+    /// Blocks that it was the first to change, less the blocks that it has taken out.
     entered: Cell<i64>,
     /// Whether the handle has added a block to the transaction, or revoked one.
     has_grown: Cell<bool>,

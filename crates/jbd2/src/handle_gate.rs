@@ -4,7 +4,7 @@
 //! `journal_state` calls it for every handle. No handle enters a closed transaction, and no
 //! transaction is granted more credits than the log has room for.
 //!
-//! A handle counts itself in and out on a cache line of its own thread ([`ThreadRefcount`]). It
+//! A handle counts itself in and out on its thread's cache line ([`ThreadRefcount`]). It
 //! takes its credits from a pool that no other thread sees ([`PerThread`]). So handles of different
 //! threads write no memory in common. All else happens under the lock of `journal_state`: closing a
 //! transaction, filling a pool, and every admission once the log runs short of room.
@@ -97,7 +97,7 @@ impl Pool {
         }
     }
 
-    /// Adds credits of the transaction `number`; drops those of an earlier transaction.
+    /// Adds credits of the transaction `number`; drops credits of an earlier transaction.
     #[inline]
     fn put(&self, number: u64, credits: i64) {
         self.credits.set(self.credits_of(number) + credits);

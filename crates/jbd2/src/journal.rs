@@ -1,6 +1,6 @@
 //! An open journal: its superblock, and a way to read its blocks.
 //!
-//! `ext4` opens it at the mount, in a file of the volume or on a device of its own. Opening checks
+//! `ext4` opens it at the mount, in a file of the volume or on a separate device. Opening checks
 //! the superblock, and that the map covers the whole ring; it writes nothing. `recovery` and `log`
 //! read through it. Its few writing methods are durable when they return.
 
@@ -22,7 +22,7 @@ pub struct Journal<D> {
     superblock: JournalSuperblock,
     /// The block of the journal that holds its superblock.
     index: u32,
-    /// Whether it has a device of its own.
+    /// Whether it has a separate device.
     external: bool,
 }
 

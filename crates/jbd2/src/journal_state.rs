@@ -85,7 +85,7 @@ pub(crate) enum End {
 pub(crate) struct State {
     /// The youngest transaction that is durable.
     pub(crate) committed: Tid,
-    /// Blocks that the running transaction has changed, and those that it may still change: see
+    /// Blocks that the running transaction has changed, and blocks that it may still change: see
     /// `handle_gate`. It may be too high until no handle is inside; it is never too low.
     granted: i64,
     /// Whether room is short. A handle is then granted no more than it needs.
@@ -102,8 +102,8 @@ pub(crate) struct State {
     /// transaction should be.
     waiting: u32,
     large_waiting: u32,
-    /// Commits that were asked for, those whose transaction is closed, and those that have ended;
-    /// each counted from the first. Commits of empty transactions count, too.
+    /// Commits that were asked for, commits whose transaction is closed, and commits that have
+    /// ended; each counted from the first. Commits of empty transactions count, too.
     wanted: u64,
     pub(crate) closed: u64,
     done: u64,
@@ -267,7 +267,7 @@ impl JournalState {
     /// for a commit where that helps. While handles are open in a small transaction, waiting for
     /// the credits that they do not use helps more.
     ///
-    /// An operation that is larger than a transaction should be gets one of its own.
+    /// An operation that is larger than a transaction should be gets a transaction to itself.
     fn admits(&self, state: &mut State, credits: u32) -> bool {
         if !state.is_short && self.fill_pool(state, credits) || self.grant_or_all(state, credits) {
             return true;

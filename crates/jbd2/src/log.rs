@@ -12,7 +12,7 @@
 //! # The order of writes
 //! 1. Revoke blocks, descriptors and copies.
 //! 2. A flush, which also makes file data durable that was written before. A volume whose journal
-//!    has a device of its own is flushed before that.
+//!    has a separate device is flushed before that.
 //! 3. The commit block, and the journal's superblock if the log was empty. A flush, and the
 //!    transaction is durable.
 //!
@@ -237,7 +237,7 @@ impl Log {
         self.superblock.version == Version::V2
     }
 
-    /// Returns those of the freed blocks that recovery would replay a copy of.
+    /// Returns the freed blocks that recovery would replay a copy of.
     pub(crate) fn with_copy<'a>(&'a self, freed: &'a [u64]) -> impl Iterator<Item = u64> + 'a {
         freed
             .iter()
@@ -338,7 +338,7 @@ impl Log {
         }
     }
 
-    /// Clears the first block of fast commits: those of a former volume may go with a later
+    /// Clears the first block of fast commits: fast commits of a former volume may go with a later
     /// transaction of this one.
     fn void_fast_commits(&self) -> Result<(), Error> {
         let Some(first) = self.superblock.fast_commits().next() else {

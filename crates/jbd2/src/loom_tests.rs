@@ -31,7 +31,7 @@ const LIMIT: u32 = 8;
 struct World {
     shared: JournalState,
     witness: Witness,
-    /// Blocks that have been changed, and those that may be. Not part of the loom model.
+    /// Blocks that have been changed, and blocks that may be. Not part of the loom model.
     allowed: Mutex<i64>,
 }
 

@@ -1,4 +1,4 @@
-//! The map from the blocks of a journal to those of its device.
+//! The map from the blocks of a journal to the blocks of its device.
 //!
 //! `ext4` makes it from the journal inode's extents, and `Journal` looks each block up here. Runs
 //! ascend and do not overlap. A journal whose ring has holes is refused when it is opened.
@@ -22,7 +22,8 @@ impl Run {
     }
 }
 
-/// The map from the blocks of a journal to those of its device: ascending runs that do not overlap.
+/// The map from the blocks of a journal to the blocks of its device: ascending runs that do not
+/// overlap.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JournalMap {
     runs: Vec<Run>,
@@ -52,7 +53,7 @@ impl JournalMap {
         Ok(Self { runs })
     }
 
-    /// Returns the map of an external journal, whose blocks are those of its device.
+    /// Returns the map of an external journal, whose blocks are the blocks of its device.
     pub fn identity(len_blocks: u32) -> Self {
         Self {
             runs: vec![Run {

@@ -1,7 +1,7 @@
 //! A view of a volume as its journal would leave it.
 //!
 //! `ext4` mounts it where a volume with a dirty journal is opened for reading only. Reads return
-//! the newer contents from the journal, and those of the volume elsewhere. Writes and discards
+//! the newer contents from the journal, and the volume's contents elsewhere. Writes and discards
 //! fail, so volume and journal stay as they are.
 
 use std::ffi::OsStr;

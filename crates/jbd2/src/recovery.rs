@@ -8,9 +8,9 @@
 //! as each block carries the number of the transaction that is due. The contents of a transaction
 //! count once its commit block is found:
 //!
-//! 1. Its copies replace those of older transactions for the same blocks.
-//! 2. Then its revoke records void all copies found so far, since those are of this or an older
-//!    transaction. A younger transaction that logs the block again comes later, and its copy
+//! 1. Its copies replace copies of older transactions for the same blocks.
+//! 2. Then its revoke records void all copies found so far, since these copies are of this or an
+//!    older transaction. A younger transaction that logs the block again comes later, and its copy
 //!    counts.
 //!
 //! So at every moment recovery knows one copy of each block, the youngest that counts, and needs no
@@ -56,7 +56,7 @@ pub struct Replayed {
     pub tids: Option<(Tid, Tid)>,
     /// Number of transactions.
     pub transactions: u32,
-    /// Copies of blocks in them, including those that are outdated or revoked.
+    /// Copies of blocks in them, including outdated and revoked copies.
     pub copies: u64,
     /// Revoke records in them.
     pub revokes: u64,

@@ -142,7 +142,7 @@ impl RunningTransaction {
         (self.changed.load(Relaxed), self.revoked.load(Relaxed))
     }
 
-    /// Takes all blocks out, in no order: those that are changed, and those that are revoked. No
+    /// Takes all blocks out, in no order: changed blocks, and revoked blocks. No
     /// handle is open.
     pub(crate) fn take(&self) -> (Vec<Pin>, Vec<u64>) {
         let mut changed = Vec::new();

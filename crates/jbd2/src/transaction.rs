@@ -35,7 +35,7 @@
 //!    transaction is locked and no handle is open. Each insertion happened before its handle was
 //!    dropped, and the committer has seen that drop.
 //! 4. A block's own lock, inside [`Buffer::change`] and [`extern4_block::Pin::snapshot`]. No lock
-//!    is taken under it except those that the change itself takes. Handles change blocks only while
+//!    is taken under it except locks that the change itself takes. Handles change blocks only while
 //!    they are open, so a snapshot taken when none is open holds the whole transaction.
 //! 5. The lock of `flush::Flushes`: which flushes of the volume have ended. No other lock is taken
 //!    under it, and none is held while the device is flushed.

@@ -25,11 +25,11 @@ pub fn run(args: &[&str], only: Option<&str>) -> Result<(f64, String), String> {
 }
 
 /// Runs this program again under callgrind and returns the instructions of each function that
-/// `only` matches, without those of the functions that it calls.
+/// `only` matches, without the instructions of the functions that it calls.
 ///
 /// # Errors
 ///
-/// As those of [`run`].
+/// The errors of [`run`].
 pub fn functions(args: &[&str], only: &str) -> Result<HashMap<String, f64>, String> {
     let file = std::env::temp_dir().join(format!("callgrind.{}", std::process::id()));
     let counted = count(args, Some(only), &file.to_string_lossy());

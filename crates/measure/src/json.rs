@@ -22,7 +22,7 @@ pub struct Object<'a> {
     empty: bool,
 }
 
-/// Returns one object as a line of its own.
+/// Returns one object as one line.
 pub fn line(fill: impl FnOnce(&mut Object<'_>)) -> String {
     let mut out = Vec::new();
     object(&mut out, fill);

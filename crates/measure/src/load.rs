@@ -86,7 +86,7 @@ impl Load {
         }
     }
 
-    /// Runs the load. Each thread makes a state of its own with `begin`, which gets the thread's
+    /// Runs the load. Each thread makes its own state with `begin`, which gets the thread's
     /// number. When all are ready, each calls `work` with its state; `work` returns the number of
     /// its operations. `meanwhile` runs on this thread as soon as they work.
     ///

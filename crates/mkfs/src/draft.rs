@@ -56,11 +56,11 @@ pub struct Draft {
 }
 
 impl Draft {
-    /// Returns the draft that these options make for a device of `bytes`. `owners` are those of
-    /// the caller's files, for the quota files.
+    /// Returns the draft that these options make for a device of `bytes`. `owners` are the owners
+    /// of the caller's files, for the quota files.
     ///
     /// # Errors
-    /// Those of [`Plan::new`].
+    /// The errors of [`Plan::new`].
     pub fn new(options: &Options, config: &Config, bytes: u64, owners: &[Owner]) -> Result<Self> {
         let (mut draft, journal) = Self::begin(options, config, bytes, owners)?;
         draft.make_files(journal, options)?;
@@ -159,8 +159,8 @@ impl Draft {
         self.space.take(start, len);
     }
 
-    /// Adds an inode to the quota usage of its owner. `bytes` are those of its contents, map and
-    /// attributes.
+    /// Adds an inode to the quota usage of its owner. `bytes` are the bytes of its contents, map
+    /// and attributes.
     pub fn charge(&mut self, owner: Owner, bytes: u64) {
         self.quotas
             .iter_mut()
@@ -174,8 +174,8 @@ impl Draft {
             .map(|group| group.inode_table)
     }
 
-    /// Returns the inodes in use so far. They have all numbers from 1 on, except those of the root
-    /// directory and of lost+found.
+    /// Returns the inodes in use so far. They have all numbers from 1 on, except the numbers of the
+    /// root directory and of lost+found.
     ///
     /// Reserved inodes without a file are all zeroes, except for their checksums.
     pub fn inodes(&self) -> BTreeMap<u32, Inode> {

@@ -1,8 +1,8 @@
 //! The features of a new volume: chosen from `mke2fs.conf` and options, and checked.
 //!
-//! `numbers` calls [`choose`], which follows `mke2fs`: base features, those of the types, then `-O`
-//! in order. A feature that another replaces is dropped. A combination that no volume can have, and
-//! a feature that extern4 cannot write, is an error that names it.
+//! `numbers` calls [`choose`], which follows `mke2fs`: base features, the types' features, then
+//! `-O` in order. A feature that another replaces is dropped. A combination that no volume can
+//! have, and a feature that extern4 cannot write, is an error that names it.
 
 use extern4_disk::feature::{Compat, Feature, FeatureSet, Features, Incompat, RoCompat};
 use extern4_disk::quota::Kind;

@@ -17,7 +17,7 @@ const BLOCKS_PER_FAST_COMMIT_BLOCK: u32 = 64;
 pub struct JournalBlocks {
     /// All blocks.
     pub all: u32,
-    /// Those of them at the end that are for fast commits.
+    /// Blocks at the end of the journal that are for fast commits.
     pub fast_commits: u32,
 }
 

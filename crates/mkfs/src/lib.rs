@@ -63,7 +63,7 @@ pub use quota::Owner;
 pub use superblock::{LABEL_BYTES, LAST_MOUNTED_BYTES};
 pub use target::TARGETS;
 
-/// The crate's page, so that its example is run with those of the documentation.
+/// The crate's page, so that its example is run with the examples of the documentation.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Page;

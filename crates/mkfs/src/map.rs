@@ -17,7 +17,8 @@ use crate::error::{Error, Result};
 const EXTENT_ENTRY: usize = 12;
 /// Entries of the root, which is in the inode.
 const ROOT_ENTRIES: usize = 4;
-/// How many numbers of data blocks the inode has in a block list, before those of indirect blocks.
+/// How many numbers of data blocks the inode has in a block list, before the numbers of indirect
+/// blocks.
 const DIRECT: usize = 12;
 
 /// Consecutive blocks of a file that are also consecutive on the volume.
@@ -60,7 +61,7 @@ pub type Take<'a> = dyn FnMut() -> Result<u64> + 'a;
 /// Makes the extent tree of a file with these runs, which are in ascending order.
 ///
 /// # Errors
-/// [`Error::Size`] for a file that is longer than the format allows, and those of `take`.
+/// [`Error::Size`] for a file that is longer than the format allows, and the errors of `take`.
 pub fn extents(
     runs: &[Run],
     block_size: usize,
@@ -148,7 +149,8 @@ fn split(entries: Entries, most: usize) -> Vec<(u32, Entries)> {
 /// Makes the block list of a file with these runs, which are in ascending order.
 ///
 /// # Errors
-/// [`Error::Size`] for a file or a block that is too large for the format, and those of `take`.
+/// [`Error::Size`] for a file or a block that is too large for the format, and the errors of
+/// `take`.
 pub fn block_list(runs: &[Run], block_size: usize, take: &mut Take<'_>) -> Result<Map> {
     let mut list = BlockList {
         runs,

@@ -350,7 +350,8 @@ pub(crate) fn warnings(options: &Options, config: &Config) -> Vec<String> {
         .collect()
 }
 
-/// Returns the types of the configuration for the volume: that of `-t`, then those of its usage.
+/// Returns the types of the configuration for the volume: the type of `-t`, then the types of its
+/// usage.
 fn types(options: &Options, config: &Config, bytes: u64) -> Result<Vec<String>> {
     let kind = options.fs_type.as_str();
     if !["ext2", "ext3", "ext4"].contains(&kind) && !config.has_type(kind) {

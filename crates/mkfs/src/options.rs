@@ -71,8 +71,8 @@ pub struct Options {
     pub inodes: Option<u64>,
     /// Features to add, or with `^` to remove, in this order (`-O`); `none` removes all.
     pub features: Vec<String>,
-    /// The quotas that the feature `quota` turns on (`-E quotatype=`). `None` means those of users
-    /// and groups, and of projects with the feature `project`.
+    /// The quotas that the feature `quota` turns on (`-E quotatype=`). `None` means the quotas of
+    /// users and groups, and of projects with the feature `project`.
     pub quota: Option<Vec<Kind>>,
     /// Whether the volume gets a journal regardless of its type (`-j`).
     pub journal: bool,

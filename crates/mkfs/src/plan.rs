@@ -243,8 +243,8 @@ impl Plan {
     }
 }
 
-/// Returns a bitmap of `len` bits, in which those of `runs`, counted from `start`, are set, and all
-/// bits after `len`.
+/// Returns a bitmap of `len` bits, in which the bits of `runs`, counted from `start`, are set, and
+/// all bits after `len`.
 fn bitmap(bytes: usize, len: u32, runs: impl Iterator<Item = (u64, u64)>, start: u64) -> Vec<u8> {
     let mut bitmap = vec![0_u8; bytes];
     let mut set = |from: usize, to: usize| {

@@ -195,7 +195,7 @@ impl ImageSpec {
     }
 }
 
-/// An image in a temporary directory of its own.
+/// An image in its own temporary directory.
 #[derive(Debug)]
 pub struct Image {
     /// The image file.

@@ -1,7 +1,7 @@
 //! Permissions of callers on objects, as the kernel decides them.
 //!
 //! [`populate`] makes an object of each of the 512 modes, times a row of access lists, times files,
-//! directories and pipes. [`ask`] takes on the credentials of a caller in a thread of its own
+//! directories and pipes. [`ask`] takes on the credentials of a caller in a new thread
 //! (Linux keeps credentials by thread). It has the kernel answer `faccessat2` with `AT_EACCESS` for
 //! every combination of read, write and execute. On a read-only mount, the kernel refuses to write
 //! files and directories before it looks at permissions. It does not do so for pipes, so they are

@@ -325,7 +325,7 @@ pub fn e2fsck_complaints(path: &Path) -> Vec<String> {
         .output()
         .expect("e2fsck runs");
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    // The question often has a line of its own, or is the first line.
+    // The question is often a whole line, or is the first line.
     let lines: Vec<&str> = std::iter::once("").chain(text.lines()).collect();
     let asks = |line: &str| line.contains("? no") || line.contains("IGNORED");
     // That e2fsck finds times of the far future wrong is only its guess.

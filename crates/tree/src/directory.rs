@@ -3,7 +3,7 @@
 //! `build` and `diff` scan it. The same directory always gives the same entries in the same order.
 //! No symbolic link below the directory is followed. A file that changes or vanishes between the
 //! scan and the end of its reading is an error that names it ([`Error::Changed`],
-//! [`Error::Vanished`]). Other file systems and those of the kernel can be left out, with a
+//! [`Error::Vanished`]). Other file systems and the kernel's own can be left out, with a
 //! warning.
 
 mod beneath;

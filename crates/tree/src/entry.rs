@@ -24,7 +24,7 @@ pub struct Entry {
     pub mtime: Time,
     /// The extended attributes: full names, and values as Linux's `getxattr` returns them.
     pub xattrs: Vec<(Vec<u8>, Vec<u8>)>,
-    /// The inode flags that are about the file and not about its storage: those of
+    /// The inode flags that are about the file and not about its storage: the flags of
     /// [`InodeFlags::KEPT`]. `None` if the source has none.
     pub flags: Option<InodeFlags>,
     /// The project to which the file is charged; `None` if the source has no projects.

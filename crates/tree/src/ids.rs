@@ -98,7 +98,7 @@ impl Entry {
     }
 
     /// Takes all extended attributes and ACLs away. Without its ACL, the mode gives the group the
-    /// rights that the ACL gave it, and not those of the ACL's mask.
+    /// rights that the ACL gave it, and not the rights of the ACL's mask.
     pub fn leave_out_xattrs(&mut self) {
         for (name, value) in std::mem::take(&mut self.xattrs) {
             if AclKind::from_xattr_name(&name) == Some(AclKind::Access)

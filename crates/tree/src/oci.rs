@@ -143,7 +143,7 @@ impl OciSource {
     ///
     /// # Errors
     /// [`Error::Image`] if there is no such image, if there are several, or if it is damaged;
-    /// those of the host.
+    /// the host's.
     pub fn open(
         layout: impl AsRef<Path>,
         reference: Option<&str>,

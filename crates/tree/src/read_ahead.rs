@@ -1,4 +1,4 @@
-//! [`ReadAhead`]: a stream that a thread of its own reads, so that decompression and its consumer
+//! [`ReadAhead`]: a stream that a separate thread reads, so that decompression and its consumer
 //! overlap.
 //!
 //! `tar` puts it between a decoder and the reader of an archive. Memory is bounded by a few

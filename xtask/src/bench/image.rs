@@ -97,7 +97,7 @@ pub(crate) struct RealTree {
 }
 
 impl RealTree {
-    /// Makes the volumes in `folder`, or takes those that an earlier run made.
+    /// Makes the volumes in `folder`, or takes the volumes that an earlier run made.
     pub(crate) fn prepare(folder: &Path, extern4: &Path) -> Result<Self> {
         let [built, linear, list] =
             ["tree.img", "tree-linear.img", "tree.paths"].map(|name| folder.join(name));

@@ -58,7 +58,7 @@ impl Bench {
         Ok(row)
     }
 
-    /// A change by two threads, compared with one, each of a file of its own: the files were made
+    /// A change by two threads, compared with one, each of a separate file: the files were made
     /// one after the other, so that their inodes stand in one block.
     pub(super) fn change_threads(
         &self,

@@ -325,7 +325,7 @@ fn open_and_close(path: &CStr) -> rustix::io::Result<()> {
     rustix::fs::open(path, OFlags::RDONLY, Mode::empty()).map(drop)
 }
 
-/// Nanoseconds of the clock for a call of any thread, each on a file of its own, which has been
+/// Nanoseconds of the clock for a call of any thread, each on its own file, which has been
 /// used before.
 fn calls(
     root: &Path,

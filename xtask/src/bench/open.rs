@@ -33,7 +33,7 @@ impl Bench {
         Ok(row)
     }
 
-    /// Two threads, each with a file of its own, compared with one: nanoseconds of the clock for an
+    /// Two threads, each with its own file, compared with one: nanoseconds of the clock for an
     /// operation of any thread.
     pub(super) fn open_close_threads(&self) -> Result<Row> {
         let (_volume, session) = self.session()?;

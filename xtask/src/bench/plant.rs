@@ -14,7 +14,7 @@ use super::visit::cpu_time;
 use super::walk::output;
 use super::write::{make, open};
 
-/// Nanoseconds of CPU time for a path, by a process of its own.
+/// Nanoseconds of CPU time for a path, by a separate process.
 pub(super) fn run(side: &str, place: &Path, list: &Path) -> Result<f64> {
     let this = std::env::current_exe().map_err(|e| e.to_string())?;
     let text = output(Command::new(this).args(["plant", side]).args([place, list]))?;

@@ -82,7 +82,7 @@ impl Bench {
         Ok(row)
     }
 
-    /// Cold visits at random of linear directories, compared with those of hashed ones.
+    /// Cold visits at random of linear directories, compared with visits of hashed ones.
     pub(super) fn visit_linear(&self, name: &'static str) -> Result<Row> {
         let mut row = Row::faster(name, Unit::Nanoseconds, 0.5);
         let cold = |volume| {

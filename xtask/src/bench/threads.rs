@@ -21,7 +21,7 @@ const SYNCED: u32 = 16;
 const BLOCK: [u8; 4096] = [0x5a; 4096];
 
 impl Bench {
-    /// Two threads, each in a directory of its own, compared with one.
+    /// Two threads, each in its own directory, compared with one.
     pub(super) fn create_unlink_threads(&self) -> Result<Row> {
         self.two_beside_one(
             Row::faster("create-unlink-2-threads", Unit::Nanoseconds, 1.7),

@@ -1,6 +1,6 @@
 //! A process that visits the paths of a tree with `stat`, by the library or by system calls.
 //!
-//! Each visit runs in a process of its own, so that its CPU time is that of all its threads, and
+//! Each visit runs in a separate process, so that its CPU time is that of all its threads, and
 //! its memory that of one volume. The CPU time of a daemon that serves the tree is added. The
 //! kernel's threads that read a loop device are not counted.
 

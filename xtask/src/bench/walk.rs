@@ -200,7 +200,7 @@ impl Call {
     }
 }
 
-/// Nanoseconds for one call of the kernel below `root`, in a process of its own.
+/// Nanoseconds for one call of the kernel below `root`, in a separate process.
 pub(super) fn kernel(call: Call, root: &Path, path: &str) -> Result<f64> {
     let this = std::env::current_exe().map_err(|e| e.to_string())?;
     let text = output(

@@ -1,4 +1,4 @@
-//! The contents of a changed block, under a lock of their own.
+//! The contents of a changed block, under their own lock.
 //!
 //! `Block` (`buffer`) makes one at the first change after the block was read, and it stays until
 //! the block is evicted. Buffers and pins hold snapshots of it, which later changes leave as they

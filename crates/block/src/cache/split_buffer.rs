@@ -1,4 +1,4 @@
-//! A buffer split into parts, each under a lock of its own.
+//! A buffer split into parts, each under its own lock.
 //!
 //! `dirty_buffer` splits a block by itself; `ext4` only says which bytes are a part. No change is
 //! lost, and a thread that needs the whole block sees all of them.

@@ -120,7 +120,7 @@ impl CrashDevice {
         pending
     }
 
-    /// Returns the device after a crash at `moment`: everything flushed, and those of the
+    /// Returns the device after a crash at `moment`: everything flushed, and the
     /// [pending](Self::pending) sectors for which `keep` returns true.
     pub fn crash(
         &self,

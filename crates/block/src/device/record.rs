@@ -30,7 +30,7 @@ pub struct RequestCounts {
     pub reads: u64,
     /// Bytes requested by reads.
     pub bytes_read: u64,
-    /// Write requests, those that write zeroes included.
+    /// Write requests, including requests that write zeroes.
     pub writes: u64,
     /// Bytes given by writes.
     pub bytes_written: u64,

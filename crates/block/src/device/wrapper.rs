@@ -115,7 +115,8 @@ mod tests {
         CountedDevice, FaultDevice, OverlayDevice, RecordDevice, SliceDevice, SuccessiveDevice,
     };
 
-    /// A device whose answers differ from those of a device in memory, and that keeps the hints.
+    /// A device whose answers differ from the answers of a device in memory, and that keeps the
+    /// hints.
     #[derive(Debug, Default)]
     struct Unusual {
         hints: Mutex<Vec<(&'static str, Range<u64>)>>,

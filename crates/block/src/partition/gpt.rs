@@ -4,7 +4,7 @@
 //! all sector numbers against the device, and uses the copy where the first header is damaged.
 //!
 //! A header in sector 1 points to the entries. The last sector holds a copy of the header, with
-//! entries of its own. Each header holds a checksum of itself and one of its entries. Sectors have
+//! its own entries. Each header holds a checksum of itself and one of its entries. Sectors have
 //! 512 or 4096 bytes. An image does not say which, so the reader tries both.
 
 use std::array;

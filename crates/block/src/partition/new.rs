@@ -48,7 +48,7 @@ impl NewDisk {
     /// go.
     ///
     /// # Errors
-    /// Those of the device.
+    /// The errors of the device.
     pub fn write(&self, device: &dyn BlockDevice) -> Result<()> {
         let sectors = self.size_bytes() / SECTOR;
         let entries = self.entries();

@@ -123,7 +123,7 @@ impl<'a> Slots<'a> {
     }
 
     /// Returns the first record, from the one at byte `offset` on, with at least `need` unused
-    /// bytes, and the number of its unused bytes. The checks are those of
+    /// bytes, and the number of its unused bytes. The checks are the checks of
     /// [`find_name`](Self::find_name), and that names fit into their records.
     ///
     /// # Errors

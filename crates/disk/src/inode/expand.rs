@@ -42,7 +42,7 @@ impl Inode {
         self.extra_isize() < Self::extra_isizes(sb).1
     }
 
-    /// Gives the inode the fields that new inodes have, or at least those that the superblock
+    /// Gives the inode the fields that new inodes have, or at least the fields that the superblock
     /// demands, if the attributes in its `record` leave room. They are zero. Otherwise nothing
     /// changes.
     ///

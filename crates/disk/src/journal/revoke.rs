@@ -3,7 +3,7 @@
 //! A transaction may free a block of journaled metadata, and the block may then go to a file whose
 //! data is not journaled. Replaying the old copy would destroy that data, so the transaction that
 //! frees the block revokes it. Recovery then skips copies of the block in this and in earlier
-//! transactions; it replays those of later ones.
+//! transactions; it replays copies of later ones.
 //!
 //! `jbd2` encodes the list at a commit and decodes it at recovery. A length that does not fit the
 //! block is refused.

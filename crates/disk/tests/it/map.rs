@@ -24,7 +24,7 @@ fn inodes(volume: &Volume) -> BTreeSet<u32> {
 }
 
 /// Returns the output of debugfs's `blocks`: all blocks of each inode, one line an inode, including
-/// those of the map.
+/// the blocks of the map.
 fn blocks(image: &Image, inodes: &BTreeSet<u32>) -> Vec<BTreeSet<u64>> {
     let script: String = inodes
         .iter()

@@ -251,7 +251,7 @@ fn a_handle_may_change_more_than_it_said_but_not_more_than_the_log() {
     assert!(matches!(transactions.start(1), Err(Error::TooLarge { .. })));
 }
 
-/// The revoked blocks may be those of the map of a huge file that was there before the volume was
+/// The revoked blocks may be blocks of the map of a huge file that was there before the volume was
 /// opened.
 #[test]
 fn a_revoked_block_without_a_copy_takes_no_room_in_the_log() {

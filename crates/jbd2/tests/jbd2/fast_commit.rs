@@ -1,4 +1,4 @@
-//! Tests of fast commit areas that the kernel wrote: the records are those that debugfs prints.
+//! Tests of fast commit areas that the kernel wrote: the records are the ones that debugfs prints.
 
 use extern4_disk::fast_commit::{Dentry, Record};
 use extern4_testkit::crash;

@@ -230,7 +230,7 @@ pub(super) fn fast_commits(root: &Path) -> io::Result<Vec<File>> {
     // hole.
     open("inner/file")?.set_len(9000)?;
     sync("inner/file")?;
-    // The inodes of these files may also be those of deleted files, and no fast commit has their
+    // The inodes of these files may also be inodes of deleted files, and no fast commit has their
     // holes.
     for at in 14..17 {
         std::fs::remove_file(dir.join(format!("old-{at}")))?;

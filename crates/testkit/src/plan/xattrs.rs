@@ -1,7 +1,7 @@
 //! Extended attributes and access control lists.
 //!
-//! The images of attributes use these plans. Which place an attribute gets (inode, block or inode
-//! of its own) follows from the sizes that the plan gives it.
+//! The images of attributes use these plans. Which place an attribute gets (inode, block or a
+//! separate inode) follows from the sizes that the plan gives it.
 
 use std::io;
 use std::path::Path;
@@ -70,7 +70,7 @@ pub fn xattrs(root: &Path) -> io::Result<()> {
     })
 }
 
-/// Sets values beyond a block, which need inodes of their own (the feature `ea_inode`).
+/// Sets values beyond a block, which need separate inodes (the feature `ea_inode`).
 pub fn big_xattrs(root: &Path) -> io::Result<()> {
     let dir = directory(root, "big-xattrs")?;
     for len in [1000, 4000, 5000, 10_000, 30_000, 65_535, 65_536] {

@@ -97,7 +97,7 @@ pub(super) fn orphans(image: &Image) {
     ));
 }
 
-/// Makes a journal on a device of its own.
+/// Makes a journal on a separate device.
 pub(super) fn external_journal(image: &Image) {
     let journal = image.scratch().join("journal.img");
     let file = std::fs::File::create_new(&journal).expect("a journal file");

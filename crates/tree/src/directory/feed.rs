@@ -1,7 +1,7 @@
 //! Scans a directory with two threads: one walks, and the caller's thread feeds the sink.
 //!
 //! The walk waits for the kernel most of the time, and the sink computes, so they overlap. The
-//! walking thread also has a current directory of its own, by which `xattrs` reads attributes.
+//! walking thread also has its own current directory, by which `xattrs` reads attributes.
 //! [`scan`] is `DirectorySource::scan`. The sink gets entries in the order of the walk, in batches
 //! of bounded number. After an error of either thread the other ends, and the sink's error takes
 //! precedence.

@@ -350,7 +350,7 @@ fn mounts_are_left_out_by_name() {
         fs::create_dir(dir.path().join(name)).unwrap();
     }
     let tree = dir.path().to_owned();
-    // A thread with mounts of its own: nothing is left behind.
+    // A thread with its own mounts: nothing is left behind.
     std::thread::spawn(move || {
         own_mounts();
         for (name, kind) in [("proc", c"proc"), ("tmp", c"tmpfs")] {

@@ -1,9 +1,9 @@
 //! Reads the extended attributes of the host's files.
 //!
-//! The walk calls [`Reader::read`] for each file. Attributes are sorted by name. Those that mean
-//! nothing on another file system are left out with one warning each. Those that the host lists
-//! and does not give are left out with a warning that names file and attribute, as `cp -a` does. A
-//! file system without attributes is warned about once. All other errors end the walk.
+//! The walk calls [`Reader::read`] for each file. Attributes are sorted by name. Attributes that
+//! mean nothing on another file system are left out with one warning each. Attributes that the host
+//! lists and does not give are left out with a warning that names file and attribute, as `cp -a`
+//! does. A file system without attributes is warned about once. All other errors end the walk.
 
 use std::collections::BTreeSet;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -32,7 +32,7 @@ pub(super) enum By {
 }
 
 impl By {
-    /// Gives this thread a current directory of its own, if possible. It needs no privileges, but a
+    /// Gives this thread its own current directory, if possible. It needs no privileges, but a
     /// filter of system calls may forbid it.
     #[expect(deprecated, reason = "the safe form; descriptors stay shared")]
     pub(super) fn of_this_thread() -> Self {

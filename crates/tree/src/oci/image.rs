@@ -166,7 +166,7 @@ fn choose<'v>(
     }
 }
 
-/// Returns the images that have the wanted name; if there are none, those whose name ends so.
+/// Returns the images that have the wanted name; if there are none, the images whose name ends so.
 fn best<'v>(
     images: impl Iterator<Item = &'v Value>,
     named: impl Fn(&Value) -> Match,

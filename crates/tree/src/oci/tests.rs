@@ -112,7 +112,7 @@ fn layers() -> Vec<Vec<u8>> {
         ]),
         archive(&[
             Raw::new(b'1', "link", b"").link("dir/kept"),
-            // The opaque marker follows names of its own layer.
+            // The opaque marker follows names of the same layer.
             Raw::new(b'0', "opaque/new", b"new"),
             Raw::new(b'0', "opaque/both", b"later"),
             file("opaque/.wh..wh..opq"),
@@ -454,7 +454,7 @@ fn configurations_are_verified_and_read() {
         error.contains("linux/arm64") && error.contains("linux/arm/v7"),
         "{error}"
     );
-    // Digests that are not those of the layers, and values of other types.
+    // Digests that are not the layers' digests, and values of other types.
     for (wrong, reason) in [
         (
             json!({ "rootfs": rootfs(&digest(b"other")) }),

@@ -1,9 +1,9 @@
 //! Extended headers: records that replace or add to the fields of a member's header.
 //!
 //! `read` splits headers by [`records`] and applies them to an [`Extended`]. It knows the keys of
-//! POSIX, and those of star, libarchive, GNU tar and Red Hat for attributes, ACLs and sparse files.
-//! If an attribute comes in several forms, one wins by a fixed order. A damaged record is an error;
-//! unknown keys are ignored.
+//! POSIX, and the records of star, libarchive, GNU tar and Red Hat for attributes, ACLs and sparse
+//! files. If an attribute comes in several forms, one wins by a fixed order. A damaged record is an
+//! error; unknown keys are ignored.
 
 use extern4_disk::inode::InodeFlags;
 

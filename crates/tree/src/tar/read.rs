@@ -381,7 +381,7 @@ impl<'a> Reader<'a> {
                 self.skip_data(header)?;
                 Kind::Directory
             }
-            // Old archives have no type of their own for directories.
+            // Old archives have no type for directories.
             b'0' | 0 if directory => {
                 self.skip_data(header)?;
                 Kind::Directory

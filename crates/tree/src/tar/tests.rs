@@ -1,5 +1,5 @@
-//! Tests of reading tar archives: those that GNU tar, bsdtar and other programs make from trees
-//! with every kind of entry. Each must be read back as the tree that it was made from.
+//! Tests of reading tar archives: the archives that GNU tar, bsdtar and other programs make from
+//! trees with every kind of entry. Each must be read back as the tree that it was made from.
 //!
 //! The helpers that make such trees also serve the tests of writing archives, in `write/tests.rs`.
 

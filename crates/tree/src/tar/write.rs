@@ -24,9 +24,9 @@ const LARGEST_7: u64 = (1 << 21) - 1;
 
 /// Writes entries as a PAX archive: equal entries give equal bytes.
 ///
-/// Extended attributes become records `SCHILY.xattr`, ACLs and SELinux labels also those of their
-/// own, inode flags `SCHILY.fflags`, and files with holes have GNU tar's form 1.0. A project has a
-/// record of this program, which others pass over.
+/// Extended attributes become records `SCHILY.xattr`, ACLs and SELinux labels also their own
+/// records, inode flags `SCHILY.fflags`, and files with holes have GNU tar's form 1.0. A project
+/// has a record of this program, which others pass over.
 pub struct TarWriter<W: Write> {
     out: Output<W>,
     buf: Vec<u8>,
