@@ -65,7 +65,7 @@ release: static
 	[ $(HOST) = $(AARCH64) ] || ./scripts/static $(AARCH64)
 	./scripts/release target/$(HOST)/release/extern4 $$([ $(HOST) = $(AARCH64) ] || echo target/$(AARCH64)/release/extern4)
 
-# Counted in a build of its own, whose atomics take notes; then measured, once the load average is below 1: after ten minutes above it
+# Counted in a separate build, whose atomics take notes; then measured, once the load average is below 1: after ten minutes above it
 # the lab ends with an error. LAB=--busy measures all the same, LAB=--short takes some minutes. The report is under target/lab; its page
 # becomes docs/lab.
 lab:

@@ -270,7 +270,7 @@ const DIFF: &[(&str, &str)] = &[
         "--horizon-lines --speed-large-files",
         "one way to compare serves all texts; -d finds fewer changes",
     ),
-    ("--palette", "the colours are those of GNU diff"),
+    ("--palette", "the colours are GNU diff's"),
     ("-v --version", "extern4 --version shows the version"),
 ];
 
@@ -314,7 +314,7 @@ const TAR: &[(&str, &str)] = &[
     ),
     (
         "--one-top-level --recursive-unlink --backup --suffix --transform --xform -w --interactive --confirmation",
-        "unpack into a directory of its own, and move files with mv",
+        "unpack into a new directory, and move files with mv",
     ),
     (
         "-O --to-stdout --to-command --ignore-command-error --no-ignore-command-error",
@@ -326,7 +326,7 @@ const TAR: &[(&str, &str)] = &[
     ),
     (
         "--checkpoint --checkpoint-action --index-file -l --check-links --no-quote-chars --quote-chars --quoting-style --show-defaults --show-omitted-dirs --show-snapshot-field-ranges --show-transformed-names --show-stored-names --totals --warning --ignore-failed-read --restrict",
-        "-v prints members, and messages are those of all commands",
+        "-v prints members, and messages are the same for all commands",
     ),
     ("--utc", "TZ=UTC shows times in UTC"),
     ("-? --usage", "--help shows the options"),

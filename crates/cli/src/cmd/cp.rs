@@ -113,7 +113,7 @@ pub(crate) struct Args {
     /// Share blocks where the host can; no volume can, so always is refused
     #[arg(long, value_name = "WHEN", num_args = 0..=1, require_equals = true, default_missing_value = "always", value_parser = reflink)]
     reflink: Option<String>,
-    /// Give copies this owner: names are those of the volume that is written, numbers are needed
+    /// Give copies this owner: names come from the volume that is written, numbers are needed
     /// on the host
     #[arg(long, value_name = "OWNER[:GROUP]", value_parser = Owner::argument)]
     chown: Option<Owner>,

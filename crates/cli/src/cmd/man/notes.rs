@@ -463,12 +463,12 @@ pub(super) const FILES: &[Shared] = &[
     (
         &["extern4-quota", "extern4-quota-set"],
         "IMAGE:/etc/passwd, IMAGE:/etc/group, IMAGE:/etc/projid",
-        "The names of users, groups and projects, which are those of the volume.",
+        "The names of users, groups and projects, as the volume has them.",
     ),
     (
         OWNERS,
         "IMAGE:/etc/passwd, IMAGE:/etc/group",
-        "The names of users and groups, which are those of the volume.",
+        "The names of users and groups, as the volume has them.",
     ),
     (MOUNTS, "/dev/fuse", "The kernel's side of the mount."),
     (
