@@ -8,7 +8,7 @@
 use crate::dir::htree::read::{HtreeEntry, Tree};
 use crate::error::Result;
 use crate::fs::Ext4;
-use crate::map::run::Run;
+use crate::run::Run;
 
 impl Ext4 {
     /// Returns the run that maps block `logical` of inode `ino`, from that block on. The inode must

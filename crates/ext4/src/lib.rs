@@ -15,13 +15,13 @@
 //! | `fscrypt` | what encrypted inodes show without a key |
 //! | `alloc` | free blocks and inodes, preallocation, orphans, discard |
 //! | `quota` | usage and limits of users, groups and projects |
-//! | `volume` | geometry, group descriptors, buffers; transactions and their handles |
-//! | `fs` | `Ext4` itself: the volume, what all changes share, and how it was opened |
-//! | `mount` | opening a volume, its options and its journal |
+//! | `volume` | geometry, group descriptors, buffers; handles of transactions |
+//! | `fs` | `Ext4` itself: the volume, the writer that all changes share, and the open options |
+//! | `mount` | opening a volume: its features and its journal |
 //! | `tune` | changes of the superblock, and of the volume's own files |
 //!
 //! Modules with shared state (`volume`, `alloc::block_allocator`, `alloc::orphan_list`,
-//! `quota::accounts`, `mount::writer` and those below them) do not know `Ext4`. Operations are
+//! `fs::quota_accounts`, `fs::writer` and those below them) do not know `Ext4`. Operations are
 //! functions that take it, or a handle, as their first argument. Questions about one inode are
 //! methods of `InodeInfo`.
 //!
@@ -47,6 +47,7 @@ mod map;
 mod mount;
 mod ops;
 pub mod quota;
+mod run;
 mod time;
 pub mod tune;
 mod volume;
@@ -57,18 +58,18 @@ pub use error::{Error, InUse, Result, Unsupported};
 pub use extern4_disk::superblock::ErrorPolicy;
 pub use extern4_jbd2::{DEFAULT_COMMIT_INTERVAL, Replayed, Stats as JournalStats};
 pub use fs::Ext4;
+pub use fs::data_mode::DataMode;
+pub use fs::options::OpenOptions;
+pub use fs::transaction::Transaction;
 pub use map::inode_blocks;
-pub use map::run::{Run, RunKind};
 pub use map::walk::{DataRun, MapNode, MapVisitor};
-pub use mount::data_mode::DataMode;
 pub use mount::features::unwritable;
 pub use mount::journal;
-pub use mount::loss::Listener;
-pub use mount::options::OpenOptions;
+pub use run::{Run, RunKind};
 pub use tune::checksum_rewrite;
 pub use volume::Volume;
+pub use volume::loss::Listener;
 pub use volume::superblock::Backup;
-pub use volume::transaction::Transaction;
 pub use xattr::mbcache;
 #[cfg(feature = "lab")]
 pub use xattr::mbcache::blocks::BlockCache;

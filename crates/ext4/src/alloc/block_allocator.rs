@@ -6,7 +6,7 @@
 //! that freed it is durable. If it were reused earlier, a crash could leave it with its old file
 //! and with another file's contents.
 //!
-//! `mount::writer` makes the one [`BlockAllocator`] of a volume and calls it when a transaction
+//! `fs::writer` makes the one [`BlockAllocator`] of a volume and calls it when a transaction
 //! closes and when it is durable. `volume::handle` reserves blocks; `balloc` and `ialloc` allocate.
 //!
 //! # Locks

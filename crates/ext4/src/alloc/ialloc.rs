@@ -252,7 +252,7 @@ mod tests {
     use extern4_testkit::image::ImageSpec;
 
     use super::*;
-    use crate::mount::options::OpenOptions;
+    use crate::fs::options::OpenOptions;
 
     /// Returns the group of a new file in the root, which stays allocated.
     fn group_of_new_file(fs: &Ext4) -> u32 {

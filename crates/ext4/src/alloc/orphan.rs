@@ -23,10 +23,10 @@ use crate::alloc::ialloc::is_inode_taken;
 use crate::alloc::orphan_list::Orphans;
 use crate::error::{Error, Result};
 use crate::fs::Ext4;
+use crate::fs::quota_accounts::Owners;
 use crate::inode::info::InodeInfo;
 use crate::ops::create::NAME_CREDITS;
 use crate::ops::delete::{check_removable, delete_inode, free_contents, set_aside, unfreed};
-use crate::quota::accounts::Owners;
 use crate::volume::handle::Handle;
 
 /// The orphans of a volume that is being opened for writing.

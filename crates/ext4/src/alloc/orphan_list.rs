@@ -29,7 +29,7 @@ use extern4_sync::primitive::{Mutex, MutexGuard};
 use crate::inode::info::InodeInfo;
 
 /// The list of orphans: the superblock names the newest, and each one the next older. The newest is
-/// stored in the superblock when a transaction closes (`mount::writer`).
+/// stored in the superblock when a transaction closes (`fs::writer`).
 #[derive(Default)]
 pub(crate) struct Orphans(Mutex<OrphanList>);
 

@@ -31,7 +31,7 @@ use crate::error::{Error, Result};
 use crate::fs::Ext4;
 use crate::fscrypt::fscrypt_name;
 use crate::inode::info::InodeInfo;
-use crate::map::run::RunKind;
+use crate::run::RunKind;
 use crate::volume::buffer::Verified;
 
 /// Marks cookies that are byte offsets.

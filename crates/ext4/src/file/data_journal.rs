@@ -36,9 +36,9 @@ use extern4_vfs::{Inode, Timespec};
 use crate::error::Result;
 use crate::file::write::{WriteRange, stamped, store_and_publish, write_new, write_run_directly};
 use crate::fs::Ext4;
+use crate::fs::data_mode::Journaling;
 use crate::inode::info::InodeInfo;
-use crate::map::run::{LOGICAL_END, Run, RunKind};
-use crate::mount::data_mode::Journaling;
+use crate::run::{LOGICAL_END, Run, RunKind};
 use crate::volume::group::to_usize;
 use crate::volume::handle::Handle;
 

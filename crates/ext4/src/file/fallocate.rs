@@ -22,7 +22,7 @@ use crate::map::change::{
     insert_runs, mark_unwritten, shift_blocks, unmap_blocks,
 };
 use crate::map::map_blocks::MAX_RUNS;
-use crate::map::run::{LOGICAL_END, Run, RunKind};
+use crate::run::{LOGICAL_END, Run, RunKind};
 use crate::volume::group::to_usize;
 
 /// The most blocks that one handle allocates.

@@ -17,7 +17,7 @@ use crate::file::data_journal::read_logged;
 use crate::fs::Ext4;
 use crate::fscrypt::ReadableFile;
 use crate::inode::info::InodeInfo;
-use crate::map::run::{Run, RunKind};
+use crate::run::{Run, RunKind};
 
 /// Reads up to `buf.len()` bytes at `offset` of a regular file; fewer only at its end.
 pub(crate) fn read_file(

@@ -25,6 +25,7 @@ use crate::file::data_journal::{
 };
 use crate::file::inline::{resize_inline, spill_inline, write_inline};
 use crate::fs::Ext4;
+use crate::fs::quota_accounts::Owners;
 use crate::fscrypt::check_key;
 use crate::inode::cached::CachedInode;
 use crate::inode::info::InodeInfo;
@@ -34,9 +35,8 @@ use crate::map::change::{
     insert_runs, mark_written, unmap_blocks,
 };
 use crate::map::map_blocks::MAX_RUNS;
-use crate::map::run::{LOGICAL_END, Run, RunKind};
 use crate::ops::times::{note_write_lazily, store_times};
-use crate::quota::accounts::Owners;
+use crate::run::{LOGICAL_END, Run, RunKind};
 use crate::time::timestamp;
 use crate::volume::group::to_usize;
 use crate::volume::handle::Handle;

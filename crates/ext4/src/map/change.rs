@@ -34,8 +34,8 @@ use crate::map::extents::change::{
 };
 use crate::map::indirect::change::{insert_pointers, unmap_pointers};
 use crate::map::map_blocks::{SHIFT_LEAVES, UnmapBudget};
-use crate::map::run::{Run, RunKind};
 use crate::map::{extents, indirect};
+use crate::run::{Run, RunKind};
 use crate::volume::handle::Handle;
 
 /// The most nodes that one change of a leaf adds: one on each level, and one for a tree that grows.

@@ -15,13 +15,12 @@ pub(crate) mod extents;
 pub(crate) mod indirect;
 pub mod inode_blocks;
 pub(crate) mod map_blocks;
-pub(crate) mod run;
 pub(crate) mod walk;
 
 use crate::error::Result;
 use crate::fs::Ext4;
 use crate::inode::info::InodeInfo;
-use crate::map::run::Run;
+use crate::run::Run;
 
 impl InodeInfo {
     /// Returns the run that maps block `logical` of the file, from that block on.

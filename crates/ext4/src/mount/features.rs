@@ -9,7 +9,7 @@ use extern4_disk::feature::{Compat, Feature, Features, Incompat, RoCompat};
 use extern4_disk::superblock::{CreatorOs, RawSuperblock, State, Superblock};
 
 use crate::error::Unsupported;
-use crate::mount::options::OpenOptions;
+use crate::fs::options::OpenOptions;
 use crate::tune::checksum_rewrite;
 
 /// The features whose presence changes how a volume is read, and that this crate reads.

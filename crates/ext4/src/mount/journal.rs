@@ -23,9 +23,9 @@ use extern4_jbd2::{Journal, JournalMap, Replayed, ReplayedDevice};
 
 use crate::error::{Error, Result, Unsupported};
 use crate::fs::Ext4;
+use crate::fs::options::OpenOptions;
 use crate::inode::info::InodeInfo;
-use crate::map::run::RunKind;
-use crate::mount::options::OpenOptions;
+use crate::run::RunKind;
 
 /// The most runs that a journal may have. Damaged indirect blocks that refer to each other could
 /// otherwise yield an unbounded number.

@@ -7,16 +7,9 @@
 //! device, frees orphans and makes the [`Writer`]. After an error the volume is as before, or its
 //! journal has been replayed. The library `extern4`, the checker and tests call these methods.
 
-pub(crate) mod data_mode;
-pub(crate) mod fast_commit;
 pub(crate) mod features;
 pub mod journal;
-pub(crate) mod loss;
-pub(crate) mod mmp;
-pub(crate) mod options;
 pub(crate) mod remount;
-pub(crate) mod upgrade;
-pub(crate) mod writer;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
@@ -34,17 +27,17 @@ use extern4_sync::primitive::Ordering::Relaxed;
 use crate::alloc::orphan::{LeftoverOrphans, find_leftover_orphans, free_leftover_orphans};
 use crate::error::Result;
 use crate::fs::Ext4;
+use crate::fs::fast_commit::FastCommits;
+use crate::fs::mmp::{self, MmpGuard};
+use crate::fs::options::OpenOptions;
+use crate::fs::quota_accounts::Quotas;
+use crate::fs::upgrade::Upgrade;
+use crate::fs::writer::{Writer, WriterParts};
 use crate::inode::lazy_times::LazyTimes;
-use crate::mount::fast_commit::FastCommits;
 use crate::mount::features::{check_features, check_needs_no_recovery, check_writable};
-use crate::mount::loss::{Losses, Warnings};
-use crate::mount::mmp::MmpGuard;
-use crate::mount::options::OpenOptions;
-use crate::mount::upgrade::Upgrade;
-use crate::mount::writer::{Writer, WriterParts};
 use crate::ops::times::store_all_times;
-use crate::quota::accounts::Quotas;
 use crate::volume::Volume;
+use crate::volume::loss::{Losses, Warnings};
 use crate::volume::superblock;
 use crate::volume::system_zone::SystemZones;
 

@@ -17,6 +17,7 @@ use crate::alloc::block_allocator::Demand;
 use crate::dir::insert::{blocks_for_name, check_new_name, is_empty_directory, set_parent};
 use crate::error::{Error, Result};
 use crate::fs::Ext4;
+use crate::fs::quota_accounts::Owners;
 use crate::inode::cached::{CachedInode, LockedNames};
 use crate::inode::info::InodeInfo;
 use crate::inode::publish::{publish, publish_touched};
@@ -25,7 +26,6 @@ use crate::ops::create::{
     touch_ctime, touch_names, uncount_link,
 };
 use crate::ops::delete::{check_removable, free_with_name};
-use crate::quota::accounts::Owners;
 use crate::time::timestamp;
 use crate::volume::handle::Handle;
 use crate::xattr::acl::set::{init_attributes, room_for_acls};

@@ -17,9 +17,9 @@ use extern4_disk::{Corrupt, CorruptKind, Place, Structure};
 
 use crate::error::Result;
 use crate::fs::Ext4;
+use crate::fs::quota_accounts::{EntryPosition, QuotaFile};
 use crate::inode::info::InodeInfo;
 use crate::map::change::{ALLOCATE_CREDITS, allocate_for};
-use crate::quota::accounts::{EntryPosition, QuotaFile};
 use crate::volume::group::to_usize;
 use crate::volume::handle::Handle;
 

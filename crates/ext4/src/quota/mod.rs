@@ -6,7 +6,7 @@
 //! files of the volume and EA inodes count for no id.
 //!
 //! The accounts of ids that have been needed are in memory. Changed accounts are stored in the
-//! quota files when the transaction closes (`mount::writer`). An id without an entry in a file gets
+//! quota files when the transaction closes (`fs::writer`). An id without an entry in a file gets
 //! one in a transaction of its own, before the change that first counts something for it
 //! (`Ext4::open_accounts`). So counting allocates no blocks.
 //!
@@ -22,7 +22,6 @@
 //! All accounts have one lock, which is taken with or without an open handle. Blocks are read and
 //! allocated under it; no handle is opened under it.
 
-pub(crate) mod accounts;
 pub(crate) mod file;
 
 pub use extern4_disk::quota::{Entry, Kind, Resource};
@@ -37,10 +36,10 @@ use extern4_vfs::{Attr, Errno, FileFlags, SpaceRights, StatFs};
 use crate::alloc::block_allocator::{Demand, ReserveUse};
 use crate::error::Result;
 use crate::fs::Ext4;
-use crate::inode::info::InodeInfo;
-use crate::quota::accounts::{
+use crate::fs::quota_accounts::{
     Account, Amount, Counted, KindQuota, Owners, QuotaFile, QuotaReservation, Quotas, count, room,
 };
+use crate::inode::info::InodeInfo;
 use crate::quota::file::{PUT_CREDITS, put_entry, store_header};
 use crate::time::now_seconds;
 use crate::volume::handle::Handle;
@@ -575,7 +574,7 @@ mod tests {
     use extern4_testkit::image::ImageSpec;
 
     use super::*;
-    use crate::mount::options::OpenOptions;
+    use crate::fs::options::OpenOptions;
 
     const SPEC: ImageSpec = ImageSpec::new(
         "quota",

@@ -31,8 +31,8 @@ use extern4_disk::{CorruptKind, Place, Structure, bitmap, dirent, extent, htree,
 
 use crate::error::{Error, Result, Unsupported};
 use crate::fs::Ext4;
+use crate::fs::options::OpenOptions;
 use crate::map::walk::{DataRun, MapNode, MapVisitor};
-use crate::mount::options::OpenOptions;
 use crate::volume::Volume;
 use crate::volume::group::to_usize;
 

@@ -32,11 +32,11 @@ use super::internal_files::{clear_reserved, new_file};
 use crate::alloc::block_allocator::{Demand, ReserveUse};
 use crate::error::{Result, Unsupported};
 use crate::fs::Ext4;
+use crate::fs::options::OpenOptions;
+use crate::fs::quota_accounts::{Amount, Owners};
 use crate::inode::info::InodeInfo;
 use crate::map::change::{ALLOCATE_CREDITS, Placement, claim_blocks, insert_runs};
-use crate::mount::options::OpenOptions;
 use crate::ops::create::NAME_CREDITS;
-use crate::quota::accounts::{Amount, Owners};
 
 /// The size of a journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -44,10 +44,10 @@ use extern4_vfs::{self as vfs, Errno};
 use crate::alloc::block_allocator::{BlockReservation, Demand, ReserveUse};
 use crate::error::{Error, Result};
 use crate::fs::Ext4;
+use crate::fs::quota_accounts::{Counted, QUOTA_CREDITS, QuotaReservations};
+use crate::fs::writer::{Writer, note, store};
 use crate::inode::cached::CachedInode;
 use crate::inode::info::InodeInfo;
-use crate::mount::writer::{Writer, note, store};
-use crate::quota::accounts::{Counted, QUOTA_CREDITS, QuotaReservations};
 use crate::time::timespec;
 use crate::volume::deferred_checksum;
 

@@ -2,17 +2,17 @@
 //!
 //! Its methods read: superblock, group descriptors, verified metadata blocks, positions of inodes.
 //! They check all numbers from the volume against its geometry. [`Ext4`](crate::Ext4) dereferences
-//! to it, so every module of this crate calls them. The submodules `handle` and `transaction`
-//! change a volume. They do so through the `Writer` of `mount`.
+//! to it, so every module of this crate calls them. The submodule `handle` changes a volume, through
+//! the `Writer` of `fs`.
 
 pub(crate) mod buffer;
 pub(crate) mod deferred_checksum;
 pub(crate) mod group;
 pub(crate) mod handle;
 pub(crate) mod inode_table;
+pub(crate) mod loss;
 pub(crate) mod superblock;
 pub(crate) mod system_zone;
-pub(crate) mod transaction;
 
 use std::sync::Arc;
 
@@ -23,9 +23,9 @@ use extern4_disk::superblock::Superblock;
 
 use crate::dir::name_map::NameMaps;
 use crate::error::Result;
-use crate::mount::loss::Warnings;
 use crate::volume::group::Groups;
 use crate::volume::inode_table::ReadAheadWindows;
+use crate::volume::loss::Warnings;
 
 /// The device, geometry, group descriptors, buffers and maps of names of a volume.
 pub struct Volume {

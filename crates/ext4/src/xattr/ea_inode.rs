@@ -29,7 +29,7 @@ use crate::fs::Ext4;
 use crate::inode::info::InodeInfo;
 use crate::map::change::{allocate_for, unmap_blocks};
 use crate::map::map_blocks::empty_map;
-use crate::map::run::RunKind;
+use crate::run::RunKind;
 use crate::time::now_seconds;
 use crate::volume::group::to_usize;
 use crate::volume::handle::Handle;

@@ -1,6 +1,6 @@
 //! [`Sharing`]: the caches and locks by which inodes share attribute blocks and values.
 //!
-//! `mount::writer` has one for a volume; `xattr::block` and `xattr::ea_inode` use it. A block, or
+//! `fs::writer` has one for a volume; `xattr::block` and `xattr::ea_inode` use it. A block, or
 //! an EA inode, is found by the hash of its contents through a cache of hints
 //! ([`crate::xattr::mbcache`]). A thread that inserts an entry holds the block: its inode has the
 //! block, and the inode's attributes cannot change meanwhile ([`crate::inode::cached`]). An entry

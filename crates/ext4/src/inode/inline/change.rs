@@ -85,7 +85,7 @@ mod tests {
     use super::*;
     use crate::dir::name_map::DirNames;
     use crate::dir::namei::lookup_name;
-    use crate::mount::options::OpenOptions;
+    use crate::fs::options::OpenOptions;
 
     const SPEC: ImageSpec = ImageSpec::new(
         "inline",

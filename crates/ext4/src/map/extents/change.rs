@@ -15,7 +15,7 @@ use crate::fs::Ext4;
 use crate::inode::info::InodeInfo;
 use crate::map::extents::tree::{ExtentPath, join, max_len, store_path};
 use crate::map::map_blocks::{MAX_RUNS, SHIFT_LEAVES, UnmapBudget, home_block};
-use crate::map::run::{LOGICAL_END, Run, RunKind};
+use crate::run::{LOGICAL_END, Run, RunKind};
 use crate::volume::group::to_usize;
 use crate::volume::handle::Handle;
 

@@ -10,7 +10,7 @@ use extern4_disk::{Place, Structure};
 use crate::error::Result;
 use crate::fs::Ext4;
 use crate::inode::info::InodeInfo;
-use crate::map::run::{Run, RunKind};
+use crate::run::{Run, RunKind};
 use crate::volume::buffer::Verified;
 
 /// Returns the run at block `logical` of a file with extents.

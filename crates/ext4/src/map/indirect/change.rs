@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 use crate::fs::Ext4;
 use crate::inode::info::InodeInfo;
 use crate::map::map_blocks::{MAX_RUNS, UnmapBudget, allocate_map_block, home_block};
-use crate::map::run::{Run, RunKind};
+use crate::run::{Run, RunKind};
 use crate::volume::group::to_usize;
 use crate::volume::handle::Handle;
 

@@ -10,7 +10,7 @@ use extern4_disk::{Place, Structure};
 use crate::error::Result;
 use crate::fs::Ext4;
 use crate::inode::info::InodeInfo;
-use crate::map::run::{LOGICAL_END, Run, RunKind};
+use crate::run::{LOGICAL_END, Run, RunKind};
 
 /// Returns the run at block `logical` of a file without extents.
 pub(crate) fn map(fs: &Ext4, inode: &InodeInfo, logical: u32) -> Result<Run> {

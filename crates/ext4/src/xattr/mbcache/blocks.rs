@@ -10,7 +10,7 @@ use extern4_sync::closable_refcount::Put;
 
 use super::{MbCache, MbCacheStats};
 use crate::error::Result;
-use crate::mount::options::OpenOptions;
+use crate::fs::options::OpenOptions;
 
 /// The attribute blocks that inodes can share.
 pub(crate) struct Blocks {

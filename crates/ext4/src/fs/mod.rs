@@ -4,6 +4,18 @@
 //! and the options that it was opened with. `mount` makes it. `ops` implements the VFS traits for
 //! it, and most functions of this crate take it as their first argument. Without a `Writer` nothing
 //! on the volume can change: [`Ext4::writer`] returns `EROFS`, and every change starts there.
+//!
+//! The other files of this folder are what it holds: the writer, the accounts of quotas, a caller's
+//! transaction, changes of fast commits, the guard of multiple mount protection, and options.
+
+pub(crate) mod data_mode;
+pub(crate) mod fast_commit;
+pub(crate) mod mmp;
+pub(crate) mod options;
+pub(crate) mod quota_accounts;
+pub(crate) mod transaction;
+pub(crate) mod upgrade;
+pub(crate) mod writer;
 
 use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
@@ -17,13 +29,13 @@ use extern4_vfs::Errno;
 
 use crate::alloc::block_allocator::BlockReserve;
 use crate::error::{Error, Result};
+use crate::fs::fast_commit::FastCommits;
+use crate::fs::mmp::MmpGuard;
+use crate::fs::upgrade::Upgrade;
+use crate::fs::writer::Writer;
 use crate::inode::lazy_times::LazyTimes;
-use crate::mount::fast_commit::FastCommits;
-use crate::mount::loss::Losses;
-use crate::mount::mmp::MmpGuard;
-use crate::mount::upgrade::Upgrade;
-use crate::mount::writer::Writer;
 use crate::volume::Volume;
+use crate::volume::loss::Losses;
 use crate::xattr::sharing::SharingStats;
 
 /// An open ext2, ext3 or ext4 file system.

@@ -22,7 +22,7 @@ use extern4_disk::inode::{
 use extern4_disk::{CorruptKind, Place, Structure, extent};
 
 use crate::error::Result;
-use crate::map::run::{LOGICAL_END, Run, RunKind};
+use crate::run::{LOGICAL_END, Run, RunKind};
 use crate::volume::Volume;
 
 /// The range of `i_block` in an inode's record.

@@ -10,8 +10,8 @@ use std::time::Duration;
 use extern4_block::{BlockDevice, CacheBudget};
 use extern4_disk::superblock::ErrorPolicy;
 
-use crate::mount::data_mode::DataMode;
-use crate::mount::loss::Listener;
+use crate::fs::data_mode::DataMode;
+use crate::volume::loss::Listener;
 use crate::volume::superblock::Backup;
 
 /// The options for opening a volume.

@@ -34,9 +34,9 @@ use extern4_jbd2::Aborter;
 use extern4_sync::opener::Opener;
 
 use crate::error::{Error, InUse, Result};
-use crate::mount::loss::Losses;
 use crate::time::now_seconds;
 use crate::volume::Volume;
+use crate::volume::loss::Losses;
 
 /// The longest time from finding the volume free to writing the number. A node that takes longer is
 /// late.

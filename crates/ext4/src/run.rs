@@ -68,7 +68,7 @@ impl Run {
     }
 
     /// Returns the blocks of the volume that the run has, written or not.
-    pub(super) fn allocated(&self) -> Option<std::ops::Range<u64>> {
+    pub(crate) fn allocated(&self) -> Option<std::ops::Range<u64>> {
         match self.kind {
             // OK: as in `mapped`.
             RunKind::Mapped { physical } | RunKind::Unwritten { physical } => {

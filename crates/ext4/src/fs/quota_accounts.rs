@@ -2,7 +2,7 @@
 //!
 //! [`Quotas`] has the accounts of each kind under one lock. A [`QuotaReservations`] belongs to a
 //! handle; dropping it returns the amounts that were reserved and not counted. `quota` checks and
-//! counts, the handle holds the reservations, and `mount::writer` stores changed accounts when a
+//! counts, the handle holds the reservations, and `fs::writer` stores changed accounts when a
 //! transaction closes. Usage never becomes negative, and a reservation never exceeds the hard
 //! limit.
 
@@ -22,7 +22,7 @@ use extern4_vfs::{NewNode, SetAttr};
 use crate::inode::info::InodeInfo;
 
 /// The size of a sector, the unit of `i_blocks`, in bytes.
-pub(super) const SECTOR: u64 = 512;
+pub(crate) const SECTOR: u64 = 512;
 
 /// The most blocks of entries that one operation changes: those of four inodes, as in a rename.
 pub(crate) const QUOTA_CREDITS: u32 = 4 * Kind::ALL.len() as u32;
@@ -42,7 +42,7 @@ pub(crate) struct EntryPosition {
 }
 
 impl Quotas {
-    pub(super) fn lock(&self) -> MutexGuard<'_, Vec<KindQuota>> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Vec<KindQuota>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -77,7 +77,7 @@ impl Quotas {
 
 /// The owners of an inode: an id for each kind of quota.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Owners(pub(super) [u32; Kind::ALL.len()]);
+pub(crate) struct Owners(pub(crate) [u32; Kind::ALL.len()]);
 
 impl Owners {
     /// The superuser, its group, and the project of files without another.
@@ -147,7 +147,7 @@ impl Amount {
     }
 
     /// Returns the smaller of this and `other` in each component, and 0 where this is negative.
-    pub(super) fn within(self, other: Self) -> Self {
+    pub(crate) fn within(self, other: Self) -> Self {
         Self {
             bytes: self.bytes.clamp(0, other.bytes),
             inodes: self.inodes.clamp(0, other.inodes),
@@ -156,38 +156,38 @@ impl Amount {
 }
 
 /// The quotas of a volume that is open for writing.
-pub(crate) struct Quotas(pub(super) Mutex<Vec<KindQuota>>);
+pub(crate) struct Quotas(pub(crate) Mutex<Vec<KindQuota>>);
 
 /// One kind of quota.
-pub(super) struct KindQuota {
-    pub(super) file: QuotaFile,
-    pub(super) accounts: HashMap<u32, Account>,
+pub(crate) struct KindQuota {
+    pub(crate) file: QuotaFile,
+    pub(crate) accounts: HashMap<u32, Account>,
     /// The ids of accounts to be stored when the running transaction closes.
-    pub(super) dirty: Vec<u32>,
+    pub(crate) dirty: Vec<u32>,
 }
 
 /// The usage and the limits of an id.
-pub(super) struct Account {
-    pub(super) entry: Entry,
+pub(crate) struct Account {
+    pub(crate) entry: Entry,
     /// `None` if it has no entry in the file yet.
-    pub(super) position: Option<EntryPosition>,
+    pub(crate) position: Option<EntryPosition>,
     /// The sum that running operations have reserved.
-    pub(super) reserved: Amount,
+    pub(crate) reserved: Amount,
     /// The block of the entry, which is part of the running transaction.
-    pub(super) dirty: Option<Pin>,
+    pub(crate) dirty: Option<Pin>,
 }
 
 impl Account {
-    pub(super) fn admits(&self, more: Amount, now: u64) -> bool {
+    pub(crate) fn admits(&self, more: Amount, now: u64) -> bool {
         admits(&self.entry.space, self.reserved.bytes, more.bytes, now)
             && admits(&self.entry.inodes, self.reserved.inodes, more.inodes, now)
     }
 
-    pub(super) fn is_limited(&self) -> bool {
+    pub(crate) fn is_limited(&self) -> bool {
         self.entry.space.is_limited() || self.entry.inodes.is_limited()
     }
 
-    pub(super) fn reserve(&mut self, amount: Amount) {
+    pub(crate) fn reserve(&mut self, amount: Amount) {
         self.reserved.bytes += amount.bytes;
         self.reserved.inodes += amount.inodes;
     }
@@ -210,7 +210,7 @@ fn admits(resource: &Resource, reserved: i64, more: i64, now: u64) -> bool {
 
 /// Returns the lower limit in units, and how many units are left; `None` if there is no limit below
 /// `most`.
-pub(super) fn room(resource: &Resource, unit: u64, most: u64) -> Option<(u64, u64)> {
+pub(crate) fn room(resource: &Resource, unit: u64, most: u64) -> Option<(u64, u64)> {
     let limit = [resource.soft, resource.hard]
         .into_iter()
         .filter(|limit| *limit != 0)
@@ -220,7 +220,7 @@ pub(super) fn room(resource: &Resource, unit: u64, most: u64) -> Option<(u64, u6
 }
 
 /// Adds to the usage, and starts or ends the grace time.
-pub(super) fn count(resource: &mut Resource, by: i64, grace: u32, now: u64) {
+pub(crate) fn count(resource: &mut Resource, by: i64, grace: u32, now: u64) {
     resource.used = resource.used.saturating_add_signed(by);
     if resource.soft == 0 || resource.used <= resource.soft {
         resource.until = 0;
@@ -232,14 +232,14 @@ pub(super) fn count(resource: &mut Resource, by: i64, grace: u32, now: u64) {
 /// The amounts that are reserved for an operation. Dropping it returns those that have not been
 /// counted.
 pub(crate) struct QuotaReservations<'q> {
-    pub(super) quotas: Option<&'q Quotas>,
-    pub(super) list: RefCell<Vec<QuotaReservation>>,
+    pub(crate) quotas: Option<&'q Quotas>,
+    pub(crate) list: RefCell<Vec<QuotaReservation>>,
 }
 
-pub(super) struct QuotaReservation {
-    pub(super) kind: Kind,
-    pub(super) id: u32,
-    pub(super) left: Amount,
+pub(crate) struct QuotaReservation {
+    pub(crate) kind: Kind,
+    pub(crate) id: u32,
+    pub(crate) left: Amount,
 }
 
 impl<'q> QuotaReservations<'q> {
@@ -251,7 +251,7 @@ impl<'q> QuotaReservations<'q> {
     }
 
     /// Reduces the reserved amount by one that is counted now.
-    pub(super) fn consume(&self, kind: Kind, id: u32, account: &mut Account, mut counted: Amount) {
+    pub(crate) fn consume(&self, kind: Kind, id: u32, account: &mut Account, mut counted: Amount) {
         for reservation in self
             .list
             .borrow_mut()
@@ -287,8 +287,8 @@ impl Drop for QuotaReservations<'_> {
 /// The fields of an inode's record that determine its usage.
 #[derive(Clone, Copy)]
 pub(crate) struct Counted {
-    pub(super) owners: Owners,
-    pub(super) fields: Fields,
+    pub(crate) owners: Owners,
+    pub(crate) fields: Fields,
 }
 
 impl Counted {

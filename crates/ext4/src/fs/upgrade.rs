@@ -13,10 +13,10 @@ use crate::error::Error;
 
 /// The state for making a volume writable.
 pub(crate) struct Upgrade {
-    pub(super) device: Arc<SuccessiveDevice>,
+    pub(crate) device: Arc<SuccessiveDevice>,
     /// Why the volume cannot be made writable any more, after it failed half way. Locks: held while
     /// the volume is made writable, and while it is closed.
-    pub(super) failed: Mutex<Option<Error>>,
+    pub(crate) failed: Mutex<Option<Error>>,
 }
 
 impl Upgrade {
