@@ -11,11 +11,12 @@
 //! | `file` | contents of regular files and targets of symbolic links |
 //! | `xattr` | extended attributes and ACLs; blocks and values that inodes share |
 //! | `map` | the map from a file's blocks to the volume's: extents and indirect blocks |
-//! | `inode` | records of the inode table, what an inode in use keeps, contents inside the inode |
+//! | `inode` | what an inode in use keeps, and contents inside the inode |
 //! | `fscrypt` | what encrypted inodes show without a key |
-//! | `alloc` | free blocks and inodes, preallocation, orphans, discard |
+//! | `handle` | one change inside a transaction: what it allocates, stores and publishes |
+//! | `alloc` | the state of free blocks and inodes, preallocation, orphans, discard |
 //! | `quota` | usage and limits of users, groups and projects |
-//! | `volume` | geometry, group descriptors, buffers; handles of transactions |
+//! | `volume` | geometry, group descriptors, buffers, system zones |
 //! | `fs` | `Ext4` itself: the volume, the writer that all changes share, and the open options |
 //! | `mount` | opening a volume: its features and its journal |
 //! | `tune` | changes of the superblock, and of the volume's own files |
@@ -27,7 +28,7 @@
 //!
 //! The code that reads a structure and the code that changes it are in one folder. An operation
 //! that changes the volume reserves the blocks that it may need and opens a handle
-//! (`volume::handle`). It does all its work in that one transaction.
+//! (`handle`). It does all its work in that one transaction.
 //!
 //! Invariants: a volume opened for reading is never written. Every number from the volume is
 //! checked before it is used, and an error names the broken structure and its place. No walk over a
@@ -42,6 +43,7 @@ mod expert;
 mod file;
 mod fs;
 mod fscrypt;
+mod handle;
 mod inode;
 mod map;
 mod mount;

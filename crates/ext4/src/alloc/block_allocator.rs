@@ -7,7 +7,7 @@
 //! and with another file's contents.
 //!
 //! `fs::writer` makes the one [`BlockAllocator`] of a volume and calls it when a transaction
-//! closes and when it is durable. `volume::handle` reserves blocks; `balloc` and `ialloc` allocate.
+//! closes and when it is durable. `handle` reserves blocks; `balloc` and `ialloc` allocate.
 //!
 //! # Locks
 //! A group's lock is the innermost one, except for those of buffers. Its holder waits for nothing
@@ -51,16 +51,16 @@ pub(crate) struct BlockAllocator {
     counts: ThreadCounter<3>,
     /// Free blocks that operations can reserve. On a cache line of its own, since each operation
     /// writes it.
-    pub(super) offer: Padded<Offer>,
-    pub(super) block_reserve: BlockReserve,
-    pub(super) zones: Arc<SystemZones>,
-    pub(super) examination: Examination,
+    pub(crate) offer: Padded<Offer>,
+    pub(crate) block_reserve: BlockReserve,
+    pub(crate) zones: Arc<SystemZones>,
+    pub(crate) examination: Examination,
     /// Blocks freed since the volume was opened by transactions that are durable. Written once a
     /// commit.
     released: AtomicU64,
     /// Groups whose descriptors are to be stored when the running transaction closes. Locks:
     /// innermost.
-    pub(super) dirty: Mutex<Vec<u32>>,
+    pub(crate) dirty: Mutex<Vec<u32>>,
     hints: PerThread<Cell<GroupHint>>,
     /// The offset for the next thread that finds its group locked.
     next_offset: AtomicU32,
@@ -91,7 +91,7 @@ pub(crate) struct BlockReserve {
 
 impl BlockReserve {
     /// Returns how many blocks a change must leave free.
-    pub(super) fn to_leave(self, reserve: ReserveUse) -> u64 {
+    pub(crate) fn to_leave(self, reserve: ReserveUse) -> u64 {
         match reserve {
             ReserveUse::None => self.in_all,
             ReserveUse::Root => self.for_metadata,
@@ -148,37 +148,37 @@ impl From<u32> for Demand {
 /// The counters of [`BlockAllocator`]: free blocks and free inodes, as in the group descriptors,
 /// and blocks freed since the volume was opened. They wrap, so adding a wrapped negative number
 /// subtracts.
-pub(super) struct Counts {
-    pub(super) blocks: u64,
-    pub(super) inodes: u64,
-    pub(super) freed: u64,
+pub(crate) struct Counts {
+    pub(crate) blocks: u64,
+    pub(crate) inodes: u64,
+    pub(crate) freed: u64,
 }
 
 /// The current state of a group.
 pub(crate) struct Group {
     pub(crate) descriptor: GroupDescriptor,
     /// Which of its free blocks can be allocated.
-    pub(super) free: FreeMap,
+    pub(crate) free: FreeMap,
     /// Whether its block bitmap, and its inode bitmap, can be used.
-    pub(super) blocks: Trust,
-    pub(super) inodes: Trust,
+    pub(crate) blocks: Trust,
+    pub(crate) inodes: Trust,
     /// No inode before this one is free.
     pub(crate) first_free_inode: u32,
     /// The generation of the inode that was allocated last; random at first.
     generation: u32,
-    pub(super) dirty: Option<DirtyGroup>,
+    pub(crate) dirty: Option<DirtyGroup>,
 }
 
 /// A group that the running transaction has changed. Its descriptor is stored when the transaction
 /// closes.
-pub(super) struct DirtyGroup {
+pub(crate) struct DirtyGroup {
     /// The block that holds the descriptor, which is part of the transaction, and the descriptor's
     /// offset in it.
-    pub(super) descriptors: Pin,
-    pub(super) offset: usize,
+    pub(crate) descriptors: Pin,
+    pub(crate) offset: usize,
     /// The bitmaps, if they have been changed: their checksums are in the descriptor.
-    pub(super) blocks: Option<Pin>,
-    pub(super) inodes: Option<Pin>,
+    pub(crate) blocks: Option<Pin>,
+    pub(crate) inodes: Option<Pin>,
 }
 
 /// The two bitmaps of a group.
@@ -192,7 +192,7 @@ pub(crate) enum BitmapKind {
 /// allocated.
 pub(crate) struct BlockReservation<'s> {
     allocator: &'s BlockAllocator,
-    pub(super) left: Cell<u64>,
+    pub(crate) left: Cell<u64>,
 }
 
 impl BlockAllocator {
@@ -296,7 +296,7 @@ impl BlockAllocator {
         non_negative(self.counted().inodes)
     }
 
-    pub(super) fn add(&self, counts: Counts) {
+    pub(crate) fn add(&self, counts: Counts) {
         self.counts
             .add([counts.blocks, counts.inodes, counts.freed]);
     }
@@ -473,7 +473,7 @@ impl BlockAllocator {
     }
 
     /// Returns the parts of a range in each group, as bits of its bitmap.
-    pub(super) fn split(&self, blocks: Range<u64>) -> Vec<(u32, Range<u32>)> {
+    pub(crate) fn split(&self, blocks: Range<u64>) -> Vec<(u32, Range<u32>)> {
         let mut parts = Vec::new();
         let per_group = u64::from(self.blocks_per_group);
         let mut at = blocks.start.saturating_sub(self.first_data_block);
@@ -555,7 +555,7 @@ impl Group {
 
 impl Volume {
     /// Returns the block bitmap of a group that has one.
-    pub(super) fn read_block_bitmap(
+    pub(crate) fn read_block_bitmap(
         &self,
         number: u32,
         descriptor: &GroupDescriptor,
@@ -574,7 +574,7 @@ impl Volume {
     }
 
     /// Returns the inode bitmap of a group that has one.
-    pub(super) fn read_inode_bitmap(
+    pub(crate) fn read_inode_bitmap(
         &self,
         number: u32,
         descriptor: &GroupDescriptor,

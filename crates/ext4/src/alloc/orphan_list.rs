@@ -42,8 +42,8 @@ struct OrphanList {
 }
 
 /// The neighbours of an orphan on the list.
-pub(super) struct Neighbours {
-    pub(super) newer: u32,
+pub(crate) struct Neighbours {
+    pub(crate) newer: u32,
     older: u32,
 }
 
@@ -116,7 +116,7 @@ impl Orphans {
     }
 
     /// Returns the successor of an inode that may be on the list; `None` if it is not.
-    pub(super) fn next_of_listed(&self, ino: u32) -> Option<u32> {
+    pub(crate) fn next_of_listed(&self, ino: u32) -> Option<u32> {
         self.list()
             .neighbours
             .get(&ino)
@@ -133,12 +133,12 @@ impl Orphans {
     }
 
     /// Adds an inode to the list, if it is not there.
-    pub(super) fn add(&self, ino: u32) {
+    pub(crate) fn add(&self, ino: u32) {
         self.list().add(ino);
     }
 
     /// Removes an inode from the list, if it is there.
-    pub(super) fn remove(&self, ino: u32) -> Option<Neighbours> {
+    pub(crate) fn remove(&self, ino: u32) -> Option<Neighbours> {
         self.list().remove(ino)
     }
 }

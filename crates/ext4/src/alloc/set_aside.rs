@@ -14,7 +14,7 @@
 //! - A block or an inode that is to be freed is free already.
 //!
 //! The allocator only [notes](BlockAllocator::note_fault) a fault. The operation that met it
-//! records it in the superblock when it ends (`volume::handle`), because that is a change, too.
+//! records it in the superblock when it ends (`handle`), because that is a change, too.
 //!
 //! # Promises
 //! A bitmap is read when its group is first needed, so most groups have not been examined when an
@@ -44,7 +44,7 @@ use crate::volume::system_zone::SystemZones;
 impl BlockAllocator {
     /// Examines groups until one operation can reserve `demand`. Returns whether it has.
     #[cold]
-    pub(super) fn reserve_slowly(&self, volume: &Volume, demand: Demand) -> Result<bool> {
+    pub(crate) fn reserve_slowly(&self, volume: &Volume, demand: Demand) -> Result<bool> {
         let groups = volume.superblock().geometry().group_count();
         let blocks = u64::from(demand.blocks);
         let least = self.block_reserve.to_leave(demand.reserve);
@@ -171,7 +171,7 @@ impl BlockAllocator {
     }
 
     /// Notes a fault for the operation that has met it, or for the next one.
-    pub(super) fn note_fault(&self, group: u32, fault: Corrupt) {
+    pub(crate) fn note_fault(&self, group: u32, fault: Corrupt) {
         let fault = Corrupt {
             place: fault.place.group(group),
             ..fault

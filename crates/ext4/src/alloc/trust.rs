@@ -71,25 +71,25 @@ impl Offer {
     }
 
     /// Takes blocks of an examined group from the offer, even if they are reserved.
-    pub(super) fn withdraw(&self, blocks: u64) {
+    pub(crate) fn withdraw(&self, blocks: u64) {
         self.free.fetch_sub(blocks, Ordering::Relaxed);
     }
 
     /// Notes that blocks are in a group that has been examined now.
-    pub(super) fn note_examined(&self, blocks: u64) {
+    pub(crate) fn note_examined(&self, blocks: u64) {
         self.unexamined.fetch_sub(blocks, Ordering::Release);
     }
 }
 
 /// The progress of examining groups, and the faults that it has found.
 #[derive(Default)]
-pub(super) struct Examination {
+pub(crate) struct Examination {
     /// All groups before this one have been examined.
-    pub(super) first_left: AtomicU32,
+    pub(crate) first_left: AtomicU32,
     /// There may be faults that no operation has recorded.
-    pub(super) has_faults: AtomicBool,
+    pub(crate) has_faults: AtomicBool,
     /// Locks: innermost, under a group's.
-    pub(super) faults: Mutex<Vec<Corrupt>>,
+    pub(crate) faults: Mutex<Vec<Corrupt>>,
 }
 
 /// Returns how many of `free` blocks are left after `blocks` are taken; `None` if fewer than

@@ -17,9 +17,9 @@ use crate::dir::insert::{DOT_LEN, append_dir_block, edit_names, encode_dots};
 use crate::dir::namei::SearchName;
 use crate::error::Result;
 use crate::fs::Ext4;
+use crate::handle::Handle;
 use crate::inode::info::InodeInfo;
 use crate::inode::inline::change::{clear_inline_data, set_inline_data};
-use crate::volume::handle::Handle;
 
 /// The offset of the first chain, after the number of the parent.
 const FIRST_CHAIN: usize = 4;

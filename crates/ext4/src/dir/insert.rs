@@ -33,11 +33,11 @@ use crate::dir::namei::{FoundEntry, SearchName, find_entry, find_mapped};
 use crate::dir::names::{mapped_block, name_hash};
 use crate::error::{Error, Result};
 use crate::fs::Ext4;
+use crate::handle::Handle;
 use crate::inode::cached::{CachedInode, LockedNames};
 use crate::inode::info::InodeInfo;
 use crate::map::change::allocate_for;
 use crate::volume::deferred_checksum;
-use crate::volume::handle::Handle;
 
 /// How many blocks a search for a gap reads ahead.
 const READ_AHEAD: u32 = 32;

@@ -37,10 +37,10 @@ use crate::error::Result;
 use crate::file::write::{WriteRange, stamped, store_and_publish, write_new, write_run_directly};
 use crate::fs::Ext4;
 use crate::fs::data_mode::Journaling;
+use crate::handle::Handle;
 use crate::inode::info::InodeInfo;
 use crate::run::{LOGICAL_END, Run, RunKind};
 use crate::volume::group::to_usize;
-use crate::volume::handle::Handle;
 
 /// The most blocks of contents that one handle logs. The smallest journal has room for a few such
 /// handles.

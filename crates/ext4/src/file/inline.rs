@@ -12,10 +12,10 @@ use crate::alloc::block_allocator::Demand;
 use crate::error::Result;
 use crate::file::write::{WRITE_CREDITS, WriteRange, claim_and_write, stamped, store_and_publish};
 use crate::fs::Ext4;
+use crate::handle::publish::publish;
 use crate::inode::cached::CachedInode;
 use crate::inode::info::InodeInfo;
 use crate::inode::inline::change::{clear_inline_data, set_inline_data};
-use crate::inode::publish::publish;
 use crate::map::change::insert_runs;
 use crate::map::map_blocks::empty_map;
 

@@ -27,19 +27,19 @@ use crate::file::inline::{resize_inline, spill_inline, write_inline};
 use crate::fs::Ext4;
 use crate::fs::quota_accounts::Owners;
 use crate::fscrypt::check_key;
+use crate::handle::Handle;
+use crate::handle::publish::{publish, publish_times};
+use crate::handle::times::{note_write_lazily, store_times};
 use crate::inode::cached::CachedInode;
 use crate::inode::info::InodeInfo;
-use crate::inode::publish::{publish, publish_times};
 use crate::map::change::{
     ALLOCATE_CREDITS, MAP_BLOCKS, MARK_CREDITS, Placement, UNMAP_CREDITS, claim_blocks,
     insert_runs, mark_written, unmap_blocks,
 };
 use crate::map::map_blocks::MAX_RUNS;
-use crate::ops::times::{note_write_lazily, store_times};
 use crate::run::{LOGICAL_END, Run, RunKind};
 use crate::time::timestamp;
 use crate::volume::group::to_usize;
-use crate::volume::handle::Handle;
 
 /// The most bytes that one handle writes. A commit waits until they are on the device.
 const PART_BYTES: u64 = 4 << 20;

@@ -8,7 +8,7 @@
 //! memory.
 //!
 //! Opening a volume for reading makes it; a volume with fast commits is not opened for writing.
-//! `inode::read`, `map`, `dir::list` and `dir::namei` ask it first. A record that contradicts the
+//! `fs::inode`, `map`, `dir::list` and `dir::namei` ask it first. A record that contradicts the
 //! volume is an error of the open.
 
 use std::collections::{BTreeMap, HashMap, HashSet};

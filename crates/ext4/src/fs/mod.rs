@@ -10,6 +10,7 @@
 
 pub(crate) mod data_mode;
 pub(crate) mod fast_commit;
+pub(crate) mod inode;
 pub(crate) mod mmp;
 pub(crate) mod options;
 pub(crate) mod quota_accounts;

@@ -37,7 +37,7 @@ pub struct OpenOptions {
     /// [`DEFAULT_COMMIT_INTERVAL`](crate::DEFAULT_COMMIT_INTERVAL), as on Linux.
     pub commit_interval: Option<Duration>,
     /// The reaction to damage that a change has found (`errors=`); `None` for the superblock's
-    /// setting. `volume::handle` has the rules.
+    /// setting. `handle` has the rules.
     pub errors: Option<ErrorPolicy>,
     /// How contents of files become durable, on a volume that is opened for writing (`data=`);
     /// `None` for the superblock's setting.

@@ -1,6 +1,6 @@
 //! [`InodeInfo`]: the fields of an inode as an operation copies, changes and stores them.
 //!
-//! `inode::read` makes one from a checked record, and `inode::cached` keeps the current one. An
+//! `fs::inode` makes one from a checked record, and `inode::cached` keeps the current one. An
 //! operation copies it, changes the copy, stores it through its handle and publishes it. A field
 //! that contradicts the volume is an error that names the inode. Its methods answer questions about
 //! one inode; `map`, `dir` and `xattr` add theirs.
@@ -18,15 +18,15 @@ use crate::volume::Volume;
 /// The fields of an inode, and the place of its record.
 #[derive(Clone, Debug)]
 pub(crate) struct InodeInfo {
-    pub(super) inode: Inode,
-    pub(super) record: Record,
-    pub(super) seed: Option<ChecksumSeed>,
+    pub(crate) inode: Inode,
+    pub(crate) record: Record,
+    pub(crate) seed: Option<ChecksumSeed>,
     /// For a directory, where its names have changed last.
     pub(crate) dir_hint: DirHint,
-    /// It is on the list of orphans ([`orphan`](crate::alloc::orphan)).
-    pub(super) is_orphan: bool,
+    /// It is on the list of orphans ([`orphan`](crate::ops::orphan)).
+    pub(crate) is_orphan: bool,
     /// The fields may differ from those in [`CachedInode`], from which this was copied.
-    pub(super) is_touched: bool,
+    pub(crate) is_touched: bool,
 }
 
 /// The place of an inode's record: a position in the inode table, or the records of the journal's
@@ -35,19 +35,19 @@ pub(crate) struct InodeInfo {
 /// The number of the block, shifted left by 16 bits, and the offset in the block. Block 0 is in no
 /// inode table.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Record(u64);
+pub(crate) struct Record(u64);
 
 impl Record {
     /// In the records of the journal's fast commits.
-    pub(super) const FAST_COMMIT: Self = Self(0);
+    pub(crate) const FAST_COMMIT: Self = Self(0);
 
     /// In the inode table.
-    pub(super) fn at(position: Position) -> Self {
+    pub(crate) fn at(position: Position) -> Self {
         Self(position.block << 16 | u64::from(position.offset))
     }
 
     /// Returns the position in the inode table; `None` if it is in the records of fast commits.
-    pub(super) fn position(self) -> Option<Position> {
+    pub(crate) fn position(self) -> Option<Position> {
         // OK: the lower 16 bits.
         (self.0 != 0).then_some(Position {
             block: self.0 >> 16,
@@ -187,7 +187,7 @@ impl InodeInfo {
 
 /// Returns whether readers of contents, names and attributes can use either of the two: the fields
 /// that they take from an inode are equal.
-pub(super) fn reads_as(one: &Inode, other: &Inode) -> bool {
+pub(crate) fn reads_as(one: &Inode, other: &Inode) -> bool {
     let read = |fields: &Inode| {
         (
             fields.flags(),

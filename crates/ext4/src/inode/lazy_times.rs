@@ -5,7 +5,7 @@
 //! caller syncs it. They are also stored when the inode's last user closes it, or when they have
 //! been here for long. A crash loses them. `utimensat` stores its times at once.
 //!
-//! `ops::times` puts times here and stores them; the handle and `inode::read` take them from here.
+//! `handle::times` puts times here and stores them; the handle and `fs::inode` take them from here.
 //!
 //! Source: `lazytime` in `mount(8)`, and the kernel's mount, against which it is tested. Linux 6.18
 //! delays only access times; delaying those of writes follows the manual.

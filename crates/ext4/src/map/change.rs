@@ -28,6 +28,7 @@ use extern4_vfs::Errno;
 use crate::alloc::preallocation::Growth;
 use crate::error::Result;
 use crate::fs::Ext4;
+use crate::handle::Handle;
 use crate::inode::info::InodeInfo;
 use crate::map::extents::change::{
     insert_extents, mark_extents, shift_down, shift_up, unmap_extents,
@@ -36,7 +37,6 @@ use crate::map::indirect::change::{insert_pointers, unmap_pointers};
 use crate::map::map_blocks::{SHIFT_LEAVES, UnmapBudget};
 use crate::map::{extents, indirect};
 use crate::run::{Run, RunKind};
-use crate::volume::handle::Handle;
 
 /// The most nodes that one change of a leaf adds: one on each level, and one for a tree that grows.
 pub(crate) const MAP_BLOCKS: u32 = 6;

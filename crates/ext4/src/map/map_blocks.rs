@@ -12,8 +12,8 @@ use extern4_disk::inode::{InodeFlags, MAP_SIZE};
 
 use crate::error::Result;
 use crate::fs::Ext4;
+use crate::handle::Handle;
 use crate::inode::info::InodeInfo;
-use crate::volume::handle::Handle;
 
 /// The most runs that one handle maps: they fit into a leaf that has just been split.
 pub(crate) const MAX_RUNS: u32 = 12;

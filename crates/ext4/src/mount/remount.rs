@@ -15,12 +15,12 @@ use extern4_block::{BlockDevice, CacheBudget, CountedDevice};
 use extern4_sync::primitive::Ordering::Relaxed;
 use extern4_vfs::{Errno, Inode};
 
-use crate::alloc::orphan::find_leftover_orphans;
 use crate::error::{Result, Unsupported};
 use crate::fs::Ext4;
 use crate::fs::mmp::MmpGuard;
 use crate::fs::options::OpenOptions;
 use crate::inode::cached::CachedInode;
+use crate::ops::orphan::find_leftover_orphans;
 
 /// The size of the buffer cache while the journal is replayed.
 const CACHE_BYTES: u64 = 1 << 20;

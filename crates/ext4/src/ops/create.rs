@@ -17,12 +17,12 @@ use crate::dir::insert::{blocks_for_name, check_new_name, has_much_room, new_dir
 use crate::error::Result;
 use crate::fs::Ext4;
 use crate::fs::quota_accounts::Owners;
+use crate::handle::Handle;
 use crate::inode::cached::{CachedInode, LockedNames};
 use crate::inode::info::InodeInfo;
 use crate::map::change::allocate_for;
 use crate::map::map_blocks::empty_map;
 use crate::time::timestamp;
-use crate::volume::handle::Handle;
 use crate::xattr::acl::set::{init_attributes, room_for_acls};
 
 /// The most links of a file, and of a directory whose links are counted.

@@ -2,7 +2,7 @@
 //!
 //! An inode is deleted when its last name and its last user are gone: by the VFS's `evict_inode`,
 //! by the operation that removes its name ([`free_with_name`]), or at the next open after a crash
-//! (`alloc::orphan`). Until then it is on the list of orphans. A large file is freed in several
+//! (`ops::orphan`). Until then it is on the list of orphans. A large file is freed in several
 //! transactions, from its end. A crash in between leaves a shorter orphan.
 //!
 //! # Damage
@@ -19,12 +19,12 @@ use crate::file::symlink::is_fast;
 use crate::fs::Ext4;
 use crate::fs::quota_accounts::Owners;
 use crate::fs::writer::Writer;
+use crate::handle::Handle;
 use crate::inode::info::InodeInfo;
 use crate::map::change::{UNMAP_CREDITS, unmap_blocks};
 use crate::ops::create::NAME_CREDITS;
 use crate::run::LOGICAL_END;
 use crate::time::{now_seconds, seconds, timestamp};
-use crate::volume::handle::Handle;
 use crate::xattr::set::{check_attributes, free_attributes, free_values};
 
 /// Checks, before the last name of an inode goes, that its attributes and its map can be freed.

@@ -18,16 +18,16 @@ use crate::dir::insert::{blocks_for_name, check_new_name, is_empty_directory, se
 use crate::error::{Error, Result};
 use crate::fs::Ext4;
 use crate::fs::quota_accounts::Owners;
+use crate::handle::Handle;
+use crate::handle::publish::{publish, publish_touched};
 use crate::inode::cached::{CachedInode, LockedNames};
 use crate::inode::info::InodeInfo;
-use crate::inode::publish::{publish, publish_touched};
 use crate::ops::create::{
     LINK_MAX, NAME_BLOCKS, NAME_CREDITS, NODE_BLOCKS, count_link, new_inode, store_new,
     touch_ctime, touch_names, uncount_link,
 };
 use crate::ops::delete::{check_removable, free_with_name};
 use crate::time::timestamp;
-use crate::volume::handle::Handle;
 use crate::xattr::acl::set::{init_attributes, room_for_acls};
 use crate::xattr::list::Need;
 

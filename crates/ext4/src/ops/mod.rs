@@ -3,15 +3,16 @@
 //! Each method gets this crate's inode from the VFS's, takes the lock that a reader needs, and
 //! calls the module that does the work. Errors of this crate become errors of the VFS here and
 //! nowhere else. The submodules have the operations that involve several folders: creating,
-//! linking, deleting, attributes, statfs and times. Only the VFS calls these methods, with the
-//! locks that it documents.
+//! linking, deleting, freeing orphans, attributes, statfs and trim. Only the VFS calls these
+//! methods, with the locks that it documents.
 
 pub(crate) mod create;
 pub(crate) mod delete;
 pub(crate) mod link;
+pub(crate) mod orphan;
 pub(crate) mod set_attr;
 pub(crate) mod statfs;
-pub(crate) mod times;
+pub(crate) mod trim;
 
 use std::borrow::Cow;
 use std::ops::{ControlFlow, Range};
@@ -28,7 +29,6 @@ use extern4_vfs::{
     Take, Timespec, XattrFlags,
 };
 
-use crate::alloc::trim::trim_range;
 use crate::dir::list::list_dir;
 use crate::dir::namei::lookup_name;
 use crate::file::fallocate::fallocate_file;
@@ -37,13 +37,14 @@ use crate::file::symlink::link_target;
 use crate::file::write::{end_window, overwrite_file, sync_file_data, truncate_file, write_file};
 use crate::fs::Ext4;
 use crate::fscrypt::{check_key, check_policy, readable_dir, readable_file, readable_link};
+use crate::handle::times::{store_all_times, store_last_times};
 use crate::inode::cached::CachedInode;
 use crate::inode::info::InodeInfo;
 use crate::ops::create::create_node;
 use crate::ops::delete::evict;
 use crate::ops::link::{link_name, remove_directory, rename_name, unlink_name};
 use crate::ops::set_attr::change_attr;
-use crate::ops::times::{store_all_times, store_last_times};
+use crate::ops::trim::trim_range;
 use crate::tune::Tune;
 use crate::xattr::acl::set::change_acl;
 use crate::xattr::block::note_block;

@@ -18,10 +18,10 @@ use extern4_disk::{Corrupt, CorruptKind, Place, Structure};
 use crate::error::Result;
 use crate::fs::Ext4;
 use crate::fs::quota_accounts::{EntryPosition, QuotaFile};
+use crate::handle::Handle;
 use crate::inode::info::InodeInfo;
 use crate::map::change::{ALLOCATE_CREDITS, allocate_for};
 use crate::volume::group::to_usize;
-use crate::volume::handle::Handle;
 
 /// The most blocks of the file that one more entry needs: those of the tree below the root, and a
 /// leaf.

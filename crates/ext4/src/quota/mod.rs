@@ -39,10 +39,10 @@ use crate::fs::Ext4;
 use crate::fs::quota_accounts::{
     Account, Amount, Counted, KindQuota, Owners, QuotaFile, QuotaReservation, Quotas, count, room,
 };
+use crate::handle::Handle;
 use crate::inode::info::InodeInfo;
 use crate::quota::file::{PUT_CREDITS, put_entry, store_header};
 use crate::time::now_seconds;
-use crate::volume::handle::Handle;
 use crate::xattr::ea_inode::is_old_ea_inode;
 use crate::xattr::list::Plan;
 

@@ -12,11 +12,11 @@ use extern4_disk::time::Timestamp;
 
 use crate::error::{Error, Result};
 use crate::fs::Ext4;
+use crate::handle::Handle;
 use crate::inode::info::InodeInfo;
 use crate::map::map_blocks::empty_map;
 use crate::ops::delete::free_contents;
 use crate::time::now_seconds;
-use crate::volume::handle::Handle;
 
 /// The features of the volume's own files.
 const COMPAT: Compat = Compat::HAS_JOURNAL.union(Compat::ORPHAN_FILE);

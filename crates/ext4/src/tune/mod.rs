@@ -31,9 +31,9 @@ use extern4_vfs::Errno;
 
 use crate::error::{Result, Unsupported};
 use crate::fs::Ext4;
+use crate::handle::Handle;
 use crate::time::now_seconds;
 use crate::tune::internal_files::copy_fields;
-use crate::volume::handle::Handle;
 
 /// The fields to change; `None` leaves a field unchanged.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

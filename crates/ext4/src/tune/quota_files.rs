@@ -22,6 +22,7 @@ use super::internal_files::{clear_reserved, new_file, store_blank};
 use crate::error::{Result, Unsupported};
 use crate::fs::Ext4;
 use crate::fs::quota_accounts::{Amount, Owners, QuotaFile};
+use crate::handle::Handle;
 use crate::inode::info::InodeInfo;
 use crate::map::change::{ALLOCATE_CREDITS, MAP_BLOCKS, UNMAP_CREDITS, allocate_for, unmap_blocks};
 use crate::ops::create::NAME_CREDITS;
@@ -30,7 +31,6 @@ use crate::quota::file::{PUT_CREDITS, put_entry, store_header};
 use crate::quota::inodes_of;
 use crate::run::LOGICAL_END;
 use crate::time::now_seconds;
-use crate::volume::handle::Handle;
 
 /// The least size of an inode with a project.
 const INODE_WITH_PROJECT: u16 = 256;

@@ -10,7 +10,7 @@
 //! inodes that share the block ([`extern4_sync::closable_refcount`]), so an inode that starts or
 //! stops sharing it does not change the block.
 //!
-//! Operations defer through [`Handle`](crate::volume::handle); `fs::writer` seals.
+//! Operations defer through [`Handle`](crate::handle); `fs::writer` seals.
 //!
 //! # Format of `Unsealed`
 //! | kind | then |

@@ -3,7 +3,7 @@
 //! A position is checked against the geometry and the group's descriptor; a number beyond the
 //! volume's inodes is a stale number (`ESTALE`), not damage. Read-ahead fetches a run of blocks
 //! once, when an inode in it is first read, and leaves out the part of a table that was never used.
-//! `inode::read` calls both.
+//! `fs::inode` calls both.
 
 use std::ops::Range;
 

@@ -2,13 +2,12 @@
 //!
 //! Its methods read: superblock, group descriptors, verified metadata blocks, positions of inodes.
 //! They check all numbers from the volume against its geometry. [`Ext4`](crate::Ext4) dereferences
-//! to it, so every module of this crate calls them. The submodule `handle` changes a volume, through
-//! the `Writer` of `fs`.
+//! to it, so every module of this crate calls them. `handle` changes a volume, through the `Writer`
+//! of `fs`.
 
 pub(crate) mod buffer;
 pub(crate) mod deferred_checksum;
 pub(crate) mod group;
-pub(crate) mod handle;
 pub(crate) mod inode_table;
 pub(crate) mod loss;
 pub(crate) mod superblock;

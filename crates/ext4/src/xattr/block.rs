@@ -47,10 +47,10 @@ use extern4_vfs::Errno;
 
 use crate::error::Result;
 use crate::fs::Ext4;
+use crate::handle::Handle;
 use crate::inode::info::InodeInfo;
 use crate::volume::buffer::Verified;
 use crate::volume::deferred_checksum;
-use crate::volume::handle::Handle;
 use crate::xattr::ea_inode::{release_ea_inode, share_ea_inode};
 use crate::xattr::get::attribute_block_at;
 use crate::xattr::list::{Attribute, borrowed};

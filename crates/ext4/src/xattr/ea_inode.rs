@@ -26,13 +26,13 @@ use extern4_vfs::Errno;
 
 use crate::error::{Error, Result};
 use crate::fs::Ext4;
+use crate::handle::Handle;
 use crate::inode::info::InodeInfo;
 use crate::map::change::{allocate_for, unmap_blocks};
 use crate::map::map_blocks::empty_map;
 use crate::run::RunKind;
 use crate::time::now_seconds;
 use crate::volume::group::to_usize;
-use crate::volume::handle::Handle;
 use crate::xattr::mbcache::Candidate;
 use crate::xattr::sharing::Count;
 

@@ -1,7 +1,7 @@
 //! Moves attributes from a record to the inode's block, so that the record has room for the fields
 //! of new inodes.
 //!
-//! An inode whose attributes leave that room needs none of this: `inode::read` expands it, and its
+//! An inode whose attributes leave that room needs none of this: `fs::inode` expands it, and its
 //! next change stores it so. Linux moves attributes with any change of the inode. Here that takes a
 //! further transaction, before mode, owner, times or attributes are set.
 
@@ -11,8 +11,8 @@ use extern4_vfs::{Errno, Inode, SpaceRights};
 use crate::alloc::block_allocator::Demand;
 use crate::error::{Error, Result};
 use crate::fs::Ext4;
+use crate::handle::publish::publish_attributes;
 use crate::inode::cached::CachedInode;
-use crate::inode::publish::publish_attributes;
 use crate::xattr::set::apply_plan;
 
 /// Expands an inode with attributes that leave no room for the fields of new inodes, if the block

@@ -29,10 +29,10 @@ use crate::dir::insert::{
 use crate::dir::list::{dir_block, dir_entries, dir_layout};
 use crate::error::Result;
 use crate::fs::Ext4;
+use crate::handle::Handle;
 use crate::inode::info::InodeInfo;
 use crate::volume::buffer::Verified;
 use crate::volume::group::to_usize;
-use crate::volume::handle::Handle;
 
 /// The superblock's flags for hashes over signed or unsigned bytes.
 const SIGNED_HASH: u32 = 1;

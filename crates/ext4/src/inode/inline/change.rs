@@ -11,9 +11,9 @@ use extern4_disk::xattr;
 
 use crate::error::Result;
 use crate::fs::Ext4;
+use crate::handle::Handle;
 use crate::inode::info::InodeInfo;
 use crate::map::map_blocks::empty_map;
-use crate::volume::handle::Handle;
 use crate::xattr::list::{self, Attribute, borrowed, put_in_inode, take};
 
 impl InodeInfo {

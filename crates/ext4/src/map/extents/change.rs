@@ -12,12 +12,12 @@ use extern4_disk::{CorruptKind, Place, Structure};
 
 use crate::error::{Error, Result};
 use crate::fs::Ext4;
+use crate::handle::Handle;
 use crate::inode::info::InodeInfo;
 use crate::map::extents::tree::{ExtentPath, join, max_len, store_path};
 use crate::map::map_blocks::{MAX_RUNS, SHIFT_LEAVES, UnmapBudget, home_block};
 use crate::run::{LOGICAL_END, Run, RunKind};
 use crate::volume::group::to_usize;
-use crate::volume::handle::Handle;
 
 /// Returns the most nodes that mapping `blocks` blocks from `logical` on allocates.
 pub(crate) fn blocks_needed(fs: &Ext4, info: &InodeInfo, logical: u32, blocks: u32) -> Result<u32> {

@@ -15,12 +15,12 @@ use extern4_vfs::Errno;
 
 use crate::error::{Error, Result};
 use crate::fs::Ext4;
+use crate::handle::Handle;
 use crate::inode::info::InodeInfo;
 use crate::map::extents::read::node_block;
 use crate::map::map_blocks::{allocate_map_block, home_block};
 use crate::volume::buffer::Verified;
 use crate::volume::group::to_usize;
-use crate::volume::handle::Handle;
 
 /// The block number of the root, which is in no block.
 const ROOT: u64 = 0;

@@ -13,11 +13,11 @@ use extern4_vfs::Errno;
 
 use crate::error::{Error, Result};
 use crate::fs::Ext4;
+use crate::handle::Handle;
 use crate::inode::info::InodeInfo;
 use crate::map::map_blocks::{MAX_RUNS, UnmapBudget, allocate_map_block, home_block};
 use crate::run::{Run, RunKind};
 use crate::volume::group::to_usize;
-use crate::volume::handle::Handle;
 
 /// The size of a block number in bytes.
 const POINTER: usize = 4;

@@ -16,10 +16,10 @@ use extern4_vfs::{Acl, AclKind, Errno, Inode, SpaceRights, Timespec};
 use crate::alloc::block_allocator::Demand;
 use crate::error::Result;
 use crate::fs::Ext4;
+use crate::handle::Handle;
 use crate::inode::cached::CachedInode;
 use crate::inode::info::InodeInfo;
 use crate::time::timestamp;
-use crate::volume::handle::Handle;
 use crate::xattr::list::{Attribute, Attributes, Need, Plan};
 use crate::xattr::set::{apply_plan, set_attribute};
 

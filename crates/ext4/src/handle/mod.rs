@@ -26,6 +26,14 @@
 //!
 //! Every module that changes metadata gets a `Handle` from its caller in `ops`, `file`, `tune` or
 //! `mount`, and changes blocks only through it.
+//!
+//! `balloc` and `ialloc` allocate and free blocks and inodes with it. `publish` makes a stored
+//! inode the current one, and `times` stores times that were changed in memory only.
+
+pub(crate) mod balloc;
+pub(crate) mod ialloc;
+pub(crate) mod publish;
+pub(crate) mod times;
 
 use std::cell::Cell;
 use std::ops::Range;

@@ -19,15 +19,15 @@ use extern4_disk::inode::{FileKind, Inode};
 use extern4_disk::orphan::OrphanBlock;
 use extern4_disk::{Corrupt, CorruptKind, Place, Structure};
 
-use crate::alloc::ialloc::is_inode_taken;
 use crate::alloc::orphan_list::Orphans;
 use crate::error::{Error, Result};
 use crate::fs::Ext4;
 use crate::fs::quota_accounts::Owners;
+use crate::handle::Handle;
+use crate::handle::ialloc::is_inode_taken;
 use crate::inode::info::InodeInfo;
 use crate::ops::create::NAME_CREDITS;
 use crate::ops::delete::{check_removable, delete_inode, free_contents, set_aside, unfreed};
-use crate::volume::handle::Handle;
 
 /// The orphans of a volume that is being opened for writing.
 pub(crate) struct LeftoverOrphans {

@@ -10,9 +10,9 @@ use extern4_vfs::{FileType, Inode, NamesAttr};
 
 use crate::error::Result;
 use crate::fs::Ext4;
+use crate::fs::inode::shown_flags;
 use crate::inode::cached::{CachedInode, LockedNames};
 use crate::inode::info::InodeInfo;
-use crate::inode::read::shown_flags;
 use crate::time::timespec;
 
 /// Publishes an inode after any change.

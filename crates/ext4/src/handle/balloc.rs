@@ -23,8 +23,8 @@ use crate::alloc::free_map::flip;
 use crate::alloc::preallocation::Growth;
 use crate::alloc::set_aside::freed_twice;
 use crate::error::Result;
+use crate::handle::Handle;
 use crate::volume::group::to_usize;
-use crate::volume::handle::Handle;
 
 /// The conditions of one pass over all groups.
 #[derive(Clone, Copy)]
@@ -77,7 +77,7 @@ impl<'g> Search<'g> {
 impl BlockAllocator {
     /// Returns the block of a group's bitmap, if the bitmap is part of the running transaction
     /// already, and so has been verified.
-    pub(super) fn changed_bitmap(group: &Group, which: BitmapKind) -> Option<u64> {
+    pub(crate) fn changed_bitmap(group: &Group, which: BitmapKind) -> Option<u64> {
         let dirty = group.dirty.as_ref()?;
         let pin = match which {
             BitmapKind::Blocks => &dirty.blocks,

@@ -22,8 +22,8 @@ use crate::alloc::set_aside::freed_twice;
 use crate::alloc::trust::Trust;
 use crate::error::Result;
 use crate::fs::Ext4;
+use crate::handle::Handle;
 use crate::volume::buffer::Verified;
-use crate::volume::handle::Handle;
 
 /// Whether inode `ino` is taken, by its group's bitmap.
 pub(crate) fn is_inode_taken(fs: &Ext4, ino: u32) -> Result<bool> {
