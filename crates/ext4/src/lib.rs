@@ -9,12 +9,14 @@
 //! | `ops` | the VFS traits, and the operations that create, link, rename and delete |
 //! | `dir` | listing, lookup and changes of names, in linear, hashed and inline directories |
 //! | `file` | contents of regular files and targets of symbolic links |
-//! | `xattr` | extended attributes and ACLs; blocks and values that inodes share |
+//! | `xattr` | extended attributes and ACLs |
+//! | `mbcache` | finding attribute blocks and values that inodes can share |
 //! | `map` | the map from a file's blocks to the volume's: extents and indirect blocks |
-//! | `inode` | what an inode in use keeps, and contents inside the inode |
+//! | `inline` | contents inside the inode |
+//! | `inode` | what an inode in use keeps |
 //! | `fscrypt` | what encrypted inodes show without a key |
 //! | `handle` | one change inside a transaction: what it allocates, stores and publishes |
-//! | `alloc` | the state of free blocks and inodes, preallocation, orphans, discard |
+//! | `alloc` | the state of free blocks and inodes, orphans, discard |
 //! | `quota` | usage and limits of users, groups and projects |
 //! | `volume` | geometry, group descriptors, buffers, system zones |
 //! | `fs` | `Ext4` itself: the volume, the writer that all changes share, and the open options |
@@ -38,14 +40,17 @@
 
 mod alloc;
 mod dir;
+mod dir_entries;
 pub mod error;
 mod expert;
 mod file;
 mod fs;
 mod fscrypt;
 mod handle;
+mod inline;
 mod inode;
 mod map;
+pub mod mbcache;
 mod mount;
 mod ops;
 pub mod quota;
@@ -65,6 +70,9 @@ pub use fs::options::OpenOptions;
 pub use fs::transaction::Transaction;
 pub use map::inode_blocks;
 pub use map::walk::{DataRun, MapNode, MapVisitor};
+#[cfg(feature = "lab")]
+pub use mbcache::blocks::BlockCache;
+pub use mbcache::sharing::SharingStats;
 pub use mount::features::unwritable;
 pub use mount::journal;
 pub use run::{Run, RunKind};
@@ -72,7 +80,3 @@ pub use tune::checksum_rewrite;
 pub use volume::Volume;
 pub use volume::loss::Listener;
 pub use volume::superblock::Backup;
-pub use xattr::mbcache;
-#[cfg(feature = "lab")]
-pub use xattr::mbcache::blocks::BlockCache;
-pub use xattr::sharing::SharingStats;

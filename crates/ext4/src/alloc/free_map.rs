@@ -2,7 +2,7 @@
 //!
 //! A block can be allocated if the group's bitmap says that it is free and nothing holds it. The
 //! transaction that has freed a block holds it until the transaction is durable. A growing file
-//! holds the blocks of its [window](crate::alloc::preallocation) until it takes them or other files
+//! holds the blocks of its [window](crate::inode::preallocation) until it takes them or other files
 //! need them. Held blocks are a bitmap, too, and a search reads both bitmaps word by word, so the
 //! number of fragments makes no difference.
 //!

@@ -5,7 +5,6 @@
 //! | `block_allocator` | the state of each group and the counters of free blocks |
 //! | `set_aside`, `trust` | groups with a wrong bitmap or descriptor, which are passed over |
 //! | `free_map` | the blocks of a group that can be allocated, and the search for a run |
-//! | `preallocation` | blocks kept free ahead of a growing file |
 //! | `orphan_list` | the inodes to be freed after a crash, in their order on the volume |
 //! | `discard` | telling the device which blocks are free |
 //!
@@ -17,6 +16,5 @@ pub(crate) mod block_allocator;
 pub(crate) mod discard;
 pub(crate) mod free_map;
 pub(crate) mod orphan_list;
-pub(crate) mod preallocation;
 pub(crate) mod set_aside;
 pub(crate) mod trust;

@@ -12,14 +12,14 @@ use extern4_disk::inline::HEAD_SIZE;
 use extern4_disk::{Place, Structure};
 use extern4_vfs::Errno;
 
-use crate::dir::entries::{self, RecordPosition};
 use crate::dir::insert::{DOT_LEN, append_dir_block, edit_names, encode_dots};
 use crate::dir::namei::SearchName;
+use crate::dir_entries::{self, RecordPosition};
 use crate::error::Result;
 use crate::fs::Ext4;
 use crate::handle::Handle;
+use crate::inline::change::{clear_inline_data, set_inline_data};
 use crate::inode::info::InodeInfo;
-use crate::inode::inline::change::{clear_inline_data, set_inline_data};
 
 /// The offset of the first chain, after the number of the parent.
 const FIRST_CHAIN: usize = 4;
@@ -57,7 +57,7 @@ impl InlineContents {
 
     fn find(&self, wanted: &SearchName<'_>) -> Result<InlineEntry> {
         for chain in self.chains() {
-            let found = entries::find(self.slots(chain), |entry| wanted.matches(entry.name))?;
+            let found = dir_entries::find(self.slots(chain), |entry| wanted.matches(entry.name))?;
             if let Some((record, entry)) = found {
                 return Ok(InlineEntry {
                     chain,
@@ -73,8 +73,8 @@ impl InlineContents {
     fn add(&mut self, entry: &DirEntry<'_>) -> Result<()> {
         let need = self.layout.rec_len(entry.name);
         for chain in self.chains() {
-            if let Some(gap) = entries::find_gap(&self.slots(chain), 0, need)? {
-                entries::fill_gap(&mut self.bytes[chain.0..chain.1], gap, entry, &self.layout);
+            if let Some(gap) = dir_entries::find_gap(&self.slots(chain), 0, need)? {
+                dir_entries::fill_gap(&mut self.bytes[chain.0..chain.1], gap, entry, &self.layout);
                 return Ok(());
             }
         }
@@ -120,7 +120,7 @@ pub(crate) fn new_inline_directory(
 ) -> Result<bool> {
     let mut bytes = [0; HEAD_SIZE];
     bytes[..FIRST_CHAIN].copy_from_slice(&parent.to_le_bytes());
-    entries::free_record(&mut bytes[FIRST_CHAIN..]);
+    dir_entries::free_record(&mut bytes[FIRST_CHAIN..]);
     set_inline_data(handle, dir, &bytes)
 }
 
@@ -149,8 +149,8 @@ pub(crate) fn move_to_block(handle: &Handle<'_>, dir: &mut InodeInfo) -> Result<
     edit_names(handle, dir, &mut block, |bytes, layout| {
         encode_dots(bytes, dir.ino(), parent, layout);
         if !entries.is_empty() {
-            entries::set_rec_len(bytes, DOT_LEN, DOT_LEN);
-            entries::fill(&mut bytes[2 * DOT_LEN..], &entries, layout);
+            dir_entries::set_rec_len(bytes, DOT_LEN, DOT_LEN);
+            dir_entries::fill(&mut bytes[2 * DOT_LEN..], &entries, layout);
         }
     });
     Ok(())
@@ -164,7 +164,7 @@ pub(crate) fn remove_inline(
 ) -> Result<u32> {
     let mut contents = inline_contents(handle.fs, dir)?;
     let InlineEntry { chain, record, ino } = contents.find(wanted)?;
-    entries::remove(&mut contents.bytes[chain.0..chain.1], record);
+    dir_entries::remove(&mut contents.bytes[chain.0..chain.1], record);
     store_contents(handle, dir, &contents)?;
     Ok(ino)
 }
@@ -180,7 +180,7 @@ pub(crate) fn replace_inline(
     let mut contents = inline_contents(handle.fs, dir)?;
     let InlineEntry { chain, record, .. } = contents.find(wanted)?;
     let layout = contents.layout;
-    entries::replace(
+    dir_entries::replace(
         &mut contents.bytes[chain.0..chain.1],
         record,
         ino,

@@ -18,7 +18,6 @@ use extern4_disk::feature::{Compat, Incompat};
 use extern4_disk::{Corrupt, CorruptKind, Place, Structure, htree};
 use extern4_vfs::Errno;
 
-use crate::dir::entries::{self, Gap};
 use crate::dir::htree::insert::{HtreePath, add_to_tree, make_tree, version_of_new_trees};
 use crate::dir::inline::{
     add_inline, has_inline_room, move_to_block, new_inline_directory, remove_inline,
@@ -28,14 +27,15 @@ use crate::dir::list::{
     dir_block, dir_entries, dir_layout, dir_physical, dir_slots, names_block, read_ahead_dir,
     with_dir_block,
 };
-use crate::dir::name_map::DirNames;
 use crate::dir::namei::{FoundEntry, SearchName, find_entry, find_mapped};
 use crate::dir::names::{mapped_block, name_hash};
+use crate::dir_entries::{self, Gap};
 use crate::error::{Error, Result};
 use crate::fs::Ext4;
 use crate::handle::Handle;
 use crate::inode::cached::{CachedInode, LockedNames};
 use crate::inode::info::InodeInfo;
+use crate::inode::name_map::DirNames;
 use crate::map::change::allocate_for;
 use crate::volume::deferred_checksum;
 
@@ -165,10 +165,10 @@ fn find_gap_in(
     need: usize,
 ) -> Result<Option<Gap>, Corrupt> {
     let slots = dir_slots(fs, dir, physical, bytes);
-    let gap = entries::find_gap(&slots, dir.dir_hint.room_from(logical, need), need)?;
+    let gap = dir_entries::find_gap(&slots, dir.dir_hint.room_from(logical, need), need)?;
     debug_assert_eq!(
         Ok(gap),
-        entries::find_gap(&slots, 0, need),
+        dir_entries::find_gap(&slots, 0, need),
         "{:?} of {}",
         dir.dir_hint,
         dir.ino()
@@ -291,7 +291,7 @@ pub(crate) fn new_directory(handle: &Handle<'_>, dir: &mut InodeInfo, parent: u3
     Ok(())
 }
 
-/// Changes of names, and of the directory's [map](crate::dir::name_map) in the same step. A change
+/// Changes of names, and of the directory's [map](crate::inode::name_map) in the same step. A change
 /// that fails drops the map, since it may have changed the blocks in part, and so does one that
 /// gives the directory a hash tree.
 impl LockedNames<'_> {
@@ -424,7 +424,7 @@ fn add_linear(handle: &Handle<'_>, dir: &mut InodeInfo, entry: &DirEntry<'_>) ->
     }
     let (logical, mut block) = append_dir_block(handle, dir)?;
     edit_names(handle, dir, &mut block, |bytes, layout| {
-        entries::fill(bytes, [entry], layout)
+        dir_entries::fill(bytes, [entry], layout)
     });
     Ok(logical)
 }
@@ -450,7 +450,7 @@ fn remove_name(
         None => {
             let found = find_to_change(handle.fs, dir, names, (name, &wanted))?;
             edit_names_at(handle, dir, found.block, |bytes, _| {
-                entries::remove(bytes, found.record)
+                dir_entries::remove(bytes, found.record)
             })?;
             found
         }
@@ -476,7 +476,7 @@ fn replace_name(
     }
     let FoundEntry { block, record, .. } = find_to_change(handle.fs, dir, names, (name, &wanted))?;
     edit_names_at(handle, dir, block, |bytes, layout| {
-        entries::replace(bytes, record, ino, kind, layout)
+        dir_entries::replace(bytes, record, ino, kind, layout)
     })
 }
 
@@ -506,7 +506,7 @@ fn rename_in_place(
         return Ok(None);
     }
     edit_names_at(handle, dir, block, |bytes, layout| {
-        entries::rename(bytes, record, entry, layout)
+        dir_entries::rename(bytes, record, entry, layout)
     })?;
     dir.dir_hint.note_renamed(logical, block, record, need);
     Ok(Some(logical))
@@ -522,9 +522,11 @@ pub(crate) fn set_parent(handle: &Handle<'_>, dir: &mut InodeInfo, parent: u32) 
     let place = names_place(dir, &block);
     dirent::dot_and_dotdot(&block, &layout, place)?;
     let slots = Slots::without_tail(&block, &layout, place);
-    let (record, _) = entries::find(slots, |entry| entry.name == b"..")?.ok_or(Errno::ENOENT)?;
-    let set =
-        |bytes: &mut [u8]| entries::replace(bytes, record, parent, FileType::Directory, &layout);
+    let (record, _) =
+        dir_entries::find(slots, |entry| entry.name == b"..")?.ok_or(Errno::ENOENT)?;
+    let set = |bytes: &mut [u8]| {
+        dir_entries::replace(bytes, record, parent, FileType::Directory, &layout)
+    };
     if !dir.is_indexed() {
         edit_names(handle, dir, &mut block, |bytes, _| set(bytes));
         return Ok(());
@@ -554,7 +556,7 @@ pub(crate) fn put_name(
                 return Ok(false);
             };
             edit_names_at(handle, dir, block, |bytes, layout| {
-                entries::fill_gap(bytes, gap, entry, layout)
+                dir_entries::fill_gap(bytes, gap, entry, layout)
             })?;
             (block, gap)
         }
@@ -629,7 +631,7 @@ fn put_near(
         let gap = find_gap_in(handle.fs, dir, (logical, block), bytes, need)?;
         let names = names_len(bytes.len(), layout);
         if let Some(gap) = gap {
-            entries::fill_gap(&mut bytes[..names], gap, entry, layout);
+            dir_entries::fill_gap(&mut bytes[..names], gap, entry, layout);
         }
         Ok(gap)
     })?;
@@ -652,7 +654,7 @@ fn remove_near(
             .find(&dir_slots(handle.fs, dir, block, bytes), name)?;
         let names = names_len(bytes.len(), layout);
         Ok(found.map(|(record, ino)| {
-            entries::remove(&mut bytes[..names], record);
+            dir_entries::remove(&mut bytes[..names], record);
             FoundEntry {
                 ino,
                 logical,

@@ -2,19 +2,17 @@
 //!
 //! The operations in `ops` call `list` to list a directory, `namei` to look a name up, and `insert`
 //! to add, remove or replace one. The entries of a directory are in its inode (`inline`), in a
-//! plain sequence of blocks (`entries`) or in a hash tree (`htree`). `names` maps them in memory
-//! (`name_map`) where lookups often search in vain.
+//! plain sequence of blocks (`list`) or in a hash tree (`htree`). `dir_entries` changes records in
+//! one block. `names` maps the names in memory (`inode::name_map`) where lookups often search in
+//! vain.
 //!
 //! Damage is an error that names its place, unless a lookup finds the name in another block. No
 //! change moves a name between the blocks of a linear directory, so an interrupted listing can go
 //! on.
 
-pub(crate) mod entries;
-pub(crate) mod hint;
 pub(crate) mod htree;
 pub(crate) mod inline;
 pub(crate) mod insert;
 pub(crate) mod list;
-pub(crate) mod name_map;
 pub(crate) mod namei;
 pub(crate) mod names;

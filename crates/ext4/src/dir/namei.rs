@@ -13,15 +13,15 @@ use extern4_disk::casefold::FoldedName;
 use extern4_disk::inode::ROOT_INO;
 use extern4_disk::{Corrupt, CorruptKind, Place, Structure};
 
-use crate::dir::entries::{self, RecordPosition};
 use crate::dir::htree::read::{NameHash, Tree, loop_in};
 use crate::dir::list::{dir_physical, dir_slots, names_physical, read_ahead_dir, with_dir_block};
-use crate::dir::name_map::DirNames;
 use crate::dir::names::{map_names, mapped_block, name_hash};
+use crate::dir_entries::{self, RecordPosition};
 use crate::error::{Error, Result};
 use crate::fs::Ext4;
 use crate::fscrypt::fscrypt_name::ShownName;
 use crate::inode::info::InodeInfo;
+use crate::inode::name_map::DirNames;
 
 /// How many blocks a search from block to block reads ahead.
 const READ_AHEAD: u32 = 32;
@@ -281,8 +281,8 @@ fn search_block(
     let found = with_dir_block(fs, dir, logical, block, |bytes| {
         let slots = dir_slots(fs, dir, block, bytes);
         let found = match wanted {
-            SearchName::Exact(name) => entries::find_name(&slots, name)?,
-            _ => entries::find(slots, |entry| wanted.matches(entry.name))?
+            SearchName::Exact(name) => dir_entries::find_name(&slots, name)?,
+            _ => dir_entries::find(slots, |entry| wanted.matches(entry.name))?
                 .map(|(record, entry)| (record, entry.ino)),
         };
         Ok::<_, Corrupt>(found.map(|(record, ino)| FoundEntry {

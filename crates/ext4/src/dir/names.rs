@@ -1,4 +1,4 @@
-//! Makes the [map](crate::dir::name_map) of a directory's names by a scan of the directory.
+//! Makes the [map](crate::inode::name_map) of a directory's names by a scan of the directory.
 //!
 //! `namei` makes a map when lookups have paid for it. `insert` hashes names here to keep it true.
 
@@ -8,10 +8,10 @@ use extern4_disk::casefold;
 
 use crate::dir::htree::read::Tree;
 use crate::dir::list::{dir_slots, names_physical, read_ahead_dir, with_dir_block};
-use crate::dir::name_map::DirNames;
 use crate::error::Result;
 use crate::fs::Ext4;
 use crate::inode::info::InodeInfo;
+use crate::inode::name_map::DirNames;
 
 /// How many blocks a scan reads ahead.
 const READ_AHEAD: u32 = 64;

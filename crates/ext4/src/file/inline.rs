@@ -13,9 +13,9 @@ use crate::error::Result;
 use crate::file::write::{WRITE_CREDITS, WriteRange, claim_and_write, stamped, store_and_publish};
 use crate::fs::Ext4;
 use crate::handle::publish::publish;
+use crate::inline::change::{clear_inline_data, set_inline_data};
 use crate::inode::cached::CachedInode;
 use crate::inode::info::InodeInfo;
-use crate::inode::inline::change::{clear_inline_data, set_inline_data};
 use crate::map::change::insert_runs;
 use crate::map::map_blocks::empty_map;
 

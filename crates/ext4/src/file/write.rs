@@ -18,7 +18,6 @@ use extern4_disk::inode::InodeFlags;
 use extern4_vfs::{Errno, Inode, SpaceRights, Timespec};
 
 use crate::alloc::block_allocator::{Demand, ReserveUse};
-use crate::alloc::preallocation::Growth;
 use crate::error::{Error, Result};
 use crate::file::data_journal::{
     logged_part, write_logged_part, write_run, zero_logged, zero_logged_part,
@@ -32,6 +31,7 @@ use crate::handle::publish::{publish, publish_times};
 use crate::handle::times::{note_write_lazily, store_times};
 use crate::inode::cached::CachedInode;
 use crate::inode::info::InodeInfo;
+use crate::inode::preallocation::Growth;
 use crate::map::change::{
     ALLOCATE_CREDITS, MAP_BLOCKS, MARK_CREDITS, Placement, UNMAP_CREDITS, claim_blocks,
     insert_runs, mark_written, unmap_blocks,

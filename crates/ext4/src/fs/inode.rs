@@ -12,11 +12,11 @@ use extern4_disk::{Place, Structure, xattr};
 use extern4_sync::slab::new_box;
 use extern4_vfs::{Attr, FileFlags, FileType, NewInode, Rdev};
 
-use crate::dir::hint::DirHint;
 use crate::error::{Error, Result};
 use crate::file::symlink;
 use crate::fs::Ext4;
 use crate::inode::cached::CachedInode;
+use crate::inode::dir_hint::DirHint;
 use crate::inode::info::{InodeInfo, Record};
 use crate::time::timespec;
 use crate::volume::deferred_checksum;

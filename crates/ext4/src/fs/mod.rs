@@ -35,9 +35,9 @@ use crate::fs::mmp::MmpGuard;
 use crate::fs::upgrade::Upgrade;
 use crate::fs::writer::Writer;
 use crate::inode::lazy_times::LazyTimes;
+use crate::mbcache::sharing::SharingStats;
 use crate::volume::Volume;
 use crate::volume::loss::Losses;
-use crate::xattr::sharing::SharingStats;
 
 /// An open ext2, ext3 or ext4 file system.
 pub struct Ext4 {

@@ -31,12 +31,12 @@ use crate::fs::data_mode::Journaling;
 use crate::fs::options::OpenOptions;
 use crate::fs::quota_accounts::Quotas;
 use crate::fs::transaction::HeldFiles;
+use crate::mbcache::blocks::Blocks;
+use crate::mbcache::sharing::Sharing;
 use crate::time::now_seconds;
 use crate::volume::loss::Losses;
 use crate::volume::system_zone::SystemZones;
 use crate::volume::{Volume, deferred_checksum};
-use crate::xattr::mbcache::blocks::Blocks;
-use crate::xattr::sharing::Sharing;
 
 /// The state that changes of a volume share.
 pub(crate) struct Writer {

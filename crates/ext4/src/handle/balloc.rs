@@ -20,10 +20,10 @@ use crate::alloc::block_allocator::{
     BitmapKind, BlockAllocator, Counts, DirtyGroup, Group, bad_bitmap,
 };
 use crate::alloc::free_map::flip;
-use crate::alloc::preallocation::Growth;
 use crate::alloc::set_aside::freed_twice;
 use crate::error::Result;
 use crate::handle::Handle;
+use crate::inode::preallocation::Growth;
 use crate::volume::group::to_usize;
 
 /// The conditions of one pass over all groups.

@@ -71,10 +71,10 @@ use extern4_sync::rcu::pin;
 use extern4_sync::rcu_snapshot::RcuSnapshot;
 use extern4_vfs as vfs;
 
-use crate::alloc::preallocation::Window;
-use crate::dir::hint::DirHint;
-use crate::dir::name_map::DirNames;
+use crate::inode::dir_hint::DirHint;
 use crate::inode::info::{InodeInfo, Record, reads_as};
+use crate::inode::name_map::DirNames;
+use crate::inode::preallocation::Window;
 
 /// An inode in use. The module describes its locks.
 #[repr(C)]

@@ -11,8 +11,8 @@ use extern4_disk::inode::{FileKind, Inode, InodeFlags, MAP_SIZE};
 use extern4_disk::{CorruptKind, Place, Structure};
 use extern4_vfs::Errno;
 
-use crate::dir::hint::DirHint;
 use crate::error::{Error, Result};
+use crate::inode::dir_hint::DirHint;
 use crate::volume::Volume;
 
 /// The fields of an inode, and the place of its record.

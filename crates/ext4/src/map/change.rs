@@ -25,11 +25,11 @@ use std::ops::Range;
 use extern4_disk::extent::Extent;
 use extern4_vfs::Errno;
 
-use crate::alloc::preallocation::Growth;
 use crate::error::Result;
 use crate::fs::Ext4;
 use crate::handle::Handle;
 use crate::inode::info::InodeInfo;
+use crate::inode::preallocation::Growth;
 use crate::map::extents::change::{
     insert_extents, mark_extents, shift_down, shift_up, unmap_extents,
 };

@@ -20,8 +20,8 @@ use extern4_disk::blocks::Blocks;
 use extern4_disk::indirect;
 use extern4_disk::superblock::Superblock;
 
-use crate::dir::name_map::NameMaps;
 use crate::error::Result;
+use crate::inode::name_map::NameMaps;
 use crate::volume::group::Groups;
 use crate::volume::inode_table::ReadAheadWindows;
 use crate::volume::loss::Warnings;

@@ -49,13 +49,13 @@ use crate::error::Result;
 use crate::fs::Ext4;
 use crate::handle::Handle;
 use crate::inode::info::InodeInfo;
+use crate::mbcache::sharing::Count;
 use crate::volume::buffer::Verified;
 use crate::volume::deferred_checksum;
 use crate::xattr::ea_inode::{release_ea_inode, share_ea_inode};
 use crate::xattr::get::attribute_block_at;
 use crate::xattr::list::{Attribute, borrowed};
 use crate::xattr::set::{charge_blocks, release_value};
-use crate::xattr::sharing::Count;
 
 /// Adds the attribute block of `info` to the cache, so that other inodes can share it. Locks: the
 /// inode's `attributes`, held, so `info` stays current.

@@ -30,11 +30,11 @@ use crate::handle::Handle;
 use crate::inode::info::InodeInfo;
 use crate::map::change::{allocate_for, unmap_blocks};
 use crate::map::map_blocks::empty_map;
+use crate::mbcache::Candidate;
+use crate::mbcache::sharing::Count;
 use crate::run::RunKind;
 use crate::time::now_seconds;
 use crate::volume::group::to_usize;
-use crate::xattr::mbcache::Candidate;
-use crate::xattr::sharing::Count;
 
 /// Returns the EA inode that an entry at `place` refers to.
 pub(crate) fn ea_inode(fs: &Ext4, ino: u32, place: Place) -> Result<InodeInfo> {

@@ -6,14 +6,13 @@
 //! | `list` | attributes as lists, and the plan of a change |
 //! | `block` | attribute blocks, which inodes share |
 //! | `ea_inode` | values in inodes of their own |
-//! | `sharing`, `mbcache` | finding blocks and values to share |
 //! | `expand` | moving attributes, for more fields in the record |
 //! | `acl` | ACLs, which are attributes in a format of their own |
 //!
 //! An attribute is in the inode's record, or else in the inode's attribute block. Its value may be
-//! in an EA inode. Readers and changers hold the inode's lock `attributes`. A change is planned
-//! first, so that one without room fails before anything changes. `InodeOps` in `ops` calls `get`,
-//! `set` and `acl`.
+//! in an EA inode. `mbcache` finds blocks and values to share. Readers and changers hold the inode's
+//! lock `attributes`. A change is planned first, so that one without room fails before anything
+//! changes. `InodeOps` in `ops` calls `get`, `set` and `acl`.
 
 pub(crate) mod acl;
 pub(crate) mod block;
@@ -21,6 +20,4 @@ pub(crate) mod ea_inode;
 pub(crate) mod expand;
 pub(crate) mod get;
 pub(crate) mod list;
-pub mod mbcache;
 pub(crate) mod set;
-pub(crate) mod sharing;

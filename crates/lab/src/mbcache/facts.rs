@@ -31,8 +31,8 @@ pub(super) fn all() -> Vec<Fact> {
     let code = [
         slab + lines(include_str!("baseline.rs")),
         slab + lines(include_str!("patch.rs")),
-        lines(include_str!("../../../ext4/src/xattr/mbcache/mod.rs"))
-            + lines(include_str!("../../../ext4/src/xattr/mbcache/bucket.rs"))
+        lines(include_str!("../../../ext4/src/mbcache/mod.rs"))
+            + lines(include_str!("../../../ext4/src/mbcache/bucket.rs"))
             + lines(include_str!("../../../sync/src/closable_refcount.rs")),
     ];
     let name = "lines of code, without comments and tests".to_owned();

@@ -20,16 +20,16 @@ use extern4_disk::inode::InodeFlags;
 use extern4_disk::{CorruptKind, Place, Structure};
 use extern4_vfs::Errno;
 
-use crate::dir::entries;
-use crate::dir::hint::DirHint;
 use crate::dir::htree::read::{NameHash, Tree, expect};
 use crate::dir::insert::{
     MAX_NEW_BLOCKS, append_dir_block, edit_names, encode_dots, names_len, names_place, put_name,
 };
 use crate::dir::list::{dir_block, dir_entries, dir_layout};
+use crate::dir_entries;
 use crate::error::Result;
 use crate::fs::Ext4;
 use crate::handle::Handle;
+use crate::inode::dir_hint::DirHint;
 use crate::inode::info::InodeInfo;
 use crate::volume::buffer::Verified;
 use crate::volume::group::to_usize;
@@ -288,7 +288,7 @@ fn fill_leaf(
     names: &[(u32, DirEntry<'_>)],
 ) {
     edit_names(handle, dir, leaf, |bytes, layout| {
-        entries::fill(bytes, names.iter().map(|(_, entry)| entry), layout);
+        dir_entries::fill(bytes, names.iter().map(|(_, entry)| entry), layout);
     });
 }
 
@@ -361,7 +361,7 @@ fn append_node(
         entries,
         limit: u16::try_from(limit).unwrap_or(u16::MAX),
     };
-    handle.edit(&mut block, entries::free_record);
+    handle.edit(&mut block, dir_entries::free_record);
     store_node(handle, dir, &mut block, &node)?;
     Ok((logical, Step { block, node, at: 0 }))
 }

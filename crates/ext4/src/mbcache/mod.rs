@@ -1,6 +1,6 @@
 //! The attribute-block cache (mbcache): finds a block, or an inode, by the hash of its contents.
 //!
-//! `xattr::sharing` has one for attribute blocks and one for EA inodes. An answer is a hint. The
+//! `mbcache::sharing` has one for attribute blocks and one for EA inodes. An answer is a hint. The
 //! caller compares the contents, and a reference count ([`extern4_sync::closable_refcount`])
 //! decides whether it can share what it found. So the cache neither counts nor pins what it
 //! returns, a lookup blocks on nothing, and the cache can lose an entry at any time. The callers
@@ -69,6 +69,7 @@
 
 pub(crate) mod blocks;
 mod bucket;
+pub(crate) mod sharing;
 
 use std::fmt;
 

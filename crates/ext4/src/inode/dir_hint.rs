@@ -17,7 +17,7 @@
 use extern4_disk::Corrupt;
 use extern4_disk::dirent::Slots;
 
-use crate::dir::entries::{self, Gap, RecordPosition};
+use crate::dir_entries::{self, Gap, RecordPosition};
 
 /// How many records after a position a search for a name reads.
 const NEIGHBOURS: usize = 4;
@@ -84,7 +84,7 @@ impl DirHint {
         name: &[u8],
     ) -> Result<Option<(RecordPosition, u32)>, Corrupt> {
         for at in [self.removed, self.added] {
-            let found = entries::find_name_near(slots, name, at.get(), NEIGHBOURS)?;
+            let found = dir_entries::find_name_near(slots, name, at.get(), NEIGHBOURS)?;
             if found.is_some() {
                 return Ok(found);
             }
@@ -192,7 +192,7 @@ mod tests {
         let mut names = Vec::new();
         let mut found_by_hint = 0;
         let mut renamed = 0;
-        entries::free_record(&mut bytes);
+        dir_entries::free_record(&mut bytes);
         let mut random = 7_u64;
         for step in 0..20_000 {
             random = random
@@ -201,8 +201,8 @@ mod tests {
             let drawn = (random >> 40) as usize;
             let name = format!("{step:0$}", 1 + drawn % 20);
             let need = LAYOUT.rec_len(name.as_bytes());
-            let gap = entries::find_gap(&slots(&bytes), 0, need).unwrap();
-            let hinted_gap = entries::find_gap(&slots(&bytes), hint.room_from(3, need), need);
+            let gap = dir_entries::find_gap(&slots(&bytes), 0, need).unwrap();
+            let hinted_gap = dir_entries::find_gap(&slots(&bytes), hint.room_from(3, need), need);
             assert_eq!(hinted_gap.unwrap(), gap, "step {step}");
             if let Some(gap) = gap.filter(|_| !drawn.is_multiple_of(3)) {
                 let entry = DirEntry {
@@ -212,13 +212,13 @@ mod tests {
                     offset: 0,
                     hash: None,
                 };
-                entries::fill_gap(&mut bytes, gap, &entry, &LAYOUT);
+                dir_entries::fill_gap(&mut bytes, gap, &entry, &LAYOUT);
                 hint.note_added(3, 77, gap, need);
                 names.push(name);
             } else if !names.is_empty() {
                 let place = drawn % 5 % names.len();
                 let name = names.remove(place);
-                let (record, ino) = entries::find_name(&slots(&bytes), name.as_bytes())
+                let (record, ino) = dir_entries::find_name(&slots(&bytes), name.as_bytes())
                     .unwrap()
                     .unwrap();
                 let found = hint.find(&slots(&bytes), name.as_bytes()).unwrap();
@@ -235,13 +235,13 @@ mod tests {
                         offset: 0,
                         hash: None,
                     };
-                    entries::rename(&mut bytes, record, &entry, &LAYOUT);
+                    dir_entries::rename(&mut bytes, record, &entry, &LAYOUT);
                     hint.note_renamed(3, 77, record, need);
                     names.insert(place, other);
                     renamed += 1;
                     continue;
                 }
-                entries::remove(&mut bytes, record);
+                dir_entries::remove(&mut bytes, record);
                 hint.note_removed(3, 77, record);
             }
         }

@@ -2,7 +2,7 @@
 //!
 //! `fs::writer` has one for a volume; `xattr::block` and `xattr::ea_inode` use it. A block, or
 //! an EA inode, is found by the hash of its contents through a cache of hints
-//! ([`crate::xattr::mbcache`]). A thread that inserts an entry holds the block: its inode has the
+//! ([`crate::mbcache`]). A thread that inserts an entry holds the block: its inode has the
 //! block, and the inode's attributes cannot change meanwhile ([`crate::inode::cached`]). An entry
 //! is removed before its block is freed. One word in the block's buffer
 //! ([`extern4_sync::closable_refcount`]) decides which inodes can join and which is the last to
@@ -18,8 +18,8 @@ use extern4_sync::primitive::Ordering::Relaxed;
 use extern4_sync::primitive::{AtomicU64, Mutex, MutexGuard};
 use extern4_sync::thread_counter::ThreadCounter;
 
-use crate::xattr::mbcache::blocks::Blocks;
-use crate::xattr::mbcache::{MbCache, MbCacheStats};
+use crate::mbcache::blocks::Blocks;
+use crate::mbcache::{MbCache, MbCacheStats};
 
 /// The number of locks for counts of EA inodes.
 const VALUE_LOCKS: u32 = 16;

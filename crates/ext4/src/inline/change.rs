@@ -83,9 +83,9 @@ mod tests {
     use extern4_testkit::tools;
 
     use super::*;
-    use crate::dir::name_map::DirNames;
     use crate::dir::namei::lookup_name;
     use crate::fs::options::OpenOptions;
+    use crate::inode::name_map::DirNames;
 
     const SPEC: ImageSpec = ImageSpec::new(
         "inline",

@@ -1,7 +1,8 @@
 //! Changes records in a chain of directory entries: of a block, or of a part of an inline
 //! directory.
 //!
-//! These functions work on bytes only. `insert`, `inline` and `htree::insert` call them. Finding a
+//! These functions work on bytes only. `insert`, `inline` and `htree::insert` of `dir` call them,
+//! and so does `inode::dir_hint`. Finding a
 //! record checks the chain from its start to that record, and a change fits the record that was
 //! found. A search for a gap, or for a name byte by byte, skips other records by their lengths. A
 //! removed record is cleared, so that a name does not stay on the volume longer than its file.
