@@ -14,7 +14,7 @@
 //! | `map` | the map from a file's blocks to the volume's: extents and indirect blocks |
 //! | `inline` | contents inside the inode |
 //! | `inode` | what an inode in use keeps |
-//! | `fscrypt` | what encrypted inodes show without a key |
+//! | `fscrypt` | the form in which encrypted names are shown without a key |
 //! | `handle` | one change inside a transaction: what it allocates, stores and publishes |
 //! | `alloc` | the state of free blocks and inodes, orphans, discard |
 //! | `quota` | usage and limits of users, groups and projects |
@@ -54,6 +54,7 @@ pub mod mbcache;
 mod mount;
 mod ops;
 pub mod quota;
+mod readable;
 mod run;
 mod time;
 pub mod tune;

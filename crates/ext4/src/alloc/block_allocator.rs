@@ -33,9 +33,10 @@ use extern4_sync::per_thread::PerThread;
 use extern4_sync::percpu::Padded;
 use extern4_sync::primitive::{AtomicU32, AtomicU64, Latch, LatchGuard, Mutex, Ordering};
 use extern4_sync::thread_counter::ThreadCounter;
-use extern4_vfs::{Errno, SpaceRights};
+use extern4_vfs::Errno;
 
 use crate::alloc::free_map::FreeMap;
+use crate::alloc::reserve::{BlockReserve, Demand};
 use crate::alloc::trust::{Examination, Offer, Trust};
 use crate::error::{Error, Result};
 use crate::volume::Volume;
@@ -78,72 +79,6 @@ struct GroupHint {
 /// The state of a group, made when it is first needed. Each has cache lines of its own, since
 /// different threads use neighbouring groups.
 type Slot = OnceLock<Box<Padded<Latch<Group>>>>;
-
-/// Free blocks that not every change may allocate.
-#[derive(Clone, Copy)]
-pub(crate) struct BlockReserve {
-    /// For changes that must not fail on a full volume, such as splitting an unwritten extent that
-    /// is written to.
-    pub(crate) for_metadata: u64,
-    /// The sum of those and the blocks that only privileged users may allocate.
-    pub(crate) in_all: u64,
-}
-
-impl BlockReserve {
-    /// Returns how many blocks a change must leave free.
-    pub(crate) fn to_leave(self, reserve: ReserveUse) -> u64 {
-        match reserve {
-            ReserveUse::None => self.in_all,
-            ReserveUse::Root => self.for_metadata,
-            ReserveUse::All => 0,
-        }
-    }
-}
-
-/// Which reserved blocks a change may use.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ReserveUse {
-    /// None of them.
-    None,
-    /// Those that are reserved for root.
-    Root,
-    /// All, for changes that must not fail on a full volume. They use or free space that is
-    /// allocated already, and may need a block or two to record it.
-    All,
-}
-
-impl From<SpaceRights> for ReserveUse {
-    fn from(rights: SpaceRights) -> Self {
-        if rights.root_reserve {
-            Self::Root
-        } else {
-            Self::None
-        }
-    }
-}
-
-/// The blocks that a change reserves before it starts.
-#[derive(Clone, Copy)]
-pub(crate) struct Demand {
-    pub(crate) blocks: u32,
-    pub(crate) reserve: ReserveUse,
-}
-
-impl Demand {
-    pub(crate) fn new(blocks: u32, reserve: impl Into<ReserveUse>) -> Self {
-        Self {
-            blocks,
-            reserve: reserve.into(),
-        }
-    }
-}
-
-/// The demand of a change by the file system itself, which may use root's reserve.
-impl From<u32> for Demand {
-    fn from(blocks: u32) -> Self {
-        Self::new(blocks, ReserveUse::Root)
-    }
-}
 
 /// The counters of [`BlockAllocator`]: free blocks and free inodes, as in the group descriptors,
 /// and blocks freed since the volume was opened. They wrap, so adding a wrapped negative number

@@ -35,7 +35,8 @@ use extern4_disk::group::{GroupDescriptor, GroupFlags};
 use extern4_disk::{Corrupt, CorruptKind, Place, Structure};
 use extern4_sync::primitive::Ordering;
 
-use crate::alloc::block_allocator::{BitmapKind, BlockAllocator, Counts, Demand, Group};
+use crate::alloc::block_allocator::{BitmapKind, BlockAllocator, Counts, Group};
+use crate::alloc::reserve::Demand;
 use crate::alloc::trust::Trust;
 use crate::error::{Error, Result};
 use crate::volume::Volume;

@@ -24,8 +24,7 @@ use crate::dir::inline::{
     replace_inline, set_inline_parent,
 };
 use crate::dir::list::{
-    dir_block, dir_entries, dir_layout, dir_physical, dir_slots, names_block, read_ahead_dir,
-    with_dir_block,
+    dir_block, dir_entries, dir_physical, dir_slots, names_block, read_ahead_dir, with_dir_block,
 };
 use crate::dir::namei::{FoundEntry, SearchName, find_entry, find_mapped};
 use crate::dir::names::{mapped_block, name_hash};
@@ -34,7 +33,7 @@ use crate::error::{Error, Result};
 use crate::fs::Ext4;
 use crate::handle::Handle;
 use crate::inode::cached::{CachedInode, LockedNames};
-use crate::inode::info::InodeInfo;
+use crate::inode::info::{InodeInfo, dir_layout};
 use crate::inode::name_map::DirNames;
 use crate::map::change::allocate_for;
 use crate::volume::deferred_checksum;

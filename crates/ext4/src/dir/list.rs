@@ -20,8 +20,8 @@
 use std::ops::ControlFlow;
 
 use extern4_block::Buffer;
-use extern4_disk::dirent::{self, DirEntry, Entries, Layout, Slots};
-use extern4_disk::feature::{Compat, Incompat};
+use extern4_disk::dirent::{self, DirEntry, Entries, Slots};
+use extern4_disk::feature::Compat;
 use extern4_disk::htree::{self, Hash, HashVersion};
 use extern4_disk::{Corrupt, CorruptKind, Place, Structure};
 use extern4_vfs::{FileType, RawDirEntry};
@@ -30,7 +30,7 @@ use crate::dir::htree::read::{NameHash, Tree, loop_in};
 use crate::error::{Error, Result};
 use crate::fs::Ext4;
 use crate::fscrypt::fscrypt_name;
-use crate::inode::info::InodeInfo;
+use crate::inode::info::{InodeInfo, dir_layout};
 use crate::run::RunKind;
 use crate::volume::buffer::Verified;
 
@@ -49,19 +49,6 @@ struct BlockCopy {
 
 /// The callback of a listing, called with each entry.
 pub(crate) type Each<'a> = &'a mut dyn FnMut(RawDirEntry<'_>) -> ControlFlow<()>;
-
-/// Returns the layout of the entries of `dir`.
-pub(crate) fn dir_layout(fs: &Ext4, dir: &InodeInfo) -> Layout {
-    let sb = fs.superblock();
-    Layout {
-        block_size: sb.block_size(),
-        inodes: sb.inodes_count(),
-        filetype: sb.features().incompat.contains(Incompat::FILETYPE),
-        checksum: sb.features().metadata_csum(),
-        encrypted: dir.is_encrypted(),
-        casefold: dir.is_casefolded(),
-    }
-}
 
 /// Returns the block of the volume that holds block `logical` of a directory. Directories have no
 /// holes.

@@ -10,7 +10,7 @@ use std::ops::Range;
 
 use extern4_vfs::{Errno, FallocateMode, Inode, SpaceRights, Timespec};
 
-use crate::alloc::block_allocator::{Demand, ReserveUse};
+use crate::alloc::reserve::{Demand, ReserveUse};
 use crate::error::{Error, Result};
 use crate::file::inline::spill_inline;
 use crate::file::write::{max_bytes_in_extents, stamped, store_and_publish, writable_info};

@@ -8,7 +8,7 @@
 use extern4_disk::inode::InodeFlags;
 use extern4_vfs::{Inode, SpaceRights, Timespec};
 
-use crate::alloc::block_allocator::Demand;
+use crate::alloc::reserve::Demand;
 use crate::error::Result;
 use crate::file::write::{WRITE_CREDITS, WriteRange, claim_and_write, stamped, store_and_publish};
 use crate::fs::Ext4;

@@ -15,8 +15,9 @@ use extern4_disk::{CorruptKind, Place, Structure};
 
 use crate::error::Result;
 use crate::fs::Ext4;
-use crate::fscrypt::{ReadableLink, fscrypt_name};
+use crate::fscrypt::fscrypt_name::{self, TARGET_HEADER};
 use crate::inode::info::InodeInfo;
+use crate::readable::ReadableLink;
 use crate::volume::group::to_usize;
 
 /// Returns the target of a symbolic link.
@@ -76,13 +77,10 @@ fn target_in_block(fs: &Ext4, link: &InodeInfo, len: usize) -> Result<Vec<u8>> {
     Ok(fs.cache.read(mapped.start)?[..len.min(to_usize(fs.superblock().block_size()))].to_vec())
 }
 
-/// The size of the length before the ciphertext of a target.
-const HEADER: usize = 2;
-
 /// Returns an encrypted target in the form that is shown without a key.
 fn shown_target(stored: &[u8], place: Place) -> Result<Box<[u8]>> {
     let ciphertext = stored
-        .split_first_chunk::<HEADER>()
+        .split_first_chunk::<TARGET_HEADER>()
         .and_then(|(len, rest)| {
             let len = usize::from(u16::from_le_bytes(*len));
             rest.get(..len).filter(|ciphertext| !ciphertext.is_empty())
@@ -96,8 +94,3 @@ fn shown_target(stored: &[u8], place: Place) -> Result<Box<[u8]>> {
 }
 
 const NO_HASH: Hash = Hash { major: 0, minor: 0 };
-
-/// Returns the length of an encrypted target as it is shown, by the size of its link.
-pub(crate) fn shown_len(size: u64) -> u64 {
-    fscrypt_name::shown_len(size.saturating_sub(HEADER as u64))
-}

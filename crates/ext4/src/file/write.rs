@@ -17,7 +17,7 @@ use extern4_disk::feature::RoCompat;
 use extern4_disk::inode::InodeFlags;
 use extern4_vfs::{Errno, Inode, SpaceRights, Timespec};
 
-use crate::alloc::block_allocator::{Demand, ReserveUse};
+use crate::alloc::reserve::{Demand, ReserveUse};
 use crate::error::{Error, Result};
 use crate::file::data_journal::{
     logged_part, write_logged_part, write_run, zero_logged, zero_logged_part,
@@ -25,7 +25,6 @@ use crate::file::data_journal::{
 use crate::file::inline::{resize_inline, spill_inline, write_inline};
 use crate::fs::Ext4;
 use crate::fs::quota_accounts::Owners;
-use crate::fscrypt::check_key;
 use crate::handle::Handle;
 use crate::handle::publish::{publish, publish_times};
 use crate::handle::times::{note_write_lazily, store_times};
@@ -37,6 +36,7 @@ use crate::map::change::{
     insert_runs, mark_written, unmap_blocks,
 };
 use crate::map::map_blocks::MAX_RUNS;
+use crate::readable::check_key;
 use crate::run::{LOGICAL_END, Run, RunKind};
 use crate::time::timestamp;
 use crate::volume::group::to_usize;

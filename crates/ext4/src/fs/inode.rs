@@ -13,8 +13,8 @@ use extern4_sync::slab::new_box;
 use extern4_vfs::{Attr, FileFlags, FileType, NewInode, Rdev};
 
 use crate::error::{Error, Result};
-use crate::file::symlink;
 use crate::fs::Ext4;
+use crate::fscrypt::fscrypt_name::shown_target_len;
 use crate::inode::cached::CachedInode;
 use crate::inode::dir_hint::DirHint;
 use crate::inode::info::{InodeInfo, Record};
@@ -231,7 +231,7 @@ fn stored_xattr_area(record: &[u8]) -> &[u8] {
 /// see.
 fn shown_size(info: &InodeInfo, kind: FileType) -> u64 {
     if info.is_encrypted() && kind == FileType::Symlink {
-        symlink::shown_len(info.inode.size())
+        shown_target_len(info.inode.size())
     } else {
         info.inode.size()
     }

@@ -28,13 +28,14 @@ use extern4_sync::primitive::AtomicBool;
 use extern4_sync::primitive::Ordering::Relaxed;
 use extern4_vfs::Errno;
 
-use crate::alloc::block_allocator::BlockReserve;
+use crate::alloc::reserve::BlockReserve;
 use crate::error::{Error, Result};
 use crate::fs::fast_commit::FastCommits;
 use crate::fs::mmp::MmpGuard;
 use crate::fs::upgrade::Upgrade;
 use crate::fs::writer::Writer;
 use crate::inode::lazy_times::LazyTimes;
+use crate::inode::name_map::NameMaps;
 use crate::mbcache::sharing::SharingStats;
 use crate::volume::Volume;
 use crate::volume::loss::Losses;
@@ -42,6 +43,8 @@ use crate::volume::loss::Losses;
 /// An open ext2, ext3 or ext4 file system.
 pub struct Ext4 {
     pub(crate) volume: Volume,
+    /// The maps of names of all its directories.
+    pub(crate) name_maps: NameMaps,
     pub(crate) fast_commits: FastCommits,
     pub(crate) replayed: Option<Replayed>,
     /// The journal was replayed although the primary superblock says that nothing is to be

@@ -23,9 +23,10 @@ use extern4_jbd2::{Closing, Journal, Observer, Options, Transactions};
 use extern4_sync::primitive::Ordering::Relaxed;
 use extern4_sync::primitive::{AtomicBool, AtomicU32, Mutex, MutexGuard};
 
-use crate::alloc::block_allocator::{BlockAllocator, BlockReserve};
+use crate::alloc::block_allocator::BlockAllocator;
 use crate::alloc::discard::Discards;
 use crate::alloc::orphan_list::Orphans;
+use crate::alloc::reserve::BlockReserve;
 use crate::error::{Error, Result};
 use crate::fs::data_mode::Journaling;
 use crate::fs::options::OpenOptions;
@@ -98,6 +99,15 @@ fn keep_error(
     Ok(journal.clear_error()?)
 }
 
+/// Returns the cache of attribute blocks.
+#[cfg_attr(not(feature = "lab"), expect(unused_variables))]
+fn attribute_blocks(asked: &OpenOptions) -> Blocks {
+    let blocks = Blocks::new();
+    #[cfg(feature = "lab")]
+    let blocks = blocks.replaced_by(asked.block_cache.clone());
+    blocks
+}
+
 /// The parts of a writer that `mount` prepares.
 pub(crate) struct WriterParts {
     pub(crate) block_reserve: BlockReserve,
@@ -166,7 +176,7 @@ impl Writer {
             counted,
             orphans,
             quotas,
-            sharing: Sharing::new(volume.superblock(), Blocks::new(asked)),
+            sharing: Sharing::new(volume.superblock(), attribute_blocks(asked)),
             zones: parts.zones,
             journaling,
             uses_journal,

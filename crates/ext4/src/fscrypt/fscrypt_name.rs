@@ -34,13 +34,21 @@ pub(crate) fn show<'a>(ciphertext: &[u8], hash: Hash, shown: &'a mut [u8; MAX_SH
 }
 
 /// Returns how many characters [`show`] returns for that many bytes of ciphertext.
-pub(crate) fn shown_len(ciphertext_bytes: u64) -> u64 {
+fn shown_len(ciphertext_bytes: u64) -> u64 {
     let decoded = if ciphertext_bytes <= SHOWN as u64 {
         HASHES as u64 + ciphertext_bytes
     } else {
         MAX_DECODED as u64
     };
     (decoded * 4).div_ceil(3)
+}
+
+/// The size of the length before the ciphertext of a link's target.
+pub(crate) const TARGET_HEADER: usize = 2;
+
+/// Returns the length of a link's target as it is shown, by the size of the link.
+pub(crate) fn shown_target_len(size: u64) -> u64 {
+    shown_len(size.saturating_sub(TARGET_HEADER as u64))
 }
 
 /// A decoded shown name: hashes, ciphertext and digest.

@@ -49,7 +49,8 @@ use extern4_sync::lock_order::{Rank, Ranked};
 use extern4_sync::primitive::AtomicU64;
 use extern4_vfs::{self as vfs, Errno};
 
-use crate::alloc::block_allocator::{BlockReservation, Demand, ReserveUse};
+use crate::alloc::block_allocator::BlockReservation;
+use crate::alloc::reserve::{Demand, ReserveUse};
 use crate::error::{Error, Result};
 use crate::fs::Ext4;
 use crate::fs::quota_accounts::{Counted, QUOTA_CREDITS, QuotaReservations};

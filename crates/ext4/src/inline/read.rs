@@ -10,10 +10,9 @@ use extern4_disk::inline::{self, Data, Dir};
 use extern4_disk::xattr::Attrs;
 use extern4_disk::{Place, Structure};
 
-use crate::dir::list::dir_layout;
 use crate::error::Result;
 use crate::fs::Ext4;
-use crate::inode::info::InodeInfo;
+use crate::inode::info::{InodeInfo, dir_layout};
 
 impl InodeInfo {
     /// Calls `look` with the inline contents of a file.

@@ -6,6 +6,8 @@
 //! one inode; `map`, `dir` and `xattr` add theirs.
 
 use extern4_disk::checksum::ChecksumSeed;
+use extern4_disk::dirent::Layout;
+use extern4_disk::feature::Incompat;
 use extern4_disk::geometry::Position;
 use extern4_disk::inode::{FileKind, Inode, InodeFlags, MAP_SIZE};
 use extern4_disk::{CorruptKind, Place, Structure};
@@ -53,6 +55,19 @@ impl Record {
             block: self.0 >> 16,
             offset: self.0 as u32 & 0xffff,
         })
+    }
+}
+
+/// Returns the layout of the entries of directory `dir`.
+pub(crate) fn dir_layout(volume: &Volume, dir: &InodeInfo) -> Layout {
+    let sb = volume.superblock();
+    Layout {
+        block_size: sb.block_size(),
+        inodes: sb.inodes_count(),
+        filetype: sb.features().incompat.contains(Incompat::FILETYPE),
+        checksum: sb.features().metadata_csum(),
+        encrypted: dir.is_encrypted(),
+        casefold: dir.is_casefolded(),
     }
 }
 

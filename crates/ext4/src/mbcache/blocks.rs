@@ -10,7 +10,6 @@ use extern4_sync::closable_refcount::Put;
 
 use super::{MbCache, MbCacheStats};
 use crate::error::Result;
-use crate::fs::options::OpenOptions;
 
 /// The attribute blocks that inodes can share.
 pub(crate) struct Blocks {
@@ -45,13 +44,18 @@ pub trait BlockCache: Send + Sync + std::fmt::Debug {
 
 impl Blocks {
     /// Returns an empty cache.
-    #[cfg_attr(not(feature = "lab"), expect(unused_variables))]
-    pub(crate) fn new(options: &OpenOptions) -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             cache: MbCache::sized(MbCache::BITS_NEAR, MbCache::BITS_FAR),
             #[cfg(feature = "lab")]
-            instead: options.block_cache.clone(),
+            instead: None,
         }
+    }
+
+    /// Returns the cache with `instead` in place of production's, if there is one.
+    #[cfg(feature = "lab")]
+    pub(crate) fn replaced_by(self, instead: Option<std::sync::Arc<dyn BlockCache>>) -> Self {
+        Self { instead, ..self }
     }
 
     /// Returns the lab's cache, if it replaces production's.

@@ -24,6 +24,7 @@ use extern4_sync::opener::Opener;
 use extern4_sync::primitive::AtomicBool;
 use extern4_sync::primitive::Ordering::Relaxed;
 
+use crate::alloc::reserve::BlockReserve;
 use crate::error::Result;
 use crate::fs::Ext4;
 use crate::fs::fast_commit::FastCommits;
@@ -34,6 +35,7 @@ use crate::fs::upgrade::Upgrade;
 use crate::fs::writer::{Writer, WriterParts};
 use crate::handle::times::store_all_times;
 use crate::inode::lazy_times::LazyTimes;
+use crate::inode::name_map::NameMaps;
 use crate::mount::features::{check_features, check_needs_no_recovery, check_writable};
 use crate::ops::orphan::{LeftoverOrphans, find_leftover_orphans, free_leftover_orphans};
 use crate::volume::Volume;
@@ -384,6 +386,7 @@ impl Ext4 {
                 Arc::clone(&options.budget),
                 Warnings::new(options.on_warning.clone()),
             )?,
+            name_maps: NameMaps::new(&options.budget),
             fast_commits: FastCommits::default(),
             replayed: None,
             unannounced: false,
@@ -398,7 +401,7 @@ impl Ext4 {
                 options.reserved_uid.unwrap_or(superblock.reserved_ids().0),
                 options.reserved_gid.unwrap_or(superblock.reserved_ids().1),
             ),
-            block_reserve: superblock::block_reserve(&superblock, options.reserved_clusters),
+            block_reserve: BlockReserve::of(&superblock, options.reserved_clusters),
             enforces_limits: !options.ignore_limits,
             has_acls: options.acls,
             has_user_attributes: options.user_attributes,

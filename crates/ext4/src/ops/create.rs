@@ -12,7 +12,7 @@ use extern4_disk::inode::{DeviceNumber, Inode as DiskInode, InodeFlags, MAP_SIZE
 use extern4_sync::slab::new_box;
 use extern4_vfs::{Errno, FileType, Inode, NewInode, NewKind, NewNode, Timespec};
 
-use crate::alloc::block_allocator::Demand;
+use crate::alloc::reserve::Demand;
 use crate::dir::insert::{blocks_for_name, check_new_name, has_much_room, new_directory};
 use crate::error::Result;
 use crate::fs::Ext4;

@@ -13,7 +13,7 @@ use extern4_disk::inode::InodeFlags;
 use extern4_disk::journal::Tid;
 use extern4_vfs::{Errno, Inode, NameRef, Rename, RenameFlags, SpaceRights, Timespec};
 
-use crate::alloc::block_allocator::Demand;
+use crate::alloc::reserve::Demand;
 use crate::dir::insert::{blocks_for_name, check_new_name, is_empty_directory, set_parent};
 use crate::error::{Error, Result};
 use crate::fs::Ext4;

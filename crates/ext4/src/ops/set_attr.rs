@@ -11,7 +11,7 @@ use extern4_disk::feature::Incompat;
 use extern4_disk::inode::{Inode as Fields, InodeFlags};
 use extern4_vfs::{AclKind, Errno, FileFlags, Inode, SetAttr, SpaceRights, Timespec};
 
-use crate::alloc::block_allocator::Demand;
+use crate::alloc::reserve::Demand;
 use crate::dir::insert::is_empty_directory;
 use crate::error::Result;
 use crate::file::data_journal::prepare_switch;

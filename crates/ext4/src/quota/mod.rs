@@ -33,7 +33,7 @@ use extern4_disk::quota::{Info, SPACE_UNIT};
 use extern4_sync::primitive::Mutex;
 use extern4_vfs::{Attr, Errno, FileFlags, SpaceRights, StatFs};
 
-use crate::alloc::block_allocator::{Demand, ReserveUse};
+use crate::alloc::reserve::{Demand, ReserveUse};
 use crate::error::Result;
 use crate::fs::Ext4;
 use crate::fs::quota_accounts::{

@@ -29,7 +29,7 @@ use zerocopy::IntoBytes;
 
 use super::Tune;
 use super::internal_files::{clear_reserved, new_file};
-use crate::alloc::block_allocator::{Demand, ReserveUse};
+use crate::alloc::reserve::{Demand, ReserveUse};
 use crate::error::{Result, Unsupported};
 use crate::fs::Ext4;
 use crate::fs::options::OpenOptions;

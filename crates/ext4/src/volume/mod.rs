@@ -21,19 +21,17 @@ use extern4_disk::indirect;
 use extern4_disk::superblock::Superblock;
 
 use crate::error::Result;
-use crate::inode::name_map::NameMaps;
 use crate::volume::group::Groups;
 use crate::volume::inode_table::ReadAheadWindows;
 use crate::volume::loss::Warnings;
 
-/// The device, geometry, group descriptors, buffers and maps of names of a volume.
+/// The device, geometry, group descriptors and buffers of a volume.
 pub struct Volume {
     /// Ends first, so that the cache ends with the volume.
     _registration: Registration,
     /// The source of file contents: the device, or the device with its journal replayed over it.
     pub(crate) device: Arc<dyn BlockDevice>,
     pub(crate) cache: Arc<BufferCache>,
-    pub(crate) name_maps: NameMaps,
     superblock: Superblock,
     groups: Groups,
     blocks: Blocks,
@@ -53,7 +51,6 @@ impl Volume {
         warnings: Warnings,
     ) -> Result<Self> {
         let geometry = superblock.geometry();
-        let name_maps = NameMaps::new(&budget);
         let options = CacheOptions {
             block_size: geometry.block_size(),
             block_count: geometry.blocks_count(),
@@ -64,7 +61,6 @@ impl Volume {
         Ok(Self {
             _registration: budget.register(Arc::clone(&cache) as _),
             cache,
-            name_maps,
             device,
             groups: Groups::new(&superblock, copy_in),
             blocks: Blocks::from(geometry),

@@ -3,14 +3,12 @@
 //! `mount` calls [`read`] and [`cut_off`] when it opens a volume. They return the raw superblock
 //! if its magic number, and for a backup its own block size, fits the place. The caller decodes and
 //! checks the fields. A missing superblock is [`Error::NotExt`], and a device shorter than the
-//! volume is damage that keeps writers away. [`block_reserve`] derives the reserved blocks from it.
+//! volume is damage that keeps writers away.
 
 use extern4_block::BlockDevice;
-use extern4_disk::feature::Incompat;
 use extern4_disk::superblock::{RawSuperblock, SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE, Superblock};
 use extern4_disk::{Corrupt, CorruptKind, Place, Structure};
 
-use crate::alloc::block_allocator::BlockReserve;
 use crate::error::{Error, Result};
 
 /// The sizes of blocks that the format knows, as powers of two.
@@ -103,22 +101,4 @@ pub(crate) fn cut_off(device: &dyn BlockDevice, superblock: &Superblock) -> Opti
     let have = device.size_bytes();
     (need > have)
         .then(|| Place::new(Structure::Superblock).corrupt(CorruptKind::CutOff { need, have }))
-}
-
-/// Returns the reserved blocks of the volume, with `reserved_clusters` for metadata; `None` for as
-/// many as Linux reserves.
-pub(crate) fn block_reserve(sb: &Superblock, reserved_clusters: Option<u64>) -> BlockReserve {
-    let shift = sb.geometry().cluster_shift();
-    let clusters = reserved_clusters.unwrap_or_else(|| {
-        if sb.features().incompat.contains(Incompat::EXTENTS) {
-            (sb.blocks_count() >> shift).div_euclid(50).min(4096)
-        } else {
-            0
-        }
-    });
-    let for_metadata = clusters.saturating_mul(1 << shift);
-    BlockReserve {
-        for_metadata,
-        in_all: sb.reserved_blocks().saturating_add(for_metadata),
-    }
 }

@@ -8,7 +8,7 @@
 use extern4_disk::inode::new_xattr_start;
 use extern4_vfs::{Errno, Inode, SpaceRights};
 
-use crate::alloc::block_allocator::Demand;
+use crate::alloc::reserve::Demand;
 use crate::error::{Error, Result};
 use crate::fs::Ext4;
 use crate::handle::publish::publish_attributes;

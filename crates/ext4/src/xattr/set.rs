@@ -11,7 +11,7 @@ use extern4_disk::feature::Compat;
 use extern4_disk::xattr::{Attr, NameIndex, Value, ValueSlot};
 use extern4_vfs::{Errno, Inode, SpaceRights, Timespec, XattrFlags};
 
-use crate::alloc::block_allocator::Demand;
+use crate::alloc::reserve::Demand;
 use crate::error::Result;
 use crate::fs::Ext4;
 use crate::fs::quota_accounts::Owners;

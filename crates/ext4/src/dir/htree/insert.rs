@@ -24,13 +24,13 @@ use crate::dir::htree::read::{NameHash, Tree, expect};
 use crate::dir::insert::{
     MAX_NEW_BLOCKS, append_dir_block, edit_names, encode_dots, names_len, names_place, put_name,
 };
-use crate::dir::list::{dir_block, dir_entries, dir_layout};
+use crate::dir::list::{dir_block, dir_entries};
 use crate::dir_entries;
 use crate::error::Result;
 use crate::fs::Ext4;
 use crate::handle::Handle;
 use crate::inode::dir_hint::DirHint;
-use crate::inode::info::InodeInfo;
+use crate::inode::info::{InodeInfo, dir_layout};
 use crate::volume::buffer::Verified;
 use crate::volume::group::to_usize;
 

@@ -7,7 +7,7 @@
 use crate::dir::insert::{
     add_name, check_new_name, has_much_room, is_empty_directory, new_directory, set_parent,
 };
-use crate::dir::list::{dir_layout, list_dir};
+use crate::dir::list::list_dir;
 use crate::dir::namei::lookup_name;
 use crate::dir::names::name_hash;
 use crate::error::Result;
@@ -15,7 +15,7 @@ use crate::fs::Ext4;
 use crate::fs::options::OpenOptions;
 use crate::handle::Handle;
 use crate::inode::cached::{CachedInode, LockedNames};
-use crate::inode::info::InodeInfo;
+use crate::inode::info::{InodeInfo, dir_layout};
 use crate::inode::name_map::DirNames;
 use crate::map::map_blocks::empty_map;
 use std::collections::BTreeMap;

@@ -13,7 +13,7 @@ use extern4_disk::xattr::NameIndex;
 use extern4_disk::{inline, inode as disk_inode};
 use extern4_vfs::{Acl, AclKind, Errno, Inode, SpaceRights, Timespec};
 
-use crate::alloc::block_allocator::Demand;
+use crate::alloc::reserve::Demand;
 use crate::error::Result;
 use crate::fs::Ext4;
 use crate::handle::Handle;
