@@ -4,33 +4,36 @@
 //! [`Ext4::open`] and [`Ext4::open_for_writing`] make a file system from a device. The VFS calls it
 //! through `FileSystem`, `InodeOps` and `FileOps`. [`Ext4`]'s own methods are for experts.
 //!
+//! The folders are layers. A file imports files of its own folder and of folders below it in this
+//! table, and `xtask tidy` finds a circle of folders.
+//!
 //! | folder | holds |
 //! |---|---|
+//! | `mount` | opening a volume: its features and its journal |
+//! | `own_files` | making and removing the journal and quota files |
 //! | `ops` | the VFS traits, and the operations that create, link, rename and delete |
 //! | `dir` | listing, lookup and changes of names, in linear, hashed and inline directories |
 //! | `file` | contents of regular files and targets of symbolic links |
-//! | `xattr` | extended attributes and ACLs |
-//! | `mbcache` | finding attribute blocks and values that inodes can share |
-//! | `map` | the map from a file's blocks to the volume's: extents and indirect blocks |
 //! | `inline` | contents inside the inode |
-//! | `inode` | what an inode in use keeps |
-//! | `fscrypt` | the form in which encrypted names are shown without a key |
-//! | `handle` | one change inside a transaction: what it allocates, stores and publishes |
-//! | `alloc` | the state of free blocks and inodes, orphans, discard |
 //! | `quota` | usage and limits of users, groups and projects |
-//! | `volume` | geometry, group descriptors, buffers, system zones |
+//! | `tune` | changes of the superblock |
+//! | `xattr` | extended attributes and ACLs |
+//! | `map` | the map from a file's blocks to the volume's: extents and indirect blocks |
+//! | `handle` | one change inside a transaction: what it allocates, stores and publishes |
 //! | `fs` | `Ext4` itself: the volume, the writer that all changes share, and the open options |
-//! | `mount` | opening a volume: its features and its journal |
-//! | `tune` | changes of the superblock, and of the volume's own files |
+//! | `alloc` | the state of free blocks and inodes, orphans, discard |
+//! | `mbcache` | finding attribute blocks and values that inodes can share |
+//! | `inode` | what an inode in use keeps |
+//! | `volume` | geometry, group descriptors, buffers, system zones |
+//! | `fscrypt` | the form in which encrypted names are shown without a key |
 //!
-//! Modules with shared state (`volume`, `alloc::block_allocator`, `alloc::orphan_list`,
-//! `fs::quota_accounts`, `fs::writer` and those below them) do not know `Ext4`. Operations are
-//! functions that take it, or a handle, as their first argument. Questions about one inode are
+//! The folders below `fs` do not know `Ext4`: it holds their state. In the folders above, operations
+//! are functions that take it, or a handle, as their first argument. Questions about one inode are
 //! methods of `InodeInfo`.
 //!
 //! The code that reads a structure and the code that changes it are in one folder. An operation
-//! that changes the volume reserves the blocks that it may need and opens a handle
-//! (`handle`). It does all its work in that one transaction.
+//! that changes the volume reserves the blocks that it may need and opens a handle (`handle`). It
+//! does all its work in that one transaction.
 //!
 //! Invariants: a volume opened for reading is never written. Every number from the volume is
 //! checked before it is used, and an error names the broken structure and its place. No walk over a
@@ -53,6 +56,7 @@ mod map;
 pub mod mbcache;
 mod mount;
 mod ops;
+pub mod own_files;
 pub mod quota;
 mod readable;
 mod run;

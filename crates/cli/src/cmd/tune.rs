@@ -16,7 +16,7 @@ use extern4_check::{Options, check};
 use extern4_disk::superblock::ErrorPolicy;
 use extern4_ext4::OpenOptions;
 use extern4_ext4::checksum_rewrite::{check_rewritable, rewrite_checksums, was_interrupted};
-use extern4_ext4::tune::journal::remove_journal;
+use extern4_ext4::own_files::journal::remove_journal;
 use extern4_ext4::tune::{MountOptions, Tune, rename_journal_user};
 use extern4_ext4::unwritable;
 use extern4_mkfs::{random_uuid, time_uuid};

@@ -38,7 +38,7 @@ fn used_by(inode: &Inode) -> Features {
 
 impl Ext4 {
     /// Returns those of `features` that inodes use. Reads all inode tables if there are any.
-    pub(super) fn features_in_use(&self, features: Features) -> Result<Features> {
+    pub(crate) fn features_in_use(&self, features: Features) -> Result<Features> {
         let mut used = Features::default();
         if features == used {
             return Ok(used);
@@ -55,7 +55,7 @@ impl Ext4 {
 
     /// Calls `each` with every inode that has a link, the volume's own among them. Reads all inode
     /// tables.
-    pub(super) fn each_inode(&self, mut each: impl FnMut(&InodeInfo) -> Result<()>) -> Result<()> {
+    pub(crate) fn each_inode(&self, mut each: impl FnMut(&InodeInfo) -> Result<()>) -> Result<()> {
         let geometry = self.superblock().geometry();
         let all = geometry.inodes_per_group();
         for group in 0..geometry.group_count() {

@@ -2,8 +2,8 @@
 //!
 //! [`Ext4::tune`] changes the primary superblock in one transaction, and its backups in later ones.
 //! A crash in between leaves old values in backups. The command `tune` and `FileSystem::set_label`
-//! call it. A value that the format has no room for is refused before anything changes. `journal`
-//! and `quota_files` add and remove the volume's own files.
+//! call it. A value that the format has no room for is refused before anything changes. `own_files`
+//! adds and removes the volume's own files, and changes the superblock through it.
 //!
 //! # A new UUID
 //! Checksums of `metadata_csum` start with a seed, the checksum of the UUID. The superblock keeps
@@ -13,9 +13,6 @@
 
 pub mod checksum_rewrite;
 mod in_use;
-mod internal_files;
-pub mod journal;
-mod quota_files;
 
 use std::sync::Arc;
 
@@ -33,7 +30,6 @@ use crate::error::{Result, Unsupported};
 use crate::fs::Ext4;
 use crate::handle::Handle;
 use crate::time::now_seconds;
-use crate::tune::internal_files::copy_fields;
 
 /// The fields to change; `None` leaves a field unchanged.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -76,6 +72,9 @@ pub struct MountOptions {
     pub set: u32,
 }
 
+/// The features of the volume's own files.
+const OWN_COMPAT: Compat = Compat::HAS_JOURNAL.union(Compat::ORPHAN_FILE);
+const OWN_RO_COMPAT: RoCompat = RoCompat::QUOTA.union(RoCompat::PROJECT);
 /// How many backups one transaction changes.
 const BACKUPS: usize = 16;
 
@@ -312,7 +311,7 @@ impl Ext4 {
         })
     }
 
-    fn tune_backups(&self, tune: &Tune, seed: Option<u32>) -> Result<()> {
+    pub(crate) fn tune_backups(&self, tune: &Tune, seed: Option<u32>) -> Result<()> {
         let sb = self.current_superblock();
         let geometry = self.superblock().geometry();
         let backups: Vec<u64> = (1..geometry.group_count())
@@ -373,6 +372,25 @@ impl Ext4 {
         }
         Ok(())
     }
+}
+
+/// Copies the fields about the volume's own files from the primary superblock to a backup.
+fn copy_fields(from: &RawSuperblock, to: &mut RawSuperblock) {
+    let all = from.features();
+    let old = to.features();
+    let compat = old.compat.difference(OWN_COMPAT) | all.compat.intersection(OWN_COMPAT);
+    let ro_compat =
+        old.ro_compat.difference(OWN_RO_COMPAT) | all.ro_compat.intersection(OWN_RO_COMPAT);
+    to.s_feature_compat.set(compat.bits());
+    to.s_feature_ro_compat.set(ro_compat.bits());
+    (to.s_journal_inum, to.s_journal_dev) = (from.s_journal_inum, from.s_journal_dev);
+    to.s_journal_uuid = from.s_journal_uuid;
+    (to.s_jnl_backup_type, to.s_jnl_blocks) = (from.s_jnl_backup_type, from.s_jnl_blocks);
+    to.s_orphan_file_inum = from.s_orphan_file_inum;
+    to.s_usr_quota_inum = from.s_usr_quota_inum;
+    to.s_grp_quota_inum = from.s_grp_quota_inum;
+    to.s_prj_quota_inum = from.s_prj_quota_inum;
+    to.s_overhead_blocks = from.s_overhead_blocks;
 }
 
 /// Stores the checksums of the descriptors in `block`, which is block `index` of them or a backup

@@ -8,7 +8,7 @@ use extern4_disk::feature::{Compat, Features, RoCompat};
 use extern4_disk::quota::Kind;
 use extern4_disk::superblock::Superblock;
 use extern4_ext4::Ext4;
-use extern4_ext4::tune::journal::{JournalSize, check_removable};
+use extern4_ext4::own_files::journal::{JournalSize, check_removable};
 use extern4_mkfs::JournalBlocks;
 
 use super::settings::{FeatureChange, QuotaChange};

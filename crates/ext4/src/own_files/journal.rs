@@ -27,7 +27,6 @@ use extern4_disk::superblock::{JournalBackup, JournalLocation, Superblock};
 use extern4_disk::{Place, Structure};
 use zerocopy::IntoBytes;
 
-use super::Tune;
 use super::internal_files::{clear_reserved, new_file};
 use crate::alloc::reserve::{Demand, ReserveUse};
 use crate::error::{Result, Unsupported};
@@ -37,6 +36,7 @@ use crate::fs::quota_accounts::{Amount, Owners};
 use crate::inode::info::InodeInfo;
 use crate::map::change::{ALLOCATE_CREDITS, Placement, claim_blocks, insert_runs};
 use crate::ops::create::NAME_CREDITS;
+use crate::tune::Tune;
 
 /// The size of a journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -17,7 +17,6 @@ use extern4_disk::inode::{InodeFlags, ROOT_INO};
 use extern4_disk::quota::{BLOCK_SIZE, Entry, Info, Kind, ROOT, Resource};
 use extern4_disk::superblock::RawSuperblock;
 
-use super::Tune;
 use super::internal_files::{clear_reserved, new_file, store_blank};
 use crate::error::{Result, Unsupported};
 use crate::fs::Ext4;
@@ -31,6 +30,7 @@ use crate::quota::file::{PUT_CREDITS, put_entry, store_header};
 use crate::quota::inodes_of;
 use crate::run::LOGICAL_END;
 use crate::time::now_seconds;
+use crate::tune::Tune;
 
 /// The least size of an inode with a project.
 const INODE_WITH_PROJECT: u16 = 256;

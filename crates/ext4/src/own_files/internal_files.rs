@@ -5,9 +5,7 @@
 //! superblock does not name, which `e2fsck -p` clears without a question, and the next call of
 //! [`clear_reserved`] as well.
 
-use extern4_disk::feature::{Compat, RoCompat};
 use extern4_disk::inode::Inode;
-use extern4_disk::superblock::RawSuperblock;
 use extern4_disk::time::Timestamp;
 
 use crate::error::{Error, Result};
@@ -18,9 +16,6 @@ use crate::map::map_blocks::empty_map;
 use crate::ops::delete::free_contents;
 use crate::time::now_seconds;
 
-/// The features of the volume's own files.
-const COMPAT: Compat = Compat::HAS_JOURNAL.union(Compat::ORPHAN_FILE);
-const RO_COMPAT: RoCompat = RoCompat::QUOTA.union(RoCompat::PROJECT);
 /// The mode of an internal file.
 const MODE: u16 = 0o100_600;
 
@@ -67,22 +62,4 @@ pub(super) fn clear_reserved(fs: &Ext4, ino: u32, metadata: bool) -> Result<()> 
         free_contents(fs, &mut info, 0, metadata)?;
     }
     fs.with_handle(1, 0, |handle| store_blank(handle, ino))
-}
-
-/// Copies the fields about the volume's own files from the primary superblock to a backup.
-pub(super) fn copy_fields(from: &RawSuperblock, to: &mut RawSuperblock) {
-    let all = from.features();
-    let old = to.features();
-    let compat = old.compat.difference(COMPAT) | all.compat.intersection(COMPAT);
-    let ro_compat = old.ro_compat.difference(RO_COMPAT) | all.ro_compat.intersection(RO_COMPAT);
-    to.s_feature_compat.set(compat.bits());
-    to.s_feature_ro_compat.set(ro_compat.bits());
-    (to.s_journal_inum, to.s_journal_dev) = (from.s_journal_inum, from.s_journal_dev);
-    to.s_journal_uuid = from.s_journal_uuid;
-    (to.s_jnl_backup_type, to.s_jnl_blocks) = (from.s_jnl_backup_type, from.s_jnl_blocks);
-    to.s_orphan_file_inum = from.s_orphan_file_inum;
-    to.s_usr_quota_inum = from.s_usr_quota_inum;
-    to.s_grp_quota_inum = from.s_grp_quota_inum;
-    to.s_prj_quota_inum = from.s_prj_quota_inum;
-    to.s_overhead_blocks = from.s_overhead_blocks;
 }
