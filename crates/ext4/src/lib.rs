@@ -25,11 +25,10 @@
 //! | `mbcache` | finding attribute blocks and values that inodes can share |
 //! | `inode` | what an inode in use keeps |
 //! | `volume` | geometry, group descriptors, buffers, system zones |
-//! | `fscrypt` | the form in which encrypted names are shown without a key |
 //!
-//! The folders below `fs` do not know `Ext4`: it holds their state. In the folders above, operations
-//! are functions that take it, or a handle, as their first argument. Questions about one inode are
-//! methods of `InodeInfo`.
+//! The folders below `fs` do not know `Ext4`: it holds their state. In the folders above,
+//! operations are functions that take it, or a handle, as their first argument. Questions about one
+//! inode are methods of `InodeInfo`.
 //!
 //! The code that reads a structure and the code that changes it are in one folder. An operation
 //! that changes the volume reserves the blocks that it may need and opens a handle (`handle`). It
@@ -49,6 +48,7 @@ mod expert;
 mod file;
 mod fs;
 mod fscrypt;
+mod fscrypt_name;
 mod handle;
 mod inline;
 mod inode;
@@ -58,7 +58,6 @@ mod mount;
 mod ops;
 pub mod own_files;
 pub mod quota;
-mod readable;
 mod run;
 mod time;
 pub mod tune;

@@ -1,4 +1,4 @@
-//! What is in memory of free blocks, free inodes and orphans.
+//! The state in memory of free blocks, free inodes and orphans.
 //!
 //! | module | holds |
 //! |---|---|

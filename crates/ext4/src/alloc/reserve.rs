@@ -20,8 +20,8 @@ pub(crate) struct BlockReserve {
 }
 
 impl BlockReserve {
-    /// Returns the reserved blocks of the volume, with `reserved_clusters` for metadata; `None` for as
-    /// many as Linux reserves.
+    /// Returns the reserved blocks of the volume, with `reserved_clusters` for metadata; `None` for
+    /// as many as Linux reserves.
     pub(crate) fn of(sb: &Superblock, reserved_clusters: Option<u64>) -> Self {
         let shift = sb.geometry().cluster_shift();
         let clusters = reserved_clusters.unwrap_or_else(|| {

@@ -290,9 +290,9 @@ pub(crate) fn new_directory(handle: &Handle<'_>, dir: &mut InodeInfo, parent: u3
     Ok(())
 }
 
-/// Changes of names, and of the directory's [map](crate::inode::name_map) in the same step. A change
-/// that fails drops the map, since it may have changed the blocks in part, and so does one that
-/// gives the directory a hash tree.
+/// Changes of names, and of the directory's [map](crate::inode::name_map) in the same step. A
+/// change that fails drops the map, since it may have changed the blocks in part, and so does one
+/// that gives the directory a hash tree.
 impl LockedNames<'_> {
     /// Adds a name that the directory does not have yet.
     pub(crate) fn add(

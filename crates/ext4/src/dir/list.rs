@@ -29,7 +29,7 @@ use extern4_vfs::{FileType, RawDirEntry};
 use crate::dir::htree::read::{NameHash, Tree, loop_in};
 use crate::error::{Error, Result};
 use crate::fs::Ext4;
-use crate::fscrypt::fscrypt_name;
+use crate::fscrypt_name;
 use crate::inode::info::{InodeInfo, dir_layout};
 use crate::run::RunKind;
 use crate::volume::buffer::Verified;

@@ -19,7 +19,7 @@ use crate::dir::names::{map_names, mapped_block, name_hash};
 use crate::dir_entries::{self, RecordPosition};
 use crate::error::{Error, Result};
 use crate::fs::Ext4;
-use crate::fscrypt::fscrypt_name::ShownName;
+use crate::fscrypt_name::ShownName;
 use crate::inode::info::InodeInfo;
 use crate::inode::name_map::DirNames;
 

@@ -15,8 +15,8 @@ use extern4_vfs::{Lent, Span, SpanKind, Take};
 use crate::error::Result;
 use crate::file::data_journal::read_logged;
 use crate::fs::Ext4;
+use crate::fscrypt::ReadableFile;
 use crate::inode::info::InodeInfo;
-use crate::readable::ReadableFile;
 use crate::run::{Run, RunKind};
 
 /// Reads up to `buf.len()` bytes at `offset` of a regular file; fewer only at its end.

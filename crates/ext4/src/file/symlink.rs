@@ -15,9 +15,9 @@ use extern4_disk::{CorruptKind, Place, Structure};
 
 use crate::error::Result;
 use crate::fs::Ext4;
-use crate::fscrypt::fscrypt_name::{self, TARGET_HEADER};
+use crate::fscrypt::ReadableLink;
+use crate::fscrypt_name::{self, TARGET_HEADER};
 use crate::inode::info::InodeInfo;
-use crate::readable::ReadableLink;
 use crate::volume::group::to_usize;
 
 /// Returns the target of a symbolic link.

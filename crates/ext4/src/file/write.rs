@@ -25,6 +25,7 @@ use crate::file::data_journal::{
 use crate::file::inline::{resize_inline, spill_inline, write_inline};
 use crate::fs::Ext4;
 use crate::fs::quota_accounts::Owners;
+use crate::fscrypt::check_key;
 use crate::handle::Handle;
 use crate::handle::publish::{publish, publish_times};
 use crate::handle::times::{note_write_lazily, store_times};
@@ -36,7 +37,6 @@ use crate::map::change::{
     insert_runs, mark_written, unmap_blocks,
 };
 use crate::map::map_blocks::MAX_RUNS;
-use crate::readable::check_key;
 use crate::run::{LOGICAL_END, Run, RunKind};
 use crate::time::timestamp;
 use crate::volume::group::to_usize;

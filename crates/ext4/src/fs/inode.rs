@@ -14,7 +14,7 @@ use extern4_vfs::{Attr, FileFlags, FileType, NewInode, Rdev};
 
 use crate::error::{Error, Result};
 use crate::fs::Ext4;
-use crate::fscrypt::fscrypt_name::shown_target_len;
+use crate::fscrypt_name::shown_target_len;
 use crate::inode::cached::CachedInode;
 use crate::inode::dir_hint::DirHint;
 use crate::inode::info::{InodeInfo, Record};

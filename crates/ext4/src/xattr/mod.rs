@@ -10,9 +10,9 @@
 //! | `acl` | ACLs, which are attributes in a format of their own |
 //!
 //! An attribute is in the inode's record, or else in the inode's attribute block. Its value may be
-//! in an EA inode. `mbcache` finds blocks and values to share. Readers and changers hold the inode's
-//! lock `attributes`. A change is planned first, so that one without room fails before anything
-//! changes. `InodeOps` in `ops` calls `get`, `set` and `acl`.
+//! in an EA inode. `mbcache` finds blocks and values to share. Readers and changers hold the
+//! inode's lock `attributes`. A change is planned first, so that one without room fails before
+//! anything changes. `InodeOps` in `ops` calls `get`, `set` and `acl`.
 
 pub(crate) mod acl;
 pub(crate) mod block;

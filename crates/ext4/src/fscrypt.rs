@@ -2,7 +2,7 @@
 //!
 //! extern4 has no keys. So it refuses to read, map or change the contents of an encrypted file. It
 //! shows names and link targets in the encoded form of
-//! [`fscrypt_name`](crate::fscrypt::fscrypt_name). `ops` gets the inode of each answer from here,
+//! [`fscrypt_name`](crate::fscrypt_name). `ops` gets the inode of each answer from here,
 //! as a [`ReadableFile`], [`ReadableDir`] or [`ReadableLink`], with its lock held. Internal files
 //! of the volume are not checked: no caller sees them.
 //!
