@@ -31,6 +31,10 @@ impl Session {
     /// Opens a file for reading and writing, truncated to nothing. Creates it, with the mode 0666
     /// less the umask, if it does not exist.
     ///
+    /// # Errors
+    /// The errors of [paths](Session#errors); `EISDIR` for a directory, `ENOSPC` or `EDQUOT` if
+    /// there is no inode or block left.
+    ///
     /// ```
     /// use std::io::Write;
     ///
@@ -57,6 +61,10 @@ impl Session {
 
     /// Creates a file with the mode 0666 less the umask, and opens it for reading and writing.
     /// Fails with `EEXIST` if there is one.
+    ///
+    /// # Errors
+    /// The errors of [paths](Session#errors); `EEXIST` if the name exists, even as a dangling
+    /// symbolic link; `ENOSPC` or `EDQUOT`.
     pub fn create_new(&self, path: impl AsRef<Path>) -> Result<File> {
         self.open_with(
             path,
@@ -65,6 +73,10 @@ impl Session {
     }
 
     /// Opens a file with options, as [`OpenOptions`] explains.
+    ///
+    /// # Errors
+    /// The errors of [paths](Session#errors); for the options the errors of `open(2)`: `EEXIST`,
+    /// `EISDIR`, `EPERM`, `ENOSPC`; [`ErrorKind::Invalid`] for options that exclude each other.
     pub fn open_with(&self, path: impl AsRef<Path>, options: &OpenOptions) -> Result<File> {
         let path = path.as_ref();
         let invalid = |why| {
@@ -88,6 +100,10 @@ impl Session {
 
     /// Writes `contents` to a file, in place of all that it has. Creates the file if it does not
     /// exist. [`write_file`](Self::write_file) replaces contents in one step, even over a crash.
+    ///
+    /// # Errors
+    /// The errors of [`create`](Self::create), and of [`File::write_at`] half way: the file then
+    /// has a part of the contents.
     pub fn write(&self, path: impl AsRef<Path>, contents: impl AsRef<[u8]>) -> Result<()> {
         let file = self.open_with(
             path,
@@ -97,11 +113,18 @@ impl Session {
     }
 
     /// Makes a directory with the mode 0777 less the umask.
+    ///
+    /// # Errors
+    /// The errors of [paths](Session#errors); `EEXIST` if the name exists, `EMLINK` if the parent
+    /// has too many directories, `ENOSPC` or `EDQUOT`.
     pub fn create_dir(&self, path: impl AsRef<Path>) -> Result<()> {
         self.create_dir_with(path, 0o777)
     }
 
     /// Makes a directory with a mode, less the umask.
+    ///
+    /// # Errors
+    /// The errors of [`create_dir`](Self::create_dir).
     pub fn create_dir_with(&self, path: impl AsRef<Path>, mode: u32) -> Result<()> {
         let mode = permission_bits(mode);
         self.run("make the directory", path.as_ref(), |path| {
@@ -110,6 +133,10 @@ impl Session {
     }
 
     /// Makes a directory and all missing directories above it.
+    ///
+    /// # Errors
+    /// The errors of [`create_dir`](Self::create_dir), but `EEXIST` only if `path` is no directory.
+    /// Directories made before the error stay.
     pub fn create_dir_all(&self, path: impl AsRef<Path>) -> Result<()> {
         let path = path.as_ref();
         match self.create_dir(path) {
@@ -133,6 +160,10 @@ impl Session {
     }
 
     /// Makes a symbolic link to `target`, which need not exist.
+    ///
+    /// # Errors
+    /// The errors of [paths](Session#errors); `EEXIST` if the name exists, `ENAMETOOLONG` for a
+    /// target that is longer than a block or 4,095 bytes, `ENOSPC` or `EDQUOT`.
     pub fn symlink(&self, target: impl AsRef<OsStr>, link: impl AsRef<Path>) -> Result<()> {
         let target = target.as_ref().as_bytes();
         self.run("make the link", link.as_ref(), |path| {
@@ -141,6 +172,10 @@ impl Session {
     }
 
     /// Makes a device node, pipe or socket with a mode, less the umask.
+    ///
+    /// # Errors
+    /// The errors of [paths](Session#errors); `EEXIST` if the name exists, `EPERM` for a device
+    /// without `CAP_MKNOD`, `ENOSPC` or `EDQUOT`.
     pub fn make_node(&self, path: impl AsRef<Path>, kind: NewKind<'_>, mode: u32) -> Result<()> {
         let mode = permission_bits(mode);
         self.run("make", path.as_ref(), |path| {
@@ -149,6 +184,11 @@ impl Session {
     }
 
     /// Gives a file one more name. For a symbolic link, the link itself gets the name.
+    ///
+    /// # Errors
+    /// The errors of [paths](Session#errors); `EEXIST` if the name exists; `EPERM` for a directory,
+    /// an immutable file, or a file that the caller may not link to; `EMLINK` for too many links;
+    /// `EXDEV` between projects.
     pub fn hard_link(&self, file: impl AsRef<Path>, link: impl AsRef<Path>) -> Result<()> {
         let file = bytes(file.as_ref());
         self.run("link", link.as_ref(), |path| {
@@ -174,11 +214,20 @@ impl Session {
     }
 
     /// Renames a file; it replaces the file that has the new name.
+    ///
+    /// # Errors
+    /// The errors of [paths](Session#errors); `ENOTEMPTY`, `EISDIR` or `ENOTDIR` if the new name is
+    /// a directory with entries, or only one of both is a directory; `EINVAL` for a directory into
+    /// itself; `EXDEV` between projects.
     pub fn rename(&self, from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<()> {
         self.rename_with(from, to, RenameFlags::empty())
     }
 
     /// Renames as `renameat2(2)` does with these flags.
+    ///
+    /// # Errors
+    /// The errors of [`rename`](Self::rename); `EEXIST` with `NOREPLACE` if the new name exists,
+    /// `ENOENT` with `EXCHANGE` if it does not; `EINVAL` for flags that exclude each other.
     pub fn rename_with(
         &self,
         from: impl AsRef<Path>,
@@ -192,11 +241,20 @@ impl Session {
     }
 
     /// Removes a name of a file that is not a directory.
+    ///
+    /// # Errors
+    /// The errors of [paths](Session#errors); `EISDIR` for a directory; `EPERM` for an immutable
+    /// file, or in a sticky directory; [`ErrorKind::Corrupt`] if the file's map or attributes are
+    /// damaged: the name then stays.
     pub fn remove_file(&self, path: impl AsRef<Path>) -> Result<()> {
         self.run("remove", path.as_ref(), |path| self.vfs().unlink(path))
     }
 
     /// Removes an empty directory.
+    ///
+    /// # Errors
+    /// The errors of [paths](Session#errors); `ENOTDIR`, `ENOTEMPTY`, `EBUSY` for the root; `EPERM`
+    /// as for [`remove_file`](Self::remove_file).
     pub fn remove_dir(&self, path: impl AsRef<Path>) -> Result<()> {
         self.run("remove the directory", path.as_ref(), |path| {
             self.vfs().rmdir(path)
@@ -205,6 +263,10 @@ impl Session {
 
     /// Removes a directory with everything below it, however deep. Symbolic links are removed, not
     /// followed, even if `path` is one. It ends at the first name that cannot be removed.
+    ///
+    /// # Errors
+    /// The errors of [`remove_file`](Self::remove_file) and [`remove_dir`](Self::remove_dir), with
+    /// the path of the name that could not be removed. Names removed before it are gone.
     pub fn remove_dir_all(&self, path: impl AsRef<Path>) -> Result<()> {
         let path = path.as_ref();
         let found = self.symlink_metadata(path)?;
@@ -216,6 +278,10 @@ impl Session {
     }
 
     /// Sets the permission bits, set-id bits and sticky bit.
+    ///
+    /// # Errors
+    /// The errors of [paths](Session#errors); `EPERM` unless the caller owns the file or has
+    /// `CAP_FOWNER`, or for an immutable file.
     pub fn set_permissions(&self, path: impl AsRef<Path>, mode: u32) -> Result<()> {
         let mode = permission_bits(mode);
         self.run("change the mode of", path.as_ref(), |path| {
@@ -224,11 +290,18 @@ impl Session {
     }
 
     /// Sets owner and group, symbolic links followed; `None` leaves that id as it is.
+    ///
+    /// # Errors
+    /// The errors of [paths](Session#errors); `EPERM` if the caller may not give the file away or
+    /// change it; `EDQUOT`.
     pub fn chown(&self, path: impl AsRef<Path>, uid: Option<u32>, gid: Option<u32>) -> Result<()> {
         self.chown_how(path.as_ref(), uid, gid, LookupFlags::FOLLOW)
     }
 
     /// Sets owner and group of `path` itself, even if it is a symbolic link.
+    ///
+    /// # Errors
+    /// The errors of [`chown`](Self::chown).
     pub fn lchown(&self, path: impl AsRef<Path>, uid: Option<u32>, gid: Option<u32>) -> Result<()> {
         self.chown_how(path.as_ref(), uid, gid, LookupFlags::NOFOLLOW)
     }
@@ -246,6 +319,10 @@ impl Session {
     }
 
     /// Sets the access time and the modification time, symbolic links followed.
+    ///
+    /// # Errors
+    /// The errors of [paths](Session#errors); `EPERM` or `EACCES` as for `utimensat(2)`; `EPERM`
+    /// for an immutable file.
     ///
     /// ```
     /// use std::time::{Duration, SystemTime};
@@ -277,6 +354,9 @@ impl Session {
 
     /// Sets the access time and the modification time of `path` itself, even if it is a symbolic
     /// link.
+    ///
+    /// # Errors
+    /// The errors of [`set_times`](Self::set_times).
     pub fn lset_times(
         &self,
         path: impl AsRef<Path>,
@@ -306,6 +386,9 @@ impl Session {
     /// [`lchown`](Self::lchown), [`set_permissions`](Self::set_permissions) and
     /// [`lset_times`](Self::lset_times).
     ///
+    /// # Errors
+    /// The errors of the calls that it replaces.
+    ///
     /// ```
     /// use extern4::{Attributes, Volume};
     ///
@@ -327,6 +410,10 @@ impl Session {
     }
 
     /// Makes a regular file `size` bytes long.
+    ///
+    /// # Errors
+    /// The errors of [paths](Session#errors); `EISDIR`, `EINVAL` for another kind of file, `EFBIG`
+    /// beyond the format's limit, `EPERM` for a file that is immutable or append-only.
     pub fn truncate(&self, path: impl AsRef<Path>, size: u64) -> Result<()> {
         self.run("truncate", path.as_ref(), |path| {
             self.vfs().truncate(path, size, LookupFlags::FOLLOW)
@@ -334,6 +421,11 @@ impl Session {
     }
 
     /// Sets the inode flags, as `chattr` does.
+    ///
+    /// # Errors
+    /// The errors of [paths](Session#errors); `EPERM` unless the caller owns the file, and for
+    /// flags that need `CAP_LINUX_IMMUTABLE`; `EOPNOTSUPP` for flags that the volume or the kind of
+    /// file cannot have.
     pub fn set_flags(&self, path: impl AsRef<Path>, flags: FileFlags) -> Result<()> {
         self.run("change the flags of", path.as_ref(), |path| {
             self.vfs().set_flags(path, flags, LookupFlags::NOFOLLOW)
@@ -342,6 +434,10 @@ impl Session {
 
     /// Sets the project to which the file is charged, as `chattr -p` does. Fails with `EOPNOTSUPP`
     /// on a volume without projects.
+    ///
+    /// # Errors
+    /// The errors of [paths](Session#errors); `EOPNOTSUPP` on a volume without projects; `EPERM`
+    /// unless the caller owns the file; `EDQUOT`.
     pub fn set_project(&self, path: impl AsRef<Path>, project: u32) -> Result<()> {
         let flags = self.symlink_metadata(path.as_ref())?.flags();
         self.run("change the project of", path.as_ref(), |path| {
@@ -351,6 +447,11 @@ impl Session {
     }
 
     /// Sets an extended attribute, symbolic links followed.
+    ///
+    /// # Errors
+    /// The errors of [paths](Session#errors); `EEXIST` or `ENODATA` with `CREATE` or `REPLACE`;
+    /// `EOPNOTSUPP` for a namespace or kind of file without attributes; `ERANGE` for a name over
+    /// 255 bytes; `ENOSPC` if the attributes do not fit; `EPERM`.
     pub fn setxattr(
         &self,
         path: impl AsRef<Path>,
@@ -368,6 +469,9 @@ impl Session {
     }
 
     /// Sets an extended attribute of `path` itself, even if it is a symbolic link.
+    ///
+    /// # Errors
+    /// The errors of [`setxattr`](Self::setxattr).
     pub fn lsetxattr(
         &self,
         path: impl AsRef<Path>,
@@ -400,11 +504,18 @@ impl Session {
     }
 
     /// Removes an extended attribute, symbolic links followed.
+    ///
+    /// # Errors
+    /// The errors of [paths](Session#errors); `ENODATA` if there is no attribute of this name;
+    /// `EOPNOTSUPP`, `EPERM` as for [`setxattr`](Self::setxattr).
     pub fn removexattr(&self, path: impl AsRef<Path>, name: impl AsRef<OsStr>) -> Result<()> {
         self.remove_xattr_how(path.as_ref(), name.as_ref(), LookupFlags::FOLLOW)
     }
 
     /// Removes an extended attribute of `path` itself, even if it is a symbolic link.
+    ///
+    /// # Errors
+    /// The errors of [`removexattr`](Self::removexattr).
     pub fn lremovexattr(&self, path: impl AsRef<Path>, name: impl AsRef<OsStr>) -> Result<()> {
         self.remove_xattr_how(path.as_ref(), name.as_ref(), LookupFlags::NOFOLLOW)
     }
@@ -417,6 +528,11 @@ impl Session {
     }
 
     /// Sets or removes an ACL. An access ACL also sets the permission bits.
+    ///
+    /// # Errors
+    /// The errors of [paths](Session#errors); `EOPNOTSUPP` on a volume or kind of file without
+    /// ACLs; `EINVAL` for an ACL that makes no sense; `EACCES` for a default ACL of a file that is
+    /// no directory; `EPERM`; `ENOSPC`.
     pub fn set_acl(&self, path: impl AsRef<Path>, kind: AclKind, acl: Option<Acl>) -> Result<()> {
         self.run("set the ACL of", path.as_ref(), |path| {
             self.vfs().set_acl(path, kind, acl, LookupFlags::FOLLOW)

@@ -68,6 +68,10 @@ impl DirEntry {
 
     /// Returns the type. Where the directory stores types, the call reads it from there, at no
     /// cost.
+    ///
+    /// # Errors
+    /// `EIO` or [`ErrorKind::Corrupt`](crate::ErrorKind::Corrupt) if the inode has to be read;
+    /// `ENOENT` if the entry is gone by then.
     pub fn file_type(&self) -> Result<FileType> {
         match self.kind {
             Some(kind) => Ok(kind),
@@ -76,6 +80,9 @@ impl DirEntry {
     }
 
     /// Returns the attributes of the entry itself, even if it is a symbolic link.
+    ///
+    /// # Errors
+    /// As [`file_type`](Self::file_type), and `EACCES` if the caller may not search the directory.
     pub fn metadata(&self) -> Result<Metadata> {
         match self.attr {
             Some(attr) => Ok(Metadata(attr)),

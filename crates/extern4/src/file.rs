@@ -46,6 +46,10 @@ impl File {
     }
 
     /// Reads at `offset` without moving the position. A read is short only at the end of the file.
+    ///
+    /// # Errors
+    /// `EBADF` if the file is not open for reading; `EIO` if the device fails or the volume was
+    /// shut down; [`ErrorKind::Corrupt`] for a damaged map.
     pub fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize> {
         self.open
             .read_at(buf, offset)
@@ -69,6 +73,11 @@ impl File {
     }
 
     /// Writes at `offset` without moving the position. A write is short only if the volume is full.
+    ///
+    /// # Errors
+    /// `EBADF` if the file is not open for writing; `ENOSPC` or `EDQUOT` if not one byte fits;
+    /// `EFBIG` beyond the format's limit; `EROFS` after an error has stopped changes; `EIO`;
+    /// [`ErrorKind::Corrupt`].
     pub fn write_at(&self, data: &[u8], offset: u64) -> Result<usize> {
         self.open
             .write_at(data, offset)
@@ -76,6 +85,9 @@ impl File {
     }
 
     /// Writes all of `data` at `offset`.
+    ///
+    /// # Errors
+    /// The errors of [`write_at`](Self::write_at), after a part of `data` may have been written.
     pub fn write_all_at(&self, data: &[u8], offset: u64) -> Result<()> {
         let mut data = data;
         let mut offset = offset;
@@ -88,6 +100,10 @@ impl File {
     }
 
     /// Makes the file `size` bytes long. Bytes that this adds read as zeroes.
+    ///
+    /// # Errors
+    /// `EBADF` if the file is not open for writing; `EFBIG` beyond the format's limit; `EPERM` for
+    /// an append-only file; `ENOSPC`; `EIO`; [`ErrorKind::Corrupt`].
     pub fn set_len(&self, size: u64) -> Result<()> {
         self.open
             .set_len(size)
@@ -95,6 +111,11 @@ impl File {
     }
 
     /// Changes the blocks allocated to the file (`fallocate(2)`).
+    ///
+    /// # Errors
+    /// The errors of `fallocate(2)`: `EOPNOTSUPP` for a mode or a kind of file that cannot;
+    /// `EINVAL` for a range that is not aligned or makes no sense; `EBADF`, `EFBIG`, `ENOSPC`,
+    /// `EIO`.
     pub fn allocate(&self, mode: FallocateMode, offset: u64, len: u64) -> Result<()> {
         self.open
             .fallocate(mode, offset, len)
@@ -102,11 +123,18 @@ impl File {
     }
 
     /// Makes contents and attributes durable (`fsync(2)`).
+    ///
+    /// # Errors
+    /// `EIO` if the device failed since the last call, here or on any write of the volume that may
+    /// concern this file; the error that has stopped the journal.
     pub fn sync_all(&self) -> Result<()> {
         self.open.sync(false).map_err(|e| self.failed("sync", e))
     }
 
     /// Makes contents durable, and the attributes needed to read them (`fdatasync(2)`).
+    ///
+    /// # Errors
+    /// The errors of [`sync_all`](Self::sync_all).
     pub fn sync_data(&self) -> Result<()> {
         self.open.sync(true).map_err(|e| self.failed("sync", e))
     }
@@ -126,18 +154,27 @@ impl File {
 
     /// Returns the kind of bytes at `offset`, data or a hole, and where they end. `None` at or
     /// behind the end of the file.
+    ///
+    /// # Errors
+    /// `EIO`; [`ErrorKind::Corrupt`] for a damaged map.
     pub fn span_at(&self, offset: u64) -> Result<Option<Span>> {
         self.open.span_at(offset).map_err(|e| self.failed("map", e))
     }
 
     /// Returns the first byte of data at or behind `offset`, as `SEEK_DATA` finds it. `None` if
     /// only a hole is left.
+    ///
+    /// # Errors
+    /// The errors of [`span_at`](Self::span_at).
     pub fn seek_data(&self, offset: u64) -> Result<Option<u64>> {
         self.none_at_end(self.open.seek_data(offset))
     }
 
     /// Returns the first byte of a hole at or behind `offset`, as `SEEK_HOLE` finds it. The end of
     /// the file counts as a hole. `None` if `offset` is not inside the file.
+    ///
+    /// # Errors
+    /// The errors of [`span_at`](Self::span_at).
     pub fn seek_hole(&self, offset: u64) -> Result<Option<u64>> {
         self.none_at_end(self.open.seek_hole(offset))
     }

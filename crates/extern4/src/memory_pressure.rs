@@ -33,6 +33,10 @@ pub struct PressureWatch {
 
 impl PressureWatch {
     /// Starts the thread. Fails if the kernel reports no memory pressure to this process.
+    ///
+    /// # Errors
+    /// `ENOENT`, `EACCES` or `EOPNOTSUPP` if the kernel reports no memory pressure to this process;
+    /// `EAGAIN` if no thread can be started.
     pub fn start(budget: &Arc<CacheBudget>) -> io::Result<Self> {
         Self::over(sources()?, budget)
     }

@@ -46,6 +46,9 @@ impl Session {
 
     /// Replaces the contents of a file with the bytes that `write` writes to the new file. If
     /// `write` fails, the old file stays as it is. Otherwise this works as `write_file`.
+    ///
+    /// # Errors
+    /// The error of `write`, or the errors of `write_file`. The old file stays as it is.
     pub fn replace_file<E: From<Error>>(
         &self,
         path: impl AsRef<Path>,
@@ -138,6 +141,10 @@ impl Session {
     /// Linux takes some attributes from a file whose contents change, and `new` does not get those.
     /// They are capabilities, and set-id bits unless the session has `CAP_FSETID` and the owner is
     /// the same. `new` also does not get attributes that only a more privileged session may set.
+    ///
+    /// # Errors
+    /// The errors of [paths](Session#errors); the errors of the calls that set attributes. `new`
+    /// may then have some of them.
     pub fn keep_attributes(&self, old: impl AsRef<Path>, new: impl AsRef<Path>) -> Result<()> {
         let old = old.as_ref();
         let new = new.as_ref();

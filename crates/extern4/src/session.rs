@@ -27,6 +27,18 @@ use crate::metadata::Metadata;
 /// Relative paths start at the session's working directory, which is its root at first.
 /// [`at`](Self::at) returns a session with another one, for the calls of the `...at` family.
 ///
+/// # Errors
+/// Every call that takes a path can fail on the way to it, as on Linux:
+///
+/// - `ENOENT` and `ENOTDIR` if a name is not there, or is no directory;
+/// - `EACCES` if the caller may not search a directory, read, or write;
+/// - `ELOOP` after 40 symbolic links, `ENAMETOOLONG` for a name over 255 or a path over 4,095
+///   bytes;
+/// - `EXDEV`, `ELOOP` or `EAGAIN` where the limits of [`with_resolve`](Self::with_resolve) end the
+///   way;
+/// - [`ErrorKind::Corrupt`](crate::ErrorKind::Corrupt) if a structure on the way is damaged, with
+///   its place; `EIO` if the device fails, or after the volume was shut down.
+///
 /// ```
 /// use extern4::{Access, Cred, Errno, Volume};
 ///
@@ -65,6 +77,9 @@ impl Session {
     }
 
     /// Returns this session with directory `path` as its working directory.
+    ///
+    /// # Errors
+    /// The errors of [paths](Session#errors); `ENOTDIR` if it is no directory.
     pub fn at(&self, path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let mut vfs = self.vfs.clone();
@@ -146,6 +161,9 @@ impl Session {
 
     /// Returns the attributes of the file that `path` leads to, symbolic links followed.
     ///
+    /// # Errors
+    /// The errors of [paths](Session#errors).
+    ///
     /// ```
     /// use extern4::Volume;
     ///
@@ -165,6 +183,9 @@ impl Session {
     }
 
     /// Returns the attributes of `path` itself, even if it is a symbolic link.
+    ///
+    /// # Errors
+    /// The errors of [paths](Session#errors).
     pub fn symlink_metadata(&self, path: impl AsRef<Path>) -> Result<Metadata> {
         self.stat(path.as_ref(), false)
     }
@@ -183,6 +204,9 @@ impl Session {
 
     /// Returns whether `path` leads to a file. If the caller may not search the path, that is an
     /// error, not a no.
+    ///
+    /// # Errors
+    /// The errors of [paths](Session#errors), but `ENOENT` and `ENOTDIR`, which are a no.
     pub fn exists(&self, path: impl AsRef<Path>) -> Result<bool> {
         let path = path.as_ref();
         // An access check without bits looks up only the name, so a no builds no error with the
@@ -199,6 +223,10 @@ impl Session {
 
     /// Checks whether the caller may use the file at `path` in this way; fails with `EACCES` if
     /// not. Without bits, the call only checks that the file exists.
+    ///
+    /// # Errors
+    /// The errors of [paths](Session#errors); `EACCES` if the caller may not; `EROFS` for writing
+    /// on a volume that is not open for writing; `EPERM` for writing to an immutable file.
     pub fn access(&self, path: impl AsRef<Path>, access: Access) -> Result<()> {
         let path = path.as_ref();
         self.vfs
@@ -207,6 +235,10 @@ impl Session {
     }
 
     /// Opens a regular file for reading.
+    ///
+    /// # Errors
+    /// The errors of [paths](Session#errors); `EISDIR` for a directory, `ENXIO` for a device, pipe
+    /// or socket; `ENOKEY` for an encrypted file.
     pub fn open(&self, path: impl AsRef<Path>) -> Result<File> {
         let path = path.as_ref();
         Ok(File::new(self.open_vfs(path, OpenFlags::READ)?))
@@ -224,6 +256,10 @@ impl Session {
     }
 
     /// Returns the whole contents of a file.
+    ///
+    /// # Errors
+    /// The errors of [`open`](Self::open) and [`File::read_at`]; `ENOMEM` for a file that does not
+    /// fit into memory.
     pub fn read(&self, path: impl AsRef<Path>) -> Result<Vec<u8>> {
         self.open(path)?.read_all()
     }
@@ -243,6 +279,10 @@ impl Session {
     }
 
     /// Lists a directory, without `.` and `..`, in the directory's own order.
+    ///
+    /// # Errors
+    /// The errors of [paths](Session#errors); `ENOTDIR`; `EACCES` if the caller may not read it.
+    /// Damage in the directory is an error of the iterator.
     pub fn read_dir(&self, path: impl AsRef<Path>) -> Result<ReadDir> {
         let path = path.as_ref();
         let directory = self.open_vfs(path, OpenFlags::READ | OpenFlags::DIRECTORY)?;
@@ -250,6 +290,10 @@ impl Session {
     }
 
     /// Returns the target of a symbolic link.
+    ///
+    /// # Errors
+    /// The errors of [paths](Session#errors); `EINVAL` if it is no symbolic link; `ENOKEY` for an
+    /// encrypted one.
     pub fn read_link(&self, path: impl AsRef<Path>) -> Result<PathBuf> {
         let path = path.as_ref();
         let target = self
@@ -260,6 +304,9 @@ impl Session {
     }
 
     /// Returns the path with every symbolic link, `.` and `..` resolved, from the session's root.
+    ///
+    /// # Errors
+    /// The errors of [paths](Session#errors).
     pub fn canonicalize(&self, path: impl AsRef<Path>) -> Result<PathBuf> {
         let location = self.locate("resolve", path.as_ref(), true)?;
         Ok(PathBuf::from(OsString::from_vec(
@@ -269,6 +316,10 @@ impl Session {
 
     /// Returns the value of an extended attribute, symbolic links followed; `None` if the file has
     /// none of that name.
+    ///
+    /// # Errors
+    /// The errors of [paths](Session#errors); `EOPNOTSUPP` for a namespace that the volume does not
+    /// have; `EACCES` or `EPERM` for one that the caller may not read.
     pub fn getxattr(
         &self,
         path: impl AsRef<Path>,
@@ -278,6 +329,9 @@ impl Session {
     }
 
     /// Returns the value of an extended attribute of `path` itself, even if it is a symbolic link.
+    ///
+    /// # Errors
+    /// The errors of [`getxattr`](Self::getxattr).
     pub fn lgetxattr(
         &self,
         path: impl AsRef<Path>,
@@ -298,12 +352,18 @@ impl Session {
     }
 
     /// Returns the names of the extended attributes, symbolic links followed.
+    ///
+    /// # Errors
+    /// The errors of [paths](Session#errors).
     pub fn listxattr(&self, path: impl AsRef<Path>) -> Result<Vec<OsString>> {
         self.xattr_names(path.as_ref(), true)
     }
 
     /// Returns the names of the extended attributes of `path` itself, even if it is a symbolic
     /// link.
+    ///
+    /// # Errors
+    /// The errors of [paths](Session#errors).
     pub fn llistxattr(&self, path: impl AsRef<Path>) -> Result<Vec<OsString>> {
         self.xattr_names(path.as_ref(), false)
     }
@@ -316,6 +376,9 @@ impl Session {
 
     /// Returns an ACL, symbolic links followed. `None` if the mode bits say everything, or the
     /// volume has no ACLs.
+    ///
+    /// # Errors
+    /// The errors of [paths](Session#errors).
     pub fn acl(&self, path: impl AsRef<Path>, kind: AclKind) -> Result<Option<Acl>> {
         let path = path.as_ref();
         match self.vfs.acl(bytes(path), kind, self.how(true)) {
@@ -355,6 +418,9 @@ impl Session {
     }
 
     /// Returns the type of `path` itself, without following a symbolic link.
+    ///
+    /// # Errors
+    /// The errors of [paths](Session#errors).
     pub fn file_type(&self, path: impl AsRef<Path>) -> Result<FileType> {
         Ok(self.symlink_metadata(path)?.file_type())
     }

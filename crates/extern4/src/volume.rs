@@ -330,6 +330,12 @@ impl VolumeOptions {
     /// Opens the image or block special file at `path`. Unless the caller asks for
     /// [writing](Self::write), the library never writes to it, and replays a journal that needs it
     /// in memory.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotExt`], [`ErrorKind::Unsupported`] and [`ErrorKind::Corrupt`] for what the
+    /// image holds; [`ErrorKind::Invalid`] for a partition or an offset that it does not have;
+    /// [`ErrorKind::Os`] if the system refuses the file, with `EBUSY` if another program has it
+    /// open for writing.
     pub fn open(&self, path: impl AsRef<Path>) -> Result<Volume> {
         let path = path.as_ref();
         let (device, start) = self.device(path)?;
@@ -347,6 +353,9 @@ impl VolumeOptions {
 
     /// Returns the device on which [`open`](Self::open) finds the volume, locked as by `open`, and
     /// the volume's start in the image. For experts, whose work on the device needs no open volume.
+    ///
+    /// # Errors
+    /// The errors of [`open`](Self::open) that concern the image and not the volume.
     pub fn device(&self, path: impl AsRef<Path>) -> Result<(FileDevice, u64)> {
         let path = path.as_ref();
         let failed = |e| not_opened(path, e);
@@ -373,6 +382,9 @@ impl VolumeOptions {
     }
 
     /// Opens the volume on a device of the caller's own.
+    ///
+    /// # Errors
+    /// The errors of [`open`](Self::open) that concern the volume, and the device's.
     pub fn open_device(&self, device: Arc<dyn BlockDevice>) -> Result<Volume> {
         let window = self.window(&device)?;
         if window == (0..device.size_bytes()) {
@@ -662,6 +674,9 @@ impl fmt::Debug for Volume {
 
 impl Volume {
     /// Opens the image or block special file at `path` with the default options.
+    ///
+    /// # Errors
+    /// The errors of [`VolumeOptions::open`].
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         VolumeOptions::default().open(path)
     }
@@ -673,6 +688,10 @@ impl Volume {
 
     /// Returns the partition table of the image or block special file at `path`; `None` if it has
     /// none.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Os`] if the system refuses the file, [`ErrorKind::Corrupt`] for a table that
+    /// breaks its format.
     pub fn partitions(path: impl AsRef<Path>) -> Result<Option<Table>> {
         let path = path.as_ref();
         let device = glance(path).map_err(|e| not_opened(path, e))?;
@@ -712,6 +731,9 @@ impl Volume {
     }
 
     /// Makes every change durable.
+    ///
+    /// # Errors
+    /// The error that has stopped the journal; `EIO` if the device failed since the last call.
     pub fn sync(&self) -> Result<()> {
         self.superblock()
             .sync()
@@ -773,6 +795,10 @@ impl Volume {
     /// If the volume was opened for reading, allowing changes opens it for writing, as
     /// [`VolumeOptions::write`] does. The call replays the journal onto the device and frees
     /// orphans. Files stay open. If the call fails, the volume is read as before.
+    ///
+    /// # Errors
+    /// `EBUSY` as above; to allow changes also the errors of opening for writing, such as
+    /// [`ErrorKind::Unsupported`] and `EROFS` of a device that is read-only.
     pub fn set_read_only(&self, read_only: bool) -> Result<()> {
         if !read_only {
             self.source.make_writable(self)?;
@@ -787,6 +813,10 @@ impl Volume {
     /// more. It is then as after a crash, except that `how` says which changes the call makes
     /// durable first. The next program to open the volume recovers it. `EXT4_IOC_SHUTDOWN` does
     /// this on Linux.
+    ///
+    /// # Errors
+    /// `EIO` if the changes that `how` names could not be made durable. The volume is shut down all
+    /// the same.
     pub fn shut_down(&self, how: vfs::Shutdown) -> Result<()> {
         self.superblock()
             .shut_down(how)
@@ -848,6 +878,9 @@ impl Volume {
     }
 
     /// Returns totals and free space.
+    ///
+    /// # Errors
+    /// `EIO` after the volume was shut down.
     pub fn stat_fs(&self) -> Result<StatFs> {
         self.ext4
             .stat()

@@ -56,6 +56,9 @@ impl KernelCopy {
     /// Copies the next bytes of a span, from byte `at` of the file on. They go to the output's
     /// current position, or to its byte `to_offset`. Returns the number of bytes; zero if the
     /// caller has to copy otherwise.
+    ///
+    /// # Errors
+    /// The error of the output, such as `ENOSPC` or `EPIPE`.
     pub fn send(
         &mut self,
         span: &Span,
