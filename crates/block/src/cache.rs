@@ -124,6 +124,9 @@ pub struct BufferCache {
 
 impl BufferCache {
     /// Creates an empty cache over `device`.
+    ///
+    /// # Errors
+    /// [`Error::BlockSize`] for a block size that is no power of two from 512 to 65,536.
     pub fn new(device: Arc<dyn BlockDevice>, options: CacheOptions) -> Result<Self> {
         if !options.block_size.is_power_of_two() || !(512..=65536).contains(&options.block_size) {
             return Err(Error::BlockSize(options.block_size));
@@ -171,6 +174,10 @@ impl BufferCache {
     /// Calls `f` with block `block`, read from the device if need be: the cheapest way to look at a
     /// block. On a hit, `f` runs in an RCU read section, and perhaps under the lock of a changed
     /// block. So `f` must not wait for anything, nor change the block.
+    ///
+    /// # Errors
+    /// [`Error::OutOfRange`] for a block beyond the device; [`Error::Io`] if the device cannot read
+    /// it.
     #[inline]
     pub fn with<R>(&self, block: u64, f: impl FnOnce(&[u8]) -> R) -> Result<R> {
         self.with_flags(block, |bytes, _| f(bytes))
@@ -178,6 +185,10 @@ impl BufferCache {
 
     /// Calls `f` with block `block` and its [flags](Buffer::flags), under the rules of
     /// [`with`](Self::with).
+    ///
+    /// # Errors
+    /// [`Error::OutOfRange`] for a block beyond the device; [`Error::Io`] if the device cannot read
+    /// it.
     #[inline]
     pub fn with_flags<R>(&self, block: u64, f: impl FnOnce(&[u8], &AtomicU32) -> R) -> Result<R> {
         let guard = rcu::pin();
@@ -197,6 +208,10 @@ impl BufferCache {
 
     /// Calls `f`, under the rules of [`with`](Self::with), with bytes `range` of a block whose
     /// [parts](Self::change_part_tagged) of that length may be changed.
+    ///
+    /// # Errors
+    /// [`Error::OutOfRange`] for a block beyond the device; [`Error::Io`] if the device cannot read
+    /// it.
     #[inline]
     pub fn with_part<R>(
         &self,
@@ -243,6 +258,10 @@ impl BufferCache {
     /// [written](Self::write) past the cache. As after a load, its flags are clear and no change is
     /// put off. The caller ensures that no change of the block waits to be written, and that no
     /// thread writes it at the same time.
+    ///
+    /// # Errors
+    /// [`Error::OutOfRange`] for a block beyond the device; [`Error::Io`] if the device cannot read
+    /// it.
     pub fn reload(&self, block: u64) -> Result<()> {
         if self.with_cached(block, |_| ()).is_none() {
             return Ok(());
@@ -261,6 +280,10 @@ impl BufferCache {
     /// Changes block `block`, as [`Buffer::change`] does, if its [tag](Buffer::tag) is `tag`;
     /// returns `change` otherwise. The caller that set the tag keeps a [`Pin`] of the block for as
     /// long as the block has the tag. So the change takes no reference.
+    ///
+    /// # Errors
+    /// [`Error::OutOfRange`] for a block beyond the device; [`Error::Io`] if the device cannot read
+    /// it.
     #[inline]
     pub fn change_tagged<R, F: FnOnce(&mut [u8], &mut Unsealed) -> R>(
         &self,
@@ -281,6 +304,10 @@ impl BufferCache {
     /// Each part records its own put-off work in its own bits, and the work common to all parts
     /// in common bits. The thread that seals the block gets the bits of all parts, combined by
     /// `or`.
+    ///
+    /// # Errors
+    /// [`Error::OutOfRange`] for a block beyond the device; [`Error::Io`] if the device cannot read
+    /// it.
     #[inline]
     pub fn change_part_tagged<R, F: FnOnce(&mut [u8], &mut Unsealed) -> R>(
         &self,
@@ -303,6 +330,10 @@ impl BufferCache {
     }
 
     /// Returns the buffer of block `block`, read from the device if need be.
+    ///
+    /// # Errors
+    /// [`Error::OutOfRange`] for a block beyond the device; [`Error::Io`] if the device cannot read
+    /// it.
     pub fn read(&self, block: u64) -> Result<Buffer> {
         self.check(block)?;
         let (held, mine) = self.find_or_insert(block);
@@ -316,6 +347,9 @@ impl BufferCache {
 
     /// Returns a buffer of block `block` that holds zeroes, whatever the device holds: for a newly
     /// allocated block. The zeroes are a change, which the caller has to write like any other.
+    ///
+    /// # Errors
+    /// [`Error::OutOfRange`] for a block beyond the device.
     pub fn fresh(&self, block: u64) -> Result<Buffer> {
         self.check(block)?;
         let (held, mine) = self.find_or_insert(block);
@@ -335,6 +369,9 @@ impl BufferCache {
     /// Returns the buffer of block `block`, for a caller that is about to overwrite it with
     /// `bytes`. If the block is not in memory, the cache does not read it: the buffer already holds
     /// `bytes`.
+    ///
+    /// # Errors
+    /// [`Error::OutOfRange`] for a block beyond the device.
     pub fn read_as(&self, block: u64, bytes: &[u8]) -> Result<Buffer> {
         self.check(block)?;
         let (held, mine) = self.find_or_insert(block);
@@ -346,6 +383,10 @@ impl BufferCache {
 
     /// Writes `bytes` to the device from block `block` on, past the cache. They are contents that
     /// no thread reads through the cache, or [`Snapshot`]s of blocks that are in the cache.
+    ///
+    /// # Errors
+    /// [`Error::OutOfRange`] beyond the end of the device; [`Error::Io`] if the device cannot
+    /// write, or refuses writing.
     pub fn write(&self, block: u64, bytes: &[u8]) -> Result<()> {
         self.write_bytes(block.saturating_mul(self.block_size().into()), bytes)
     }
@@ -354,12 +395,20 @@ impl BufferCache {
     ///
     /// Concurrent writes to common bytes take effect one after the other only if
     /// [`BlockDevice::writes_whole`] says so.
+    ///
+    /// # Errors
+    /// [`Error::OutOfRange`] beyond the end of the device; [`Error::Io`] if the device cannot
+    /// write, or refuses writing.
     pub fn write_bytes(&self, offset: u64, bytes: &[u8]) -> Result<()> {
         self.device.write_at(bytes, offset)
     }
 
     /// Returns the buffers of a run of blocks, in order. One device read fetches adjacent missing
     /// blocks. All buffers are held at once, so the caller bounds the run.
+    ///
+    /// # Errors
+    /// [`Error::OutOfRange`] for a block beyond the device; [`Error::Io`] if the device cannot read
+    /// it.
     pub fn read_many(&self, blocks: Range<u64>) -> Result<Vec<Buffer>> {
         if let Some(last) = blocks.end.checked_sub(1) {
             self.check(last)?;

@@ -208,6 +208,9 @@ pub enum Record {
 impl Record {
     /// Decodes the record at the start of `bytes`, which end where the block ends. Also returns the
     /// record's size in bytes.
+    ///
+    /// # Errors
+    /// If the block is no such block, or one of its numbers is impossible.
     pub fn decode(bytes: &[u8], at: Place) -> Result<(Self, usize), Corrupt> {
         let short = |need: usize| {
             let wide = |n| u64::try_from(n).unwrap_or(u64::MAX);
@@ -491,6 +494,9 @@ impl Scanner {
     }
 
     /// Returns the valid commits.
+    ///
+    /// # Errors
+    /// If the records have a feature that is not known, so that none may be used.
     pub fn finish(self) -> Result<FastCommits, Unusable> {
         match self.unusable {
             Some(unusable) => Err(unusable),

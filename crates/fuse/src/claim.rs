@@ -88,6 +88,10 @@ impl Claim {
     }
 
     /// Mounts it on directory `dir`; returns the file through which the kernel sends requests.
+    ///
+    /// # Errors
+    /// The system's error: `EPERM` without the rights to mount, `ENOENT` or `ENOTDIR` for the
+    /// directory, `EBUSY` for a device in use.
     pub fn attach(self, dir: &Path, options: &MountOptions) -> io::Result<(OwnedFd, Mounted)> {
         let dir = dir.canonicalize()?;
         let mount = fsmount(

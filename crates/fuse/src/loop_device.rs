@@ -58,6 +58,9 @@ const _: () = assert!(size_of::<Config>() == 304, "as the kernel has it");
 /// Makes a free loop device stand for these bytes of a file, for reading and, with `write`, for
 /// changes. Returns the device and its path. The device exists as long as the returned file is
 /// open, or the device is mounted. For root only.
+///
+/// # Errors
+/// The system's error: `EPERM` without the rights, `ENOSPC` or `EAGAIN` if no device is free.
 pub fn attach(image: &Path, bytes: &Range<u64>, write: bool) -> io::Result<(File, PathBuf)> {
     let open = |path: &Path| OpenOptions::new().read(true).write(write).open(path);
     let control = open(Path::new("/dev/loop-control"))?;

@@ -79,6 +79,9 @@ pub struct Mounted {
 
 /// Mounts on directory `dir`; returns the device through which the kernel sends requests. A caller
 /// other than root needs `fusermount3`; then set-id bits and device nodes count for nothing.
+///
+/// # Errors
+/// The system's error, or the message of `fusermount3`; `NotFound` if that is not installed.
 pub fn mount(dir: &Path, options: &MountOptions) -> io::Result<(OwnedFd, Mounted)> {
     let dir = dir.canonicalize()?;
     if !geteuid().is_root() {
@@ -502,6 +505,9 @@ fn has_ended(process: &OwnedFd, most: Option<Duration>) -> io::Result<bool> {
 
 /// Takes the mount on `dir` out of the tree of directories, in use or not, with or without a
 /// server.
+///
+/// # Errors
+/// The system's error: `EINVAL` if nothing is mounted there, `EPERM` without the rights.
 pub fn detach(dir: &Path) -> io::Result<()> {
     if geteuid().is_root() {
         return Ok(rustix::mount::unmount(

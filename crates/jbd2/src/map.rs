@@ -32,6 +32,9 @@ pub struct JournalMap {
 impl JournalMap {
     /// Returns the map of a journal inode, from the extents (or indirect blocks) of that inode, in
     /// ascending order.
+    ///
+    /// # Errors
+    /// If runs overlap, are out of order, or are empty.
     pub fn new(runs: Vec<Run>) -> Result<Self, Corrupt> {
         let place = Place::new(Structure::JournalSuperblock);
         for run in &runs {

@@ -191,6 +191,9 @@ impl<D: BlockDevice> Recovered<D> {
 
     /// Reads the newer contents of block `block` of the volume into `buf`, which has the size of a
     /// block. Returns false and leaves `buf` alone if the journal has none.
+    ///
+    /// # Errors
+    /// [`Error::Device`] if the journal cannot be read.
     pub fn read(&self, block: u64, buf: &mut [u8]) -> Result<bool, Error> {
         let Some(copy) = self.copies.get(&block) else {
             return Ok(false);

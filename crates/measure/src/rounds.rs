@@ -6,6 +6,9 @@
 /// Takes a figure of each of `sides` sides in each of `rounds` rounds, so that a disturbance of the
 /// machine meets all sides. Each round begins with another side. A first round is thrown away: it
 /// warms caches.
+///
+/// # Errors
+/// The first error of a side.
 pub fn interleave<T, E>(
     rounds: usize,
     sides: usize,

@@ -43,6 +43,9 @@ pub struct DirectorySource {
 
 impl DirectorySource {
     /// Opens a directory. A symbolic link in this path is followed.
+    ///
+    /// # Errors
+    /// [`Error::Io`] with the path, if it cannot be opened or is no directory.
     pub fn new(root: impl Into<PathBuf>) -> Result<Self> {
         let root = root.into();
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;

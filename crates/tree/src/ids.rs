@@ -35,6 +35,9 @@ pub struct IdMap {
 
 impl IdMap {
     /// Makes a map of these ranges. The error names a range that is not valid.
+    ///
+    /// # Errors
+    /// A sentence that names the range.
     pub fn new(ranges: impl Into<Vec<IdRange>>) -> Result<Self, String> {
         let mut ranges = ranges.into();
         ranges.sort_by_key(|range| range.from);
@@ -67,6 +70,9 @@ impl IdMap {
 impl Entry {
     /// Maps the owner and the group, the users and groups in ACLs, and the root id of capabilities.
     /// `None` keeps users, or groups. The error names an id that is in no range.
+    ///
+    /// # Errors
+    /// A sentence that names the id. The entry is then mapped in part.
     pub fn map_ids(&mut self, users: Option<&IdMap>, groups: Option<&IdMap>) -> Result<(), String> {
         let user = |id| mapped(users, id).ok_or_else(|| format!("no range maps the user {id}"));
         let group = |id| mapped(groups, id).ok_or_else(|| format!("no range maps the group {id}"));

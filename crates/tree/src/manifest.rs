@@ -71,6 +71,9 @@ pub struct Manifest {
 
 impl Manifest {
     /// Reads a manifest. Relative names of files with contents start at the current directory.
+    ///
+    /// # Errors
+    /// If the file cannot be read, or a line makes no sense: the error names the line.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let name = path.as_ref().to_string_lossy().into_owned();
         let file = File::open(&path).map_err(|error| Error::io(&name, error))?;
@@ -78,6 +81,9 @@ impl Manifest {
     }
 
     /// Reads a manifest from a stream. Messages use the name.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
     pub fn read(stream: impl BufRead, name: impl Into<String>) -> Result<Self> {
         let lines = lines(stream, name.into())?;
         let mut manifest = Self {
@@ -107,6 +113,9 @@ impl Manifest {
 
     /// Applies an amendment to the entry that a tree has for its path, if there is one. Returns the
     /// entry that the tree has afterwards; `None` if it lacks an optional one.
+    ///
+    /// # Errors
+    /// If the tree lacks an entry that is not optional, or the amendment does not go with its type.
     pub fn apply(&self, amendment: &Amendment, entry: Option<Entry>) -> Result<Option<Entry>> {
         if let Some(mut entry) = entry
             && amendment.fits(&entry.kind)

@@ -156,6 +156,9 @@ impl Opened {
     }
 
     /// Fills the buffer from a position on.
+    ///
+    /// # Errors
+    /// `UnexpectedEof` if the contents end before; the error of reading.
     pub fn read_exact_at(&self, buf: &mut [u8], position: u64) -> io::Result<()> {
         let offset = self.offset(position);
         match &self.bytes {
@@ -167,6 +170,9 @@ impl Opened {
 
     /// Returns an error if the host's file has changed since the scan. The caller calls it after
     /// reading.
+    ///
+    /// # Errors
+    /// [`Error::Changed`], or the error of asking the host.
     pub fn check_unchanged(&self, path: &[u8]) -> Result<()> {
         let (Some(expected), Some(file)) = (self.identity, self.file()) else {
             return Ok(());
@@ -183,6 +189,9 @@ impl Opened {
 
 impl Identity {
     /// Returns the identity of an open file.
+    ///
+    /// # Errors
+    /// The error of `fstat(2)`.
     pub fn of(file: &File) -> std::io::Result<Self> {
         Ok(Self::of_stat(&rustix::fs::fstat(file)?))
     }

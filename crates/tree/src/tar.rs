@@ -68,6 +68,9 @@ enum Archive {
 
 impl TarSource {
     /// Opens an archive. `spool` is the directory for the temporary file, if one is needed.
+    ///
+    /// # Errors
+    /// The system's error with the archive's name. Faults of the archive are found by the scan.
     pub fn open(archive: impl AsRef<Path>, spool: impl Into<PathBuf>) -> Result<Self> {
         let name = archive.as_ref().to_string_lossy().into_owned();
         let file = File::open(&archive).map_err(|error| Error::io(&name, error))?;
@@ -75,6 +78,9 @@ impl TarSource {
     }
 
     /// Makes a source of an open file or pipe, such as standard input. Messages use the name.
+    ///
+    /// # Errors
+    /// The error of making the temporary file.
     pub fn from_file(
         file: File,
         name: impl Into<String>,
@@ -113,6 +119,9 @@ impl TarSource {
 
     /// Whether a file starts as an archive does: with a header whose checksum is right, perhaps
     /// compressed.
+    ///
+    /// # Errors
+    /// The error of reading.
     pub fn is_archive(file: &File) -> std::io::Result<bool> {
         let mut start = [0; BLOCK];
         match compression(file) {
@@ -141,6 +150,9 @@ impl TarSource {
 
     /// Gives the whole tree to the sink, as [`scan`](Source::scan) does, and keeps no contents: no
     /// file can be opened afterwards.
+    ///
+    /// # Errors
+    /// The first fault of the archive, or the error of the sink.
     pub fn list(&self, sink: &mut dyn Sink) -> Result<()> {
         self.read(false, sink)
     }

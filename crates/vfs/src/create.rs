@@ -30,11 +30,19 @@ use crate::superblock::{SuperBlock, directory};
 
 impl Session {
     /// Makes a directory.
+    ///
+    /// # Errors
+    /// The errors of a walk ([`Session`]); `EEXIST` if the name exists, `ENOSPC`,
+    /// `EDQUOT`, `EROFS`, `EMLINK`.
     pub fn mkdir(&self, path: impl AsRef<[u8]>, mode: u16) -> Result<Location> {
         self.make(path.as_ref(), NewKind::Directory, mode & 0o1777)
     }
 
     /// Makes a symbolic link to `target`, which need not exist.
+    ///
+    /// # Errors
+    /// The errors of a walk ([`Session`]); `EEXIST` if the name exists, `ENOSPC`,
+    /// `EDQUOT`, `EROFS`; `ENOENT` for an empty target, `ENAMETOOLONG` for one over 4,095 bytes.
     pub fn symlink(&self, target: impl AsRef<[u8]>, path: impl AsRef<[u8]>) -> Result<Location> {
         let target = target.as_ref();
         match target.len() {
@@ -47,6 +55,10 @@ impl Session {
 
     /// Makes a regular file, device node, pipe or socket. Devices need `CAP_MKNOD`. `EPERM` for a
     /// directory, `EINVAL` for a symbolic link.
+    ///
+    /// # Errors
+    /// The errors of a walk ([`Session`]); `EEXIST` if the name exists, `ENOSPC`,
+    /// `EDQUOT`, `EROFS`.
     pub fn mknod(&self, path: impl AsRef<[u8]>, kind: NewKind<'_>, mode: u16) -> Result<Location> {
         match kind {
             NewKind::Directory => Err(Errno::EPERM.into()),

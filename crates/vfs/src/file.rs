@@ -172,6 +172,9 @@ impl OpenFile {
     }
 
     /// Reads up to `buf.len()` bytes at `offset`; fewer only at the end of the file.
+    ///
+    /// # Errors
+    /// `EBADF`, `EISDIR`; `EIO` or `EUCLEAN` of the file system.
     pub fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize> {
         self.require(OpenFlags::READ)?;
         if self.kind.is_dir() {
@@ -187,6 +190,9 @@ impl OpenFile {
     /// bytes, without a copy. Returns false if `take` does not take them, or if they cannot be
     /// lent; the caller then has to read them. This sets the access time before it calls `take`,
     /// even if that takes nothing. A reader that has the data may ask for that time at once.
+    ///
+    /// # Errors
+    /// The errors of [`read_at`](Self::read_at), and of `take`.
     pub fn lend_at(&self, offset: u64, len: usize, take: &mut Take<'_>) -> Result<bool> {
         self.require(OpenFlags::READ)?;
         if self.kind.is_dir() {
@@ -198,6 +204,9 @@ impl OpenFile {
     }
 
     /// Returns the span at byte `offset`; `None` at or after the end of the file.
+    ///
+    /// # Errors
+    /// `EIO` or `EUCLEAN` of the file system.
     pub fn span_at(&self, offset: u64) -> Result<Option<Span>> {
         self.require(OpenFlags::READ)?;
         self.require_regular()?;
@@ -206,6 +215,9 @@ impl OpenFile {
 
     /// Returns the byte of the device that holds byte `offset`, as
     /// [`FileOps::bmap`](crate::fs::FileOps::bmap) does.
+    ///
+    /// # Errors
+    /// `EINVAL` for contents without blocks; `EIO` or `EUCLEAN`.
     pub fn bmap(&self, offset: u64) -> Result<Option<u64>> {
         self.require(OpenFlags::READ)?;
         self.require_regular()?;
@@ -215,6 +227,9 @@ impl OpenFile {
 
     /// Returns where the next data at or after `offset` starts (`SEEK_DATA`); `ENXIO` if there is
     /// none. Space that was allocated but never written is a hole.
+    ///
+    /// # Errors
+    /// As above; `EIO` or `EUCLEAN`.
     pub fn seek_data(&self, offset: u64) -> Result<u64> {
         self.seek_span(offset, |kind| {
             matches!(kind, SpanKind::Mapped { .. } | SpanKind::Inline)
@@ -224,6 +239,9 @@ impl OpenFile {
 
     /// Returns where the next hole at or after `offset` starts (`SEEK_HOLE`): the end of the file
     /// if there is none before.
+    ///
+    /// # Errors
+    /// `ENXIO` at or after the end of the file; `EIO` or `EUCLEAN`.
     pub fn seek_hole(&self, offset: u64) -> Result<u64> {
         let size = self.size();
         let found = self.seek_span(offset, |kind| {
@@ -253,6 +271,10 @@ impl OpenFile {
     /// Lists the directory from `cookie` on (0 is the start). Up to `max` entries, in the file
     /// system's order and with `.` and `..` among them, replace the contents of `batch`. At the end
     /// there are none. A cookie stays valid while names come and go.
+    ///
+    /// # Errors
+    /// `ENOTDIR`, `ENOENT` for a directory that was removed; `EIO` or `EUCLEAN`, after which the
+    /// rest of the directory can still be listed if the file system can tell where it goes on.
     pub fn read_dir(&self, cookie: u64, max: usize, batch: &mut DirBatch) -> Result<()> {
         batch.clear();
         self.require_dir()?;
@@ -268,6 +290,9 @@ impl OpenFile {
     /// the directory for its name again. Attributes are missing if the inode cannot be read; `stat`
     /// then returns the error. They are those of the entry itself, even if something is mounted on
     /// it.
+    ///
+    /// # Errors
+    /// The errors of [`read_dir`](Self::read_dir).
     pub fn read_dir_plus(&self, cookie: u64, max: usize, batch: &mut DirBatch) -> Result<()> {
         batch.clear();
         self.require_dir()?;
@@ -296,6 +321,9 @@ impl OpenFile {
     /// and `..` have none, and neither has an entry whose inode cannot be read; a walk to its name
     /// returns the error. Locations are those of the entries themselves, even if something is
     /// mounted on them.
+    ///
+    /// # Errors
+    /// The errors of [`read_dir`](Self::read_dir).
     pub fn read_dir_places(
         &self,
         cookie: u64,
@@ -369,6 +397,10 @@ impl OpenFile {
 
     /// Writes at `offset`, or at the end of a file that was opened to append; returns how much was
     /// written.
+    ///
+    /// # Errors
+    /// `EBADF`, `EFBIG`, `ENOSPC`, `EDQUOT`, `EROFS`, `EPERM` for an immutable file; `EIO` or
+    /// `EUCLEAN`.
     pub fn write_at(&self, data: &[u8], offset: u64) -> Result<usize> {
         self.write(data, offset, Write::Now)
     }
@@ -377,6 +409,9 @@ impl OpenFile {
     /// was opened to append, or has become immutable since. For callers with a page cache: they
     /// write the last page again when it has grown, and set the times by
     /// [`set_written`](Self::set_written).
+    ///
+    /// # Errors
+    /// The errors of [`write_at`](Self::write_at), but `EPERM`.
     pub fn write_back(&self, data: &[u8], offset: u64) -> Result<usize> {
         self.write(data, offset, Write::Back)
     }
@@ -466,6 +501,10 @@ impl OpenFile {
     }
 
     /// Makes the file `size` bytes long (`ftruncate(2)`).
+    ///
+    /// # Errors
+    /// `EBADF` or `EINVAL` for a file that is not open for writing; the errors of
+    /// [`write_at`](Self::write_at).
     pub fn set_len(&self, size: u64) -> Result<()> {
         if !self.flags.contains(OpenFlags::WRITE) || self.kind != FileType::Regular {
             return Err(Errno::EINVAL.into());
@@ -479,6 +518,9 @@ impl OpenFile {
 
     /// Sets the times of contents that a caller has written back. It checks neither owner nor
     /// flags, because a write sets these times, too.
+    ///
+    /// # Errors
+    /// `EROFS`, `EIO`.
     pub fn set_written(&self, mtime: Timespec, ctime: Timespec) -> Result<()> {
         self.require(OpenFlags::WRITE)?;
         if [mtime, ctime].iter().any(|time| time.nsec > 999_999_999) {
@@ -496,6 +538,10 @@ impl OpenFile {
     }
 
     /// Changes the allocation of the file (`fallocate(2)`).
+    ///
+    /// # Errors
+    /// `EOPNOTSUPP` for a mode that the file system does not have, `EINVAL` for a range that makes
+    /// no sense; the errors of [`write_at`](Self::write_at).
     pub fn fallocate(&self, mode: FallocateMode, offset: u64, len: u64) -> Result<()> {
         self.require(OpenFlags::WRITE)?;
         if len == 0 {
@@ -524,6 +570,9 @@ impl OpenFile {
     }
 
     /// Makes the file durable (`fsync(2)`, or with `data_only` `fdatasync(2)`).
+    ///
+    /// # Errors
+    /// `EIO` if the device failed since the last call, or after a shutdown.
     pub fn sync(&self, data_only: bool) -> Result<()> {
         if self.flags.contains(OpenFlags::PATH) {
             return Err(Errno::EBADF.into());

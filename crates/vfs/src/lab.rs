@@ -46,6 +46,9 @@ impl Sides {
 }
 
 /// Checks whether `cred` has these rights on an inode of `sb`.
+///
+/// # Errors
+/// `EACCES`, or the error of reading an ACL.
 pub fn check(sb: &SuperBlock, cred: &Cred, inode: &Inode, want: Access) -> Result<()> {
     sb.checker.check(cred, inode, want)
 }

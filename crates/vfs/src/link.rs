@@ -28,6 +28,10 @@ use crate::superblock::{SuperBlock, keep_inode, two_names};
 impl Session {
     /// Gives a file one more name (`linkat(2)`; `LookupFlags::FOLLOW` is `AT_SYMLINK_FOLLOW`).
     /// Directories cannot have one: `EPERM`. A file made with `O_TMPFILE` gets its first name so.
+    ///
+    /// # Errors
+    /// The errors of a walk ([`Session`]); `EEXIST`, `EXDEV`, `EMLINK`, `EPERM`,
+    /// `ENOSPC`, `EROFS`.
     pub fn link(
         &self,
         from: impl AsRef<[u8]>,
@@ -38,6 +42,9 @@ impl Session {
     }
 
     /// Like [`link`](Self::link), with the new path taken from the working directory of `to_base`.
+    ///
+    /// # Errors
+    /// The errors of [`link`](Self::link).
     pub fn link_to(
         &self,
         from: impl AsRef<[u8]>,
@@ -116,6 +123,10 @@ impl Session {
     }
 
     /// Removes a name of a file that is no directory.
+    ///
+    /// # Errors
+    /// The errors of a walk ([`Session`]); `EISDIR`, `EBUSY`, `EPERM`, `EROFS`;
+    /// `EUCLEAN` for a file that is too damaged to be freed.
     pub fn unlink(&self, path: impl AsRef<[u8]>) -> Result<()> {
         let ParentRef { dir: parent, last } =
             self.lookup().parent(path.as_ref(), Expect::Positive)?;
@@ -175,6 +186,10 @@ impl Session {
     }
 
     /// Removes an empty directory.
+    ///
+    /// # Errors
+    /// The errors of a walk ([`Session`]); `ENOTDIR`, `ENOTEMPTY`, `EBUSY`,
+    /// `EPERM`, `EROFS`.
     pub fn rmdir(&self, path: impl AsRef<[u8]>) -> Result<()> {
         let ParentRef { dir: parent, last } =
             self.lookup().parent(path.as_ref(), Expect::Positive)?;

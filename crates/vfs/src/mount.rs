@@ -193,6 +193,9 @@ impl Namespace {
     /// Mounts a file system on a directory: from now on walks find its root there. `ENOTDIR` on
     /// anything else, `EBUSY` where something is mounted already, `ENOENT` on a directory that was
     /// removed, `ENOSPC` for half a million mounts on one directory.
+    ///
+    /// # Errors
+    /// As above.
     pub fn mount(&self, at: &Location, sb: Arc<SuperBlock>, read_only: bool) -> Result<MountRef> {
         let inode = at.inode();
         if !inode.is_dir() {
@@ -226,6 +229,9 @@ impl Namespace {
 
     /// Removes the mount whose root is `at`. `EINVAL` if `at` is no root of a mount or that of the
     /// namespace, `EBUSY` if another user has a reference to the mount.
+    ///
+    /// # Errors
+    /// As above.
     pub fn unmount(&self, at: Location) -> Result<()> {
         let Location { mount, dentry } = at;
         let is_root = mount.root().ptr_eq(&dentry);

@@ -21,6 +21,10 @@ impl Session {
     ///
     /// Device nodes, pipes and sockets open with [`OpenFlags::PATH`] only: `ENXIO` otherwise, as
     /// there is nothing behind them here.
+    ///
+    /// # Errors
+    /// The errors of a walk ([`Session`]); `EEXIST`, `EISDIR`, `ENXIO`, `EPERM`,
+    /// `ENOSPC`, `EROFS` as `open(2)` has them.
     pub fn open(&self, path: impl AsRef<[u8]>, how: impl Into<OpenHow>) -> Result<OpenFile> {
         let path = path.as_ref();
         let how = how.into();
@@ -38,6 +42,9 @@ impl Session {
 
     /// Opens the file at a location, with the checks at the end of a path to it. `path` is the path
     /// in the [list](crate::SuperBlock::open_files) of open files.
+    ///
+    /// # Errors
+    /// The errors of [`open`](Self::open) but for the walk's.
     pub fn open_location(
         &self,
         location: Location,

@@ -29,6 +29,11 @@ use crate::superblock::{SuperBlock, directory, keep_inode, two_names};
 
 impl Session {
     /// Gives a file another name and takes the old one, in one step (`renameat2(2)`).
+    ///
+    /// # Errors
+    /// The errors of a walk ([`Session`]); `EEXIST`, `ENOTEMPTY`, `EISDIR`,
+    /// `ENOTDIR`, `EINVAL`, `EXDEV`, `EBUSY`, `EPERM`, `ENOSPC`, `EROFS` as `renameat2(2)` has
+    /// them.
     pub fn rename(
         &self,
         from: impl AsRef<[u8]>,
@@ -40,6 +45,9 @@ impl Session {
 
     /// Like [`rename`](Self::rename), with the new path taken from the working directory of
     /// `to_base`.
+    ///
+    /// # Errors
+    /// The errors of [`rename`](Self::rename).
     pub fn rename_to(
         &self,
         from: impl AsRef<[u8]>,

@@ -27,6 +27,11 @@ use crate::permission::{Access, Verdict};
 use crate::xattr;
 
 /// A caller of the VFS. Any thread may use it.
+///
+/// # Errors
+/// A walk to a path fails as on Linux: `ENOENT`, `ENOTDIR`, `EACCES` without the right to search,
+/// `ELOOP`, `ENAMETOOLONG`, `EXDEV` or `EAGAIN` by its [flags](LookupFlags), and `EIO` or `EUCLEAN`
+/// of the file system.
 #[derive(Clone)]
 pub struct Session {
     id: u64,
@@ -124,12 +129,19 @@ impl Session {
     }
 
     /// Changes the working directory.
+    ///
+    /// # Errors
+    /// The errors of a walk ([`Session`]); `ENOTDIR`.
     pub fn chdir(&mut self, path: impl AsRef<[u8]>) -> Result<()> {
         self.cwd = self.searchable_dir(path.as_ref())?;
         Ok(())
     }
 
     /// Changes the root directory; the working directory stays. Needs `CAP_SYS_CHROOT`.
+    ///
+    /// # Errors
+    /// The errors of a walk ([`Session`]); `ENOTDIR`; `EPERM` without
+    /// `CAP_SYS_CHROOT`.
     pub fn chroot(&mut self, path: impl AsRef<[u8]>) -> Result<()> {
         let root = self.searchable_dir(path.as_ref())?;
         if !self.cred.has(Caps::SYS_CHROOT) {
@@ -168,11 +180,17 @@ impl Session {
     }
 
     /// Returns a handle on the file that a path names, as `open` with `O_PATH` does.
+    ///
+    /// # Errors
+    /// The errors of a walk ([`Session`]).
     pub fn locate(&self, path: impl AsRef<[u8]>, how: LookupFlags) -> Result<Location> {
         Ok(self.lookup().path(path.as_ref(), how)?.into_location())
     }
 
     /// Returns the attributes of a file (`fstatat(2)`).
+    ///
+    /// # Errors
+    /// The errors of a walk ([`Session`]).
     #[inline]
     pub fn stat(&self, path: impl AsRef<[u8]>, how: LookupFlags) -> Result<Attr> {
         let path = path.as_ref();
@@ -209,6 +227,9 @@ impl Session {
 
     /// Goes on where [`stat_cached`](Self::stat_cached) had no answer: with the `error` it left, or
     /// with a walk that may wait.
+    ///
+    /// # Errors
+    /// The errors of a walk ([`Session`]).
     #[inline(never)]
     pub fn stat_uncached(
         &self,
@@ -224,6 +245,10 @@ impl Session {
 
     /// Checks whether the session's credentials give these rights (`faccessat(2)` with
     /// `AT_EACCESS`). Empty rights only check whether the file exists.
+    ///
+    /// # Errors
+    /// The errors of a walk ([`Session`]); `EACCES`, `EROFS`, `EPERM` as
+    /// `faccessat2(2)` has them.
     pub fn access(&self, path: impl AsRef<[u8]>, want: Access, how: LookupFlags) -> Result<()> {
         let path = path.as_ref();
         let guard = pin();
@@ -260,12 +285,18 @@ impl Session {
 
     /// Returns the target of a symbolic link. `EINVAL` for anything else; `ENOENT` for the empty
     /// path on anything else.
+    ///
+    /// # Errors
+    /// The errors of a walk ([`Session`]); `EINVAL` if it is no symbolic link.
     pub fn read_link(&self, path: impl AsRef<[u8]>, how: LookupFlags) -> Result<Arc<[u8]>> {
         self.with_link(path.as_ref(), how, Arc::clone)
     }
 
     /// Like [`read_link`](Self::read_link), into a buffer of the caller, whose contents it
     /// replaces: no allocation if there is room.
+    ///
+    /// # Errors
+    /// The errors of [`read_link`](Self::read_link).
     pub fn read_link_into(
         &self,
         path: impl AsRef<[u8]>,
@@ -315,6 +346,9 @@ impl Session {
 
     /// Returns totals and free space of the file system that a path is on. In a directory whose
     /// project has limits, they are no more than these.
+    ///
+    /// # Errors
+    /// `EIO` after a shutdown.
     pub fn statfs(&self, path: impl AsRef<[u8]>, how: LookupFlags) -> Result<StatFs> {
         let there = self.lookup().path(path.as_ref(), how)?;
         there.sb().fs().statfs_by(there.inode())
@@ -322,6 +356,10 @@ impl Session {
 
     /// Returns the value of an extended attribute, ACLs (`system.posix_acl_access`,
     /// `system.posix_acl_default`) included.
+    ///
+    /// # Errors
+    /// The errors of a walk ([`Session`]); `ENODATA`, `EOPNOTSUPP`, `EACCES`,
+    /// `EPERM`.
     pub fn get_xattr(
         &self,
         path: impl AsRef<[u8]>,
@@ -335,6 +373,9 @@ impl Session {
     }
 
     /// Returns the names of all extended attributes that the session may see, ACLs included.
+    ///
+    /// # Errors
+    /// The errors of a walk ([`Session`]).
     pub fn list_xattr(&self, path: impl AsRef<[u8]>, how: LookupFlags) -> Result<Vec<Vec<u8>>> {
         let there = self.lookup().path(path.as_ref(), how)?;
         xattr::list(&self.cred, there.sb(), there.inode())
@@ -342,6 +383,9 @@ impl Session {
 
     /// Returns an ACL; `None` if the file has permission bits only. `EOPNOTSUPP` where there are no
     /// ACLs.
+    ///
+    /// # Errors
+    /// The errors of a walk ([`Session`]).
     pub fn acl(
         &self,
         path: impl AsRef<[u8]>,
@@ -353,6 +397,9 @@ impl Session {
     }
 
     /// Returns the mount that a path is on.
+    ///
+    /// # Errors
+    /// The errors of a walk ([`Session`]).
     pub fn mount_of(&self, path: impl AsRef<[u8]>, how: LookupFlags) -> Result<MountRef> {
         Ok(self.locate(path, how)?.mount)
     }

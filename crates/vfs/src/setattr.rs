@@ -71,6 +71,9 @@ pub struct Attributes {
 
 impl Session {
     /// Sets the permission bits. Owners only; `EOPNOTSUPP` on a symbolic link.
+    ///
+    /// # Errors
+    /// The errors of a walk ([`Session`]); `EPERM`, `EROFS`.
     pub fn chmod(&self, path: impl AsRef<[u8]>, mode: u16, how: LookupFlags) -> Result<()> {
         let file = self.lookup().inode(path.as_ref(), how)?;
         let _writer = WriteGuard::take(&file.mount)?;
@@ -90,6 +93,9 @@ impl Session {
 
     /// Sets owner and group; `None` leaves one as it is. A file that is no directory loses its
     /// set-id bits and capabilities, in any case.
+    ///
+    /// # Errors
+    /// The errors of a walk ([`Session`]); `EPERM`, `EDQUOT`, `EROFS`.
     pub fn chown(
         &self,
         path: impl AsRef<[u8]>,
@@ -117,6 +123,9 @@ impl Session {
     /// Does in one step what [`chown`](Self::chown), [`chmod`](Self::chmod) and
     /// [`utimens`](Self::utimens) do one after the other. If one of them would fail, nothing
     /// changes.
+    ///
+    /// # Errors
+    /// The errors of the calls that it replaces.
     pub fn set_attributes(
         &self,
         path: impl AsRef<[u8]>,
@@ -181,6 +190,9 @@ impl Session {
 
     /// Sets the times of last reading and last change. Users with write permission may set the
     /// present; only owners may set other times.
+    ///
+    /// # Errors
+    /// The errors of a walk ([`Session`]); `EPERM`, `EACCES`, `EROFS`.
     pub fn utimens(
         &self,
         path: impl AsRef<[u8]>,
@@ -236,6 +248,10 @@ impl Session {
     }
 
     /// Makes a regular file `size` bytes long.
+    ///
+    /// # Errors
+    /// The errors of a walk ([`Session`]); `EISDIR`, `EINVAL`, `EFBIG`, `EPERM`,
+    /// `ENOSPC`, `EROFS`.
     pub fn truncate(&self, path: impl AsRef<[u8]>, size: u64, how: LookupFlags) -> Result<()> {
         let file = self.lookup().inode(path.as_ref(), how)?;
         let inode = file.inode();
@@ -254,6 +270,9 @@ impl Session {
 
     /// Takes the set-id bits off a regular file, unless the caller has `CAP_FSETID`, and
     /// capabilities, as a change of its contents does.
+    ///
+    /// # Errors
+    /// The errors of a walk ([`Session`]); `EROFS`, `EIO`.
     pub fn drop_set_id_bits(&self, path: impl AsRef<[u8]>, how: LookupFlags) -> Result<()> {
         let file = self.lookup().inode(path.as_ref(), how)?;
         let _writer = WriteGuard::take(&file.mount)?;
@@ -263,6 +282,9 @@ impl Session {
 
     /// Sets the inode flags (`FS_IOC_SETFLAGS`). Owners only; immutable and append-only need
     /// `CAP_LINUX_IMMUTABLE`. Flags that the file system sets itself stay as they are.
+    ///
+    /// # Errors
+    /// The errors of a walk ([`Session`]); `EPERM`, `EOPNOTSUPP`, `EROFS`.
     pub fn set_flags(
         &self,
         path: impl AsRef<[u8]>,
@@ -274,6 +296,9 @@ impl Session {
 
     /// Like [`set_flags`](Self::set_flags), and sets the project to which the file is charged
     /// (`FS_IOC_FSSETXATTR`). `EDQUOT` if that exceeds the project's limits.
+    ///
+    /// # Errors
+    /// The errors of [`set_flags`](Self::set_flags); `EDQUOT`.
     pub fn set_flags_and_project(
         &self,
         path: impl AsRef<[u8]>,
@@ -308,6 +333,10 @@ impl Session {
     }
 
     /// Sets an extended attribute, ACLs included.
+    ///
+    /// # Errors
+    /// The errors of a walk ([`Session`]); `EEXIST`, `ENODATA`, `ERANGE`, `E2BIG`,
+    /// `EOPNOTSUPP`, `EPERM`, `ENOSPC`, `EROFS`.
     pub fn set_xattr(
         &self,
         path: impl AsRef<[u8]>,
@@ -340,6 +369,10 @@ impl Session {
     }
 
     /// Removes an extended attribute: `ENODATA` if it is not there.
+    ///
+    /// # Errors
+    /// The errors of a walk ([`Session`]); `ENODATA`, `EOPNOTSUPP`, `EPERM`,
+    /// `EROFS`.
     pub fn remove_xattr(
         &self,
         path: impl AsRef<[u8]>,
@@ -359,6 +392,10 @@ impl Session {
 
     /// Sets an ACL, or without one removes it. Owners only. An access ACL that says no more than
     /// permission bits becomes just those.
+    ///
+    /// # Errors
+    /// The errors of a walk ([`Session`]); `EOPNOTSUPP`, `EINVAL`, `EACCES`,
+    /// `EPERM`, `ENOSPC`, `EROFS`.
     pub fn set_acl(
         &self,
         path: impl AsRef<[u8]>,

@@ -206,6 +206,9 @@ impl Drop for End {
 
 impl SuperBlock {
     /// Makes the caches and locks for a file system, and reads its root inode.
+    ///
+    /// # Errors
+    /// The error of reading the root inode; `ENOTDIR` if it is no directory.
     pub fn new(fs: Arc<dyn FileSystem>, options: SuperOptions) -> Result<Arc<Self>> {
         static LAST_ID: sync::Mutex<u64> = sync::Mutex::new(0);
         let traits = fs.traits();
@@ -306,6 +309,9 @@ impl SuperBlock {
     /// Allows changes or forbids them. `EBUSY` if a file is open for writing, a file or directory
     /// without a name is in use, or a change is under way. `EROFS` if the file system itself cannot
     /// change, `EIO` after a [shutdown](Self::shut_down).
+    ///
+    /// # Errors
+    /// As above.
     pub fn remount(&self, read_only: bool) -> Result<()> {
         if !read_only {
             // It may have been made writable since.
@@ -319,17 +325,26 @@ impl SuperBlock {
     }
 
     /// Calls `look` with inode `ino`, from the cache or read; for the file system's own use.
+    ///
+    /// # Errors
+    /// The error of reading the inode; `ESTALE` if it is free.
     pub fn with_inode<R>(&self, ino: u64, look: impl FnOnce(&Inode) -> R) -> Result<R> {
         Ok(look(&*self.iget(ino)?))
     }
 
     /// Returns totals and free space.
+    ///
+    /// # Errors
+    /// The file system's error.
     pub fn statfs(&self) -> Result<StatFs> {
         self.fs.statfs()
     }
 
     /// Gives the volume another label. `EROFS` where nothing may be changed, `EINVAL` for a label
     /// that is too long.
+    ///
+    /// # Errors
+    /// As above; `EIO`.
     pub fn set_label(&self, label: &[u8]) -> Result<()> {
         let _change = self.write_gate.change()?;
         self.fs.set_label(label)
@@ -337,12 +352,18 @@ impl SuperBlock {
 
     /// Discards free space on the device (`FITRIM`), as [`FileSystem::trim`] does. `EROFS` where
     /// nothing may be changed.
+    ///
+    /// # Errors
+    /// As above; `EOPNOTSUPP` if the device cannot discard; `EIO`.
     pub fn trim(&self, bytes: Range<u64>, min_bytes: u64) -> Result<u64> {
         let _change = self.write_gate.change()?;
         self.fs.trim(bytes, min_bytes)
     }
 
     /// Makes everything durable. `EIO` after a [shutdown](Self::shut_down).
+    ///
+    /// # Errors
+    /// As above; the file system's error.
     pub fn sync(&self) -> Result<()> {
         self.write_gate.check()?;
         self.fs.sync()

@@ -174,6 +174,9 @@ fn lasting_loop_device_of(file: &Metadata, options: &FileOptions) -> Option<Stri
 
 impl FileDevice {
     /// Opens the whole of `path` for reading.
+    ///
+    /// # Errors
+    /// The errors of [`open_with`](Self::open_with).
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         Self::open_with(path, &FileOptions::default())
     }
@@ -183,6 +186,9 @@ impl FileDevice {
     /// Refuses a file that is neither a regular file nor a block special file, and a window beyond
     /// the end of the file. If another program or the kernel has the file in use, the error is
     /// [`Error::Busy`].
+    ///
+    /// # Errors
+    /// As above; [`Error::Open`] if the system refuses to open the file.
     pub fn open_with(path: impl AsRef<Path>, options: &FileOptions) -> Result<Self> {
         Self::open_as(path.as_ref(), path.as_ref(), options)
     }

@@ -103,6 +103,9 @@ impl<D: BlockDevice + ?Sized> wrapper::DeviceWrapper for Arc<D> {
 }
 
 /// Implements [`BlockDevice::read_vectored_at`] for devices that read one buffer at a time.
+///
+/// # Errors
+/// The first error of a read.
 pub fn read_each_at(
     device: &impl BlockDevice,
     bufs: &mut [IoSliceMut<'_>],
@@ -119,6 +122,9 @@ pub fn read_each_at(
 
 /// Returns the end of the range of `len` bytes at `offset`, or [`Error::OutOfRange`] unless it lies
 /// inside `size` bytes.
+///
+/// # Errors
+/// As above.
 pub fn check_range(op: Op, offset: u64, len: u64, size: u64) -> Result<u64> {
     match offset.checked_add(len) {
         Some(end) if end <= size => Ok(end),

@@ -33,6 +33,9 @@ pub struct OverlayDevice {
 impl OverlayDevice {
     /// Returns a device that reads as `base` does until it is written. It keeps changes in units of
     /// `block_size` bytes: a power of two from 512 to 65536, best the unit of the writes.
+    ///
+    /// # Errors
+    /// [`Error::BlockSize`] for another block size.
     pub fn new(base: Arc<dyn BlockDevice>, block_size: u32) -> Result<Self> {
         if !block_size.is_power_of_two() || !(512..=65536).contains(&block_size) {
             return Err(Error::BlockSize(block_size));

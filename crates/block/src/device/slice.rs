@@ -25,6 +25,9 @@ pub struct SliceDevice {
 impl SliceDevice {
     /// Returns the window of `len_bytes` bytes of `base` from `start_bytes` on, which must lie
     /// inside it.
+    ///
+    /// # Errors
+    /// [`Error::OutOfRange`](crate::Error::OutOfRange) if the window ends after `base`.
     pub fn new(base: Arc<dyn BlockDevice>, start_bytes: u64, len_bytes: u64) -> Result<Self> {
         check_range(Op::Read, start_bytes, len_bytes, base.size_bytes())?;
         Ok(Self {

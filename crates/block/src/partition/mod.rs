@@ -140,6 +140,9 @@ pub struct Table {
 
 impl Table {
     /// Returns the table of `device`, or `None` if it has none.
+    ///
+    /// # Errors
+    /// [`Error::PartitionTable`] for a table that breaks its format; [`Error::Io`].
     pub fn read(device: &dyn BlockDevice) -> Result<Option<Self>> {
         Self::read_with(device, &|_| false)
     }
@@ -150,6 +153,9 @@ impl Table {
     /// The sectors of an MBR have the length that the device says, with one exception. If volumes
     /// or extended boot records are found only with sectors of the other common length, that length
     /// counts. An image does not say from which disk it was copied.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
     pub fn read_with(
         device: &dyn BlockDevice,
         has_volume: &dyn Fn(u64) -> bool,

@@ -51,6 +51,9 @@ pub struct Commit {
 
 impl Commit {
     /// Decodes one whole block of the journal. [`Commit::verify`] verifies its checksum.
+    ///
+    /// # Errors
+    /// If the block is no such block, or one of its numbers is impossible.
     pub fn decode(block: &[u8], at: Place) -> Result<Self, Corrupt> {
         let (raw, _) =
             RawCommit::ref_from_prefix(block).map_err(|_| truncated(HEADER, block.len(), at))?;
@@ -84,6 +87,9 @@ impl Commit {
     /// log still holds older transactions. With versions 2 and 3, a block may have reached the disk
     /// only in part. If the missing part would have been zeroes, the block counts as whole, as in
     /// the kernel.
+    ///
+    /// # Errors
+    /// If the checksum is wrong.
     pub fn verify(
         &self,
         block: &[u8],

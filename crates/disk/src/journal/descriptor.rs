@@ -179,6 +179,9 @@ impl Descriptor {
     /// Decodes one whole block of the journal. [`Format::verify_tail`] verifies the checksum.
     ///
     /// The tags end with the one flagged [`LAST`](TagFlags::LAST), or where no further tag fits.
+    ///
+    /// # Errors
+    /// If the block is no such block, or one of its numbers is impossible.
     pub fn decode(block: &[u8], format: &Format, at: Place) -> Result<Self, Corrupt> {
         let usable = block
             .get(..format.usable())

@@ -78,6 +78,9 @@ impl Format {
     /// Verifies the checksum at the end of a descriptor or revoke block, if the journal has these.
     ///
     /// `block` is one whole block of the journal.
+    ///
+    /// # Errors
+    /// If the checksum is wrong.
     pub fn verify_tail(&self, block: &[u8], at: Place) -> Result<(), Corrupt> {
         if !self.checksums_blocks() {
             return Ok(());

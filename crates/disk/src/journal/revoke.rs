@@ -45,6 +45,9 @@ impl Revoke {
     ///
     /// A count that leaves no room for a whole number gives an empty list. The decoder ignores a
     /// part of a number at the end, as the kernel does. A count that exceeds the block is an error.
+    ///
+    /// # Errors
+    /// If the block is no such block, or one of its numbers is impossible.
     pub fn decode(block: &[u8], format: &Format, at: Place) -> Result<Self, Corrupt> {
         let usable = block
             .get(..format.usable())

@@ -260,6 +260,9 @@ impl JournalSuperblock {
     /// Features that this crate does not know are no error here: a caller that replays the journal
     /// first checks [`JournalSuperblock::unknown_features`]. Unknown features also switch the other
     /// checks off, because they may change what the fields mean.
+    ///
+    /// # Errors
+    /// If the block is no such block, or one of its numbers is impossible.
     pub fn decode(bytes: &[u8], at: Place) -> Result<Self, Corrupt> {
         let (raw, _) = RawJournalSuperblock::ref_from_prefix(bytes)
             .map_err(|_| truncated(SIZE, bytes.len(), at))?;

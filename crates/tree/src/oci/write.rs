@@ -66,6 +66,9 @@ struct Blob {
 
 impl<W: Write> LayerWriter<W> {
     /// Writes a layer to `out`.
+    ///
+    /// # Errors
+    /// The error of `out`.
     pub fn new(out: W, compression: LayerCompression) -> io::Result<Self> {
         let out = Hashed::new(out);
         let encoder = match compression {
@@ -82,6 +85,9 @@ impl<W: Write> LayerWriter<W> {
 
     /// Writes an entry and the contents that `read` returns. Returns the reason if a layer cannot
     /// have the entry.
+    ///
+    /// # Errors
+    /// The error of `out` or of reading the contents.
     pub fn append(
         &mut self,
         entry: &Entry,
@@ -100,6 +106,9 @@ impl<W: Write> LayerWriter<W> {
     }
 
     /// Writes the end, and returns the output and the layer.
+    ///
+    /// # Errors
+    /// The error of `out`.
     pub fn finish(self) -> io::Result<(W, Layer)> {
         let (encoder, archive) = self.tar.finish()?.finish();
         let out = match encoder {

@@ -65,6 +65,9 @@ impl<W: Write> TarWriter<W> {
     }
 
     /// Writes an archive that is compressed with zstd. Level 0 is zstd's default.
+    ///
+    /// # Errors
+    /// A level that zstd does not have.
     pub fn zstd(out: W, level: i32) -> io::Result<Self> {
         let encoder = zstd::stream::write::Encoder::new(out, level)?;
         Ok(Self {
@@ -74,6 +77,9 @@ impl<W: Write> TarWriter<W> {
     }
 
     /// Writes an archive that is compressed as the compression's own program does by default.
+    ///
+    /// # Errors
+    /// The error of the compressor.
     pub fn compressed(out: W, compression: Compression) -> io::Result<Self> {
         let out = match compression {
             Compression::Gzip => Output::Gzip(flate2::write::GzEncoder::new(
@@ -95,6 +101,9 @@ impl<W: Write> TarWriter<W> {
 
     /// Writes an entry and the contents that `read` returns. Returns false for a socket, which an
     /// archive cannot have.
+    ///
+    /// # Errors
+    /// The error of `out` or of reading the contents; `InvalidInput` for what no archive can hold.
     pub fn append(&mut self, entry: &Entry, read: ReadContents<'_>) -> Result<bool> {
         let error = |error| Error::io(shown(&entry.path), error);
         let Some(member) = Member::new(entry) else {
@@ -120,6 +129,9 @@ impl<W: Write> TarWriter<W> {
     }
 
     /// Writes the end of the archive and returns the output.
+    ///
+    /// # Errors
+    /// The error of `out`.
     pub fn finish(mut self) -> io::Result<W> {
         self.out.write_all(&[0; 2 * BLOCK])?;
         match self.out {
