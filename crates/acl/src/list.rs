@@ -71,7 +71,7 @@ impl AclTag {
 /// One entry of a list: a subject and its rights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct AclEntry {
-    /// The subject.
+    /// Whom the entry is about, and its id for a named user or group.
     pub tag: AclTag,
     /// The rights: read 4, write 2, execute 1.
     pub perm: u8,

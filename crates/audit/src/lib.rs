@@ -71,7 +71,7 @@ impl Kind {
 /// One access.
 #[derive(Clone, Copy, Debug)]
 pub struct Access {
-    /// The line.
+    /// The cache line that was accessed.
     pub line: Line,
     /// The kind of the access.
     pub kind: Kind,
@@ -82,9 +82,9 @@ pub struct Access {
 /// The numbers of accesses, by kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Uses {
-    /// Loads.
+    /// Loads of the line, by any thread.
     pub loads: u64,
-    /// Plain stores.
+    /// Stores to the line that are no locked instructions.
     pub stores: u64,
     /// Read-modify-writes: locked instructions, failing ones too. A lock taken is one.
     pub rmws: u64,

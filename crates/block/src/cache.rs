@@ -91,7 +91,7 @@ pub struct CacheStats {
     pub misses: u64,
     /// Lookups that waited for another thread's read.
     pub waits: u64,
-    /// Buffers allocated.
+    /// Buffers that the cache has allocated since it was made: at most one a miss, none a hit.
     pub allocations: u64,
     /// Buffers evicted to stay inside the memory bound.
     pub evictions: u64,

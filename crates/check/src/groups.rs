@@ -24,7 +24,6 @@ use crate::to_usize;
 pub(crate) struct Fixed {
     /// The first block.
     pub(crate) start: u64,
-    /// How many.
     pub(crate) len: u64,
     /// The group that it belongs to.
     pub(crate) group: u32,

@@ -38,7 +38,7 @@ const LINKS: Range<usize> = 0x1a..0x1c;
 /// The eight bytes kept of each inode.
 #[derive(Debug, Default)]
 pub(crate) struct Slot {
-    /// `i_links_count`.
+    /// The number of names that the inode claims, `i_links_count`.
     pub(crate) links: u16,
     /// The file type, in the numbers of directory entries.
     pub(crate) kind: u8,
@@ -81,7 +81,6 @@ pub(crate) struct GroupInodes {
 /// The record kept of each directory.
 #[derive(Debug)]
 pub(crate) struct DirRecord {
-    /// Its inode.
     pub(crate) ino: u32,
     /// The inode's flags.
     pub(crate) flags: InodeFlags,
@@ -102,7 +101,6 @@ pub(crate) struct DirRecord {
 pub(crate) struct DirRun {
     /// The first block of the directory.
     pub(crate) logical: u32,
-    /// How many.
     pub(crate) len: u32,
     /// The block of the volume that holds the first.
     pub(crate) physical: u64,

@@ -110,7 +110,6 @@ struct Script {
 pub(crate) struct Opened {
     /// The image that the volume is in.
     pub(crate) image: Image,
-    /// The volume.
     pub(crate) volume: Volume,
     /// The caller's view.
     pub(crate) session: Session,
@@ -123,7 +122,6 @@ pub(crate) struct Opened {
 
 /// A file in an open volume.
 pub(crate) struct Target {
-    /// The volume.
     pub(crate) volume: Rc<Opened>,
     /// The path as given.
     pub(crate) image_path: ImagePath,

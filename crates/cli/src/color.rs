@@ -31,7 +31,6 @@ pub(crate) struct Colors {
 pub(crate) struct Look {
     /// Type of the file.
     pub(crate) kind: FileType,
-    /// `st_mode`.
     pub(crate) mode: u32,
     /// A symbolic link that leads nowhere.
     pub(crate) orphan: bool,

@@ -60,7 +60,6 @@ const MAX_REQUEST_BYTES: usize = 256;
 pub(crate) struct Served {
     /// The server, which answers the kernel.
     pub(crate) server: Arc<Server>,
-    /// The volume.
     pub(crate) volume: Volume,
     /// The name of the image, for people.
     pub(crate) image: String,

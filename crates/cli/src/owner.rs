@@ -26,9 +26,7 @@ pub(crate) struct Owner {
 /// The numbers of an owner and a group in one volume.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct OwnerIds {
-    /// The user.
     pub(crate) uid: Option<u32>,
-    /// The group.
     pub(crate) gid: Option<u32>,
 }
 

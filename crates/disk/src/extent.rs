@@ -586,7 +586,7 @@ pub enum Entries {
 /// A node's contents, owned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OwnedExtentNode {
-    /// Its entries.
+    /// Extents of a leaf, or the nodes below an index, ascending.
     pub entries: Entries,
     /// How far above the leaves it is.
     pub depth: u16,

@@ -134,7 +134,7 @@ const MIN_INODE: usize = 128;
 /// A directory entry that a fast commit names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dentry {
-    /// The directory.
+    /// The inode number of the directory.
     pub parent: u32,
     /// The inode that the entry is for.
     pub ino: u32,

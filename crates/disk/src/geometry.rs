@@ -32,7 +32,7 @@ const MIN_BLOCKS_PER_GROUP: u32 = 256;
 /// The position of a byte of the volume: a block, and an offset in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Position {
-    /// The block.
+    /// The block of the volume.
     pub block: u64,
     /// Bytes into it.
     pub offset: u32,
@@ -41,7 +41,7 @@ pub struct Position {
 /// The place of an inode's record: the group, and the index in the group's table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct InodeSlot {
-    /// The group.
+    /// The block group, from 0.
     pub group: u32,
     /// Records before it in the group's table.
     pub index: u32,

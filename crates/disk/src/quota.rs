@@ -364,7 +364,7 @@ pub mod leaf {
 /// The usage of a resource by one id, and its limits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Resource {
-    /// In use.
+    /// What the owner uses, in the unit of the limits.
     pub used: u64,
     /// The limit that usage never exceeds; 0 if there is no limit.
     pub hard: u64,
@@ -411,7 +411,7 @@ pub struct Entry {
     pub id: u32,
     /// Bytes. The limits are whole multiples of [`SPACE_UNIT`].
     pub space: Resource,
-    /// Inodes.
+    /// Usage and limits in inodes.
     pub inodes: Resource,
 }
 

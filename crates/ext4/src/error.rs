@@ -149,7 +149,7 @@ impl std::error::Error for Unsupported {}
 pub struct InUse {
     /// The holder is a file system check, running or crashed.
     pub checking: bool,
-    /// The host.
+    /// The name of the host that uses the volume, from the MMP block.
     pub host: String,
     /// The device's name on that host.
     pub device: String,

@@ -80,7 +80,7 @@ pub struct Stats {
     pub names: vfs::CacheStats,
     /// Open files: their number, and where they were closed.
     pub files: vfs::OpenFileStats,
-    /// Metadata blocks.
+    /// The cache of metadata blocks.
     pub blocks: extern4_block::CacheStats,
     /// Transactions and their cost; `None` if the volume is not open for writing.
     pub journal: Option<extern4_ext4::JournalStats>,

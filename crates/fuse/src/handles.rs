@@ -40,7 +40,6 @@ impl Handle {
 /// Names of a directory that were listed ahead.
 #[derive(Default)]
 pub(crate) struct Listing {
-    /// The entries.
     pub(crate) batch: DirBatch,
     /// The cookie from which the first of them was listed.
     pub(crate) from: u64,

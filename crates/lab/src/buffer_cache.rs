@@ -51,7 +51,7 @@ pub struct Counts {
     pub hits: u64,
     /// Blocks read from the device.
     pub misses: u64,
-    /// Buffers allocated.
+    /// Buffers that were allocated while the load ran.
     pub allocations: u64,
 }
 

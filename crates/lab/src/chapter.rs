@@ -38,7 +38,7 @@ pub struct Chapter {
     pub lengths: Vec<Length>,
     /// Other facts about the sides.
     pub facts: Vec<Fact>,
-    /// The goals.
+    /// For each goal whether it was met, and by how much.
     pub verdicts: Vec<Verdict>,
 }
 

@@ -11,13 +11,13 @@ use crate::json::Object;
 /// A machine, as far as it describes itself.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Machine {
-    /// The processor.
+    /// The name of the processor; `None` if the system does not tell it.
     pub cpu: Option<String>,
     /// CPUs that this process may use.
     pub cpus: u32,
     /// The release of the kernel.
     pub kernel: String,
-    /// The architecture.
+    /// The instruction set, such as `x86_64`.
     pub architecture: String,
     /// Threads that wanted to run in the last minute, on average: before the measurement, and after
     /// it once [`Machine::look_again`] was called.

@@ -15,7 +15,7 @@ const BLOCKS_PER_FAST_COMMIT_BLOCK: u32 = 64;
 /// The blocks of a journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JournalBlocks {
-    /// All blocks.
+    /// Blocks of the journal, with its superblock.
     pub all: u32,
     /// Blocks at the end of the journal that are for fast commits.
     pub fast_commits: u32,

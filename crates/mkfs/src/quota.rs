@@ -16,9 +16,9 @@ use crate::options::Options;
 /// The user, the group and the project to which a file is charged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Owner {
-    /// The user.
+    /// The user to whom the inode is charged.
     pub uid: u32,
-    /// The group.
+    /// The group to which the inode is charged.
     pub gid: u32,
     /// The project: 0 for a file without one.
     pub project: u32,

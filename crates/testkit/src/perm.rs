@@ -113,9 +113,9 @@ const LISTS: [(&str, &[Ace]); 8] = [
 pub struct Caller {
     /// A name for messages.
     pub name: String,
-    /// User.
+    /// Effective user.
     pub uid: u32,
-    /// Group.
+    /// Effective group.
     pub gid: u32,
     /// Supplementary groups.
     pub groups: Vec<u32>,

@@ -65,7 +65,7 @@ pub struct Time {
 /// One path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// File type.
+    /// Type, with the target of a link and the number of a device.
     pub kind: Kind,
     /// The twelve permission bits.
     pub mode: u32,
@@ -81,7 +81,7 @@ pub struct Entry {
     pub blocks: Option<u64>,
     /// Major and minor number of a device.
     pub rdev: (u32, u32),
-    /// Last access.
+    /// Time of the last access; `None` if the oracle does not tell it.
     pub atime: Option<Time>,
     /// Last change of content.
     pub mtime: Option<Time>,
@@ -89,7 +89,7 @@ pub struct Entry {
     pub ctime: Option<Time>,
     /// Birth, where the inode has room for it.
     pub btime: Option<Option<Time>>,
-    /// Inode number.
+    /// Inode number, from 1.
     pub ino: u64,
     /// The flags that lsattr(1) shows, for files and directories.
     pub flags: Option<u32>,

@@ -115,7 +115,7 @@ pub struct Piece {
 /// Identifies a file of the host in a certain state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Identity {
-    /// The device.
+    /// The host's number of the file system that holds the file.
     pub dev: u64,
     /// The inode number.
     pub ino: u64,

@@ -169,11 +169,11 @@ pub struct NamesAttr {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Attr {
-    /// Inode number.
+    /// Inode number, unique in the file system.
     pub ino: u64,
-    /// Owner.
+    /// The user who owns the file.
     pub uid: u32,
-    /// Group.
+    /// The group of the file.
     pub gid: u32,
     /// Number of hard links.
     pub nlink: u32,
@@ -187,9 +187,9 @@ pub struct Attr {
     pub blocks: u64,
     /// Preferred I/O size in bytes.
     pub blksize: u32,
-    /// Inode flags.
+    /// Inode flags, as `lsattr` shows them.
     pub flags: FileFlags,
-    /// Last read.
+    /// Time of the last read, by the mount's rules for access times.
     pub atime: Timespec,
     /// Last change of the contents.
     pub mtime: Timespec,
@@ -212,13 +212,13 @@ pub struct StatFs {
     pub block_size: u32,
     /// Blocks in all, those of the file system's own structures not counted.
     pub blocks: u64,
-    /// Free blocks.
+    /// Free blocks, with the reserve for root.
     pub blocks_free: u64,
     /// Free blocks that users without privilege may take.
     pub blocks_available: u64,
     /// Inodes in all.
     pub files: u64,
-    /// Free inodes.
+    /// Inodes that no file uses.
     pub files_free: u64,
     /// Longest name in bytes.
     pub name_max: u32,

@@ -30,7 +30,7 @@ struct BatchEntry {
 /// An entry of a directory.
 #[derive(Clone, Copy, Debug)]
 pub struct DirEntry<'a> {
-    /// The name.
+    /// The name, without a slash, 1 to 255 bytes.
     pub name: &'a [u8],
     /// Its inode number.
     pub ino: u64,

@@ -35,11 +35,11 @@ use crate::xattr;
 /// How to open: flags, the mode of a file that is made, limits on the walk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OpenHow {
-    /// Flags.
+    /// How the file is opened; `O_CREAT` and the like included.
     pub flags: OpenFlags,
     /// Permission bits of a new file, before the umask.
     pub mode: u16,
-    /// Limits.
+    /// Limits of the walk.
     pub resolve: LookupFlags,
 }
 

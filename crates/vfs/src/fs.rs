@@ -54,7 +54,7 @@ pub struct FsTraits {
 /// A name in a directory, as `readdir` finds it.
 #[derive(Clone, Copy, Debug)]
 pub struct RawDirEntry<'a> {
-    /// The name.
+    /// The name, without a slash, 1 to 255 bytes.
     pub name: &'a [u8],
     /// Its inode number.
     pub ino: u64,
@@ -68,7 +68,7 @@ pub struct RawDirEntry<'a> {
 /// A span of a file, as a map of its data and holes shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
-    /// First byte.
+    /// The first byte of the span, from the start of the file.
     pub offset: u64,
     /// Length in bytes.
     pub len: u64,
@@ -162,11 +162,11 @@ pub struct NewNode<'a> {
     pub kind: NewKind<'a>,
     /// Permission bits, set-id bits and sticky bit.
     pub mode: u16,
-    /// Owner.
+    /// The user who will own the file.
     pub uid: u32,
-    /// Group.
+    /// The group of the new file.
     pub gid: u32,
-    /// Access ACL.
+    /// The access ACL, inherited; `None` if the mode says everything.
     pub acl: Option<&'a Acl>,
     /// Default ACL, for a directory.
     pub default_acl: Option<&'a Acl>,
@@ -184,15 +184,15 @@ pub struct SetAttr {
     /// The access ACL that goes with `mode`; only set together with it, on a file that has an ACL.
     /// The file system hands it on to [`Inode::update_acl`].
     pub acl: Option<Arc<Acl>>,
-    /// Owner.
+    /// The new owner; `None` keeps it.
     pub uid: Option<u32>,
-    /// Group.
+    /// The new group; `None` keeps it.
     pub gid: Option<u32>,
-    /// Last read.
+    /// The new access time; `None` keeps it.
     pub atime: Option<Timespec>,
     /// Last change of the contents.
     pub mtime: Option<Timespec>,
-    /// Inode flags.
+    /// The new inode flags; `None` keeps them.
     pub flags: Option<FileFlags>,
     /// The project to which the file is charged. `EOPNOTSUPP` for one other than 0 on a file system
     /// without projects.
@@ -263,7 +263,7 @@ bitflags::bitflags! {
 /// A name in a directory.
 #[derive(Clone, Copy)]
 pub struct NameRef<'a> {
-    /// The directory.
+    /// The directory with the name, locked for the change.
     pub dir: &'a Inode,
     /// The name in it.
     pub name: &'a [u8],

@@ -50,7 +50,7 @@ use crate::permission_cache::{AclState, PermBits};
 
 /// An inode that a file system has read or made.
 pub struct NewInode {
-    /// The attributes.
+    /// The attributes as the file system stores them.
     pub attr: Attr,
     /// Whether the inode is known to have no access ACL and, if it is a directory, no default ACL.
     pub no_acl: bool,

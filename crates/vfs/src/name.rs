@@ -39,7 +39,6 @@ struct Texts {
 /// A name in a path, as [`scan_name`] found it.
 #[derive(Clone, Copy)]
 pub(crate) struct Scanned<'a> {
-    /// Its bytes.
     pub(crate) bytes: &'a [u8],
     /// The first eight of them, with zeroes behind the end.
     first: u64,

@@ -61,7 +61,7 @@ pub(crate) struct RegistryEntry {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct OpenFileStats {
-    /// Files opened.
+    /// Files opened since the volume was, closed ones included.
     pub opened: u64,
     /// Files closed by the thread that had opened them, or one that took its place.
     pub closed_by_thread: u64,

@@ -56,11 +56,11 @@ impl From<SystemTime> for SetTime {
 pub struct Attributes {
     /// Permission bits, set-id bits and sticky bit.
     pub mode: Option<u32>,
-    /// Owner.
+    /// The new owner; `None` keeps it.
     pub uid: Option<u32>,
-    /// Group.
+    /// The new group; `None` keeps it.
     pub gid: Option<u32>,
-    /// Last read.
+    /// The new access time; `None` keeps it.
     pub atime: Option<Timespec>,
     /// Last change of the contents.
     pub mtime: Option<Timespec>,

@@ -15,7 +15,7 @@ use crate::{Op, Result};
 /// One request to a device, whether it succeeded or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// The operation.
+    /// The kind of request; its range is in the other fields.
     pub op: Op,
     /// First byte of the range; 0 for a flush.
     pub offset: u64,
@@ -34,9 +34,9 @@ pub struct RequestCounts {
     pub writes: u64,
     /// Bytes given by writes.
     pub bytes_written: u64,
-    /// Flushes.
+    /// Flush requests, failed ones included.
     pub flushes: u64,
-    /// Discards.
+    /// Discard requests, failed ones included.
     pub discards: u64,
 }
 

@@ -20,7 +20,6 @@ use crate::image_path::ImagePath;
 pub(crate) struct CommandLine {
     /// The subcommand as it is in `base`, with all words taken for names.
     pub(super) command: Command,
-    /// Its words.
     pub(super) words: Vec<Word>,
     /// The texts of the words that may be paths.
     pub(super) places: Vec<OsString>,

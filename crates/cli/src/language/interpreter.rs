@@ -22,7 +22,6 @@ use crate::text::escape;
 pub(crate) struct Step {
     /// Where the statement stands, such as `changes:4: `.
     pub(crate) place: String,
-    /// The statement.
     pub(crate) statement: Statement,
 }
 

@@ -35,7 +35,7 @@ const _: () = assert!(HEADER == 60);
 /// A commit block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Commit {
-    /// The transaction.
+    /// The transaction that this block commits.
     pub tid: Tid,
     /// The type of the version 1 checksum; zero with other versions, and in commits without.
     pub checksum_type: u8,

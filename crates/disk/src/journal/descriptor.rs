@@ -169,7 +169,7 @@ impl Tag {
 /// A descriptor block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Descriptor {
-    /// The transaction.
+    /// The transaction to which the copies belong.
     pub tid: Tid,
     /// One tag for each of the blocks that follow, in their order.
     pub tags: Vec<Tag>,

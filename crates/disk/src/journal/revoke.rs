@@ -34,7 +34,7 @@ const _: () = assert!(HEADER == 16);
 /// A revoke block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Revoke {
-    /// The transaction.
+    /// The transaction that revokes the blocks.
     pub tid: Tid,
     /// The blocks of the file system whose copies up to and including this transaction are void.
     pub blocks: Vec<u64>,

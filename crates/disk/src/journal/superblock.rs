@@ -167,7 +167,7 @@ pub enum Version {
 /// features.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JournalSuperblock {
-    /// Its form.
+    /// The version of the superblock's format.
     pub version: Version,
     /// Size of the journal's blocks, in bytes: a power of two from 1024 to 65536.
     pub block_size: u32,

@@ -36,7 +36,7 @@ use crate::time::now_seconds;
 pub struct Tune {
     /// The label: 16 bytes at most, none of them NUL.
     pub label: Option<Vec<u8>>,
-    /// The UUID.
+    /// The new UUID; `None` keeps the present one.
     pub uuid: Option<[u8; 16]>,
     /// How a kernel reacts when it finds an error.
     pub errors: Option<ErrorPolicy>,

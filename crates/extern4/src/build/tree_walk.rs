@@ -77,7 +77,7 @@ pub struct TreeFile {
 pub struct Unreadable {
     /// The path below the top of the walk.
     pub path: Vec<u8>,
-    /// The reason.
+    /// Why the entry could not be read.
     pub error: Error,
 }
 

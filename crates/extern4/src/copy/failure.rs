@@ -20,7 +20,7 @@ pub struct CopyFailure {
     pub to: PathBuf,
     /// The side that the error is about.
     pub side: CopySide,
-    /// The reason.
+    /// Why the file was not copied, or not whole.
     #[source]
     pub error: CopyError,
 }

@@ -32,7 +32,7 @@ pub struct LostXattr {
     pub path: PathBuf,
     /// The name of the attribute.
     pub name: OsString,
-    /// The reason.
+    /// Why the copy lacks it.
     pub error: io::Error,
 }
 

@@ -91,7 +91,7 @@ pub struct Preserve {
     pub timestamps: bool,
     /// Hard links among the copies.
     pub links: bool,
-    /// Extended attributes.
+    /// Keep extended attributes.
     pub xattr: bool,
     /// New files get modes as if they had no originals. It has no effect where modes are kept.
     pub new_modes: bool,

@@ -7,7 +7,7 @@
 pub struct Fault {
     /// The path below the top of the tree; empty for the top and the tree as a whole.
     pub path: Vec<u8>,
-    /// The reason.
+    /// Why it could not be compared.
     pub error: Error,
 }
 

@@ -48,7 +48,7 @@ enum Names<'t> {
 /// The type and attributes of the file at a path of a tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Node {
-    /// The type.
+    /// The type of the file itself, links not followed.
     pub file_type: FileType,
     /// The size of a regular file.
     pub size: u64,

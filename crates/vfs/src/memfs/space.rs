@@ -15,7 +15,7 @@ use crate::errno::{Errno, Result};
 pub struct MemLimits {
     /// Blocks of 4096 bytes of file data.
     pub blocks: u64,
-    /// Inodes.
+    /// The most inodes that the file system may have.
     pub inodes: u64,
     /// Links an inode may have: names of a file, subdirectories of a directory and two.
     pub max_links: u32,

@@ -26,7 +26,6 @@ pub(crate) enum Wanted {
 
 /// A run of `chown` or `chgrp`.
 pub(crate) struct OwnerChange<'a> {
-    /// The options.
     pub(crate) options: &'a Options,
     /// The part of a reference's owner that the command takes over.
     pub(crate) wanted: Wanted,

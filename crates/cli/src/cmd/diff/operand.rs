@@ -33,7 +33,6 @@ pub(super) enum Operands {
 /// A tree to compare.
 pub(super) struct NamedTree {
     pub(super) tree: Tree,
-    /// The operand.
     pub(super) operand: OsString,
     place: Place,
     form: Shown,

@@ -11,7 +11,7 @@ use crate::text::counted;
 /// The numbers.
 #[derive(Default)]
 pub(super) struct Report {
-    /// All directories.
+    /// Directories below the one that is shown.
     pub(super) directories: u64,
     /// The directories below the directories that are shown.
     pub(super) below: u64,
