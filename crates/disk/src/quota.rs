@@ -364,7 +364,7 @@ pub mod leaf {
 /// The usage of a resource by one id, and its limits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Resource {
-    /// What the owner uses, in the unit of the limits.
+    /// The owner's usage, in the unit of the limits.
     pub used: u64,
     /// The limit that usage never exceeds; 0 if there is no limit.
     pub hard: u64,
