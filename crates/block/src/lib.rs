@@ -26,6 +26,7 @@ pub use device::counted::CountedDevice;
 pub use device::crash::CrashDevice;
 pub use device::fault::FaultDevice;
 pub use device::file::{FileDevice, FileOptions};
+pub use device::holder::lock_holders;
 pub use device::memory::MemoryDevice;
 pub use device::overlay::OverlayDevice;
 pub use device::record::RecordDevice;

@@ -50,10 +50,12 @@ mod make;
 mod memory_pressure;
 mod metadata;
 mod open_options;
+pub mod part;
 mod removal;
 mod replace;
 mod session;
 mod source;
+pub mod terminal;
 mod transaction;
 mod volume;
 

@@ -26,6 +26,7 @@ use extern4_vfs as vfs;
 use vfs::{Atime, Cred, Errno, Namespace, StatFs, SuperBlock, SuperOptions};
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::part::Part;
 use crate::session::Session;
 use crate::source::Source;
 
@@ -115,6 +116,15 @@ impl VolumeOptions {
     pub fn offset(&mut self, bytes: u64) -> &mut Self {
         self.offset_bytes = bytes;
         self
+    }
+
+    /// Sets which part of the image the volume fills.
+    pub fn part(&mut self, part: Part) -> &mut Self {
+        match part {
+            Part::Whole => self,
+            Part::Partition(number) => self.partition(number),
+            Part::Offset(bytes) => self.offset(bytes),
+        }
     }
 
     /// Sets all options of the ext4 layer, in place of those that earlier calls have set.

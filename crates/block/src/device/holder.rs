@@ -1,10 +1,10 @@
-//! Finds the process that has a file open, for messages to users.
+//! Finds the processes that have a file open or locked, for messages to users.
 //!
-//! `FileDevice` calls it after another program's lock was in the way. The answer is a hint: it
-//! comes from `/proc`, may be out of date, and without a known process is `another program`.
-//! Nothing depends on it.
+//! `FileDevice` calls it after another program's lock was in the way, and a program that waits for
+//! a lock asks for its holders. The answer is a hint: it comes from `/proc`, and may be out of date
+//! or not known at all.
 
-use std::fs::{File, Metadata, read, read_dir, read_to_string};
+use std::fs::{File, Metadata, metadata, read, read_dir, read_to_string};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
@@ -29,12 +29,34 @@ pub(super) fn of(file: &File) -> String {
     }
 }
 
+/// Returns the processes that have a file locked as a whole, as far as proc_locks(5) knows them.
+pub fn lock_holders(file: &Path) -> Vec<u32> {
+    let Ok(found) = metadata(file) else {
+        return Vec::new();
+    };
+    let id = lock_id(&found);
+    let pid = |line: &str| {
+        let fields: Vec<_> = line.split_ascii_whitespace().collect();
+        let [_, "FLOCK", _, _, pid, locked, ..] = fields[..] else {
+            return None;
+        };
+        (locked == id).then(|| pid.parse().ok()).flatten()
+    };
+    let table = read_to_string("/proc/locks").unwrap_or_default();
+    table.lines().filter_map(pid).collect()
+}
+
+/// Returns the file as proc_locks(5) names it.
+fn lock_id(found: &Metadata) -> String {
+    let major = major(found.dev());
+    let minor = minor(found.dev());
+    format!("{major:02x}:{minor:02x}:{}", found.ino())
+}
+
 /// Finds the process that holds a lock of the file, by proc_locks(5). Locks of open file
 /// descriptions belong to no process, so they do not help here.
 fn locker(found: &Metadata) -> Option<u32> {
-    let major = major(found.dev());
-    let minor = minor(found.dev());
-    let id = format!("{major:02x}:{minor:02x}:{}", found.ino());
+    let id = lock_id(found);
     read_to_string("/proc/locks")
         .ok()?
         .lines()

@@ -20,7 +20,7 @@ pub mod crash;
 pub mod fault;
 pub mod file;
 pub mod flush;
-mod holder;
+pub(crate) mod holder;
 mod lock;
 pub mod memory;
 pub mod overlay;
