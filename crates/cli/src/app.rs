@@ -23,7 +23,7 @@ use crate::exit_status::ExitStatus;
 use crate::holder::{self, Waiting};
 use crate::id_names::IdNames;
 use crate::image_hint;
-use crate::image_path::{Image, ImagePath, Part};
+use crate::image_path::{Image, ImagePath};
 use crate::interruptible;
 use crate::output::{Out, held_out, is_pipe};
 use crate::progress::{Progress, Task, Unit, When};
@@ -847,21 +847,7 @@ pub(crate) fn open(image: &Image, writing: bool, opening: &Opening) -> extern4::
     if let Some(block) = opening.superblock {
         options.superblock(block);
     }
-    part(&mut options, image);
-    options.open(&image.file)
-}
-
-/// Sets in the options which part of the image the volume fills.
-pub(crate) fn part(options: &mut extern4::VolumeOptions, image: &Image) {
-    match image.part {
-        Part::Whole => {}
-        Part::Partition(number) => {
-            options.partition(number);
-        }
-        Part::Offset(bytes) => {
-            options.offset(bytes);
-        }
-    }
+    options.part(image.part).open(&image.file)
 }
 
 /// Returns whether a volume could not be opened because of its superblock: there is none, or it

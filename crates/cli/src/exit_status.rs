@@ -3,6 +3,8 @@
 //! Subcommands report each failure with one to `app`, and `main` ends with the worst. The guide and
 //! the manual pages have the table. Comparisons and helpers of fsck(8) have codes of their own.
 
+use extern4_mountd::control::client::AskError;
+
 /// How a command ended. The worst of all results counts, in the order of the variants.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum ExitStatus {
@@ -37,6 +39,17 @@ impl ExitStatus {
             Self::Usage => Self::USAGE,
             Self::Refused => 3,
             Self::Corrupt => 4,
+        }
+    }
+}
+
+/// A directory that is in no mount is refused; a mount that cannot be asked is a failure.
+impl From<&AskError> for ExitStatus {
+    fn from(error: &AskError) -> Self {
+        if matches!(error, AskError::NoMount) {
+            Self::Refused
+        } else {
+            Self::Failed
         }
     }
 }

@@ -7,10 +7,11 @@
 use std::error::Error as _;
 use std::fmt;
 use std::fs;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
+
+use extern4::block::lock_holders;
 
 use crate::image_path::Image;
 use crate::stop::Stop;
@@ -93,27 +94,11 @@ pub(crate) fn is_busy(error: &extern4::Error) -> bool {
     matches!(cause, Some(extern4::block::Error::Busy { .. }))
 }
 
-/// Returns the processes that have a file locked, by proc_locks(5).
-pub(crate) fn pids(file: &Path) -> Vec<u32> {
-    let Ok(found) = fs::metadata(file) else {
-        return Vec::new();
-    };
-    let major = rustix::fs::major(found.dev());
-    let minor = rustix::fs::minor(found.dev());
-    let file = format!("{major:02x}:{minor:02x}:{}", found.ino());
-    let table = fs::read_to_string("/proc/locks").unwrap_or_default();
-    let pid = |line: &str| {
-        let fields: Vec<_> = line.split_ascii_whitespace().collect();
-        let [_, "FLOCK", _, _, pid, locked, ..] = fields[..] else {
-            return None;
-        };
-        (locked == file).then(|| pid.parse().ok()).flatten()
-    };
-    table.lines().filter_map(pid).collect()
-}
-
 fn holders(file: &Path) -> Vec<Holder> {
-    pids(file).into_iter().map(|pid| Holder { pid }).collect()
+    lock_holders(file)
+        .into_iter()
+        .map(|pid| Holder { pid })
+        .collect()
 }
 
 impl Holder {

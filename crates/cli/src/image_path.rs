@@ -22,7 +22,10 @@ use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::{Component, Path, PathBuf};
 
 use clap::builder::{OsStringValueParser, TypedValueParser};
+pub(crate) use extern4::part::Part;
+use extern4::part::parse_bytes;
 use extern4::{Partition, Volume};
+use extern4_mountd::Source;
 
 use crate::text::{always_quoted, escape, operand, unescaped};
 
@@ -44,17 +47,6 @@ pub(crate) struct Image {
     pub(crate) part: Part,
     /// The name that messages have for the file; `None` if that is its path.
     name: Option<PathBuf>,
-}
-
-/// Which part of an image a volume fills.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Part {
-    /// All of it.
-    Whole,
-    /// A partition, counted from 1.
-    Partition(u32),
-    /// Everything from this byte on.
-    Offset(u64),
 }
 
 impl ImagePath {
@@ -215,6 +207,14 @@ impl Image {
         self.name.as_deref().unwrap_or(&self.file)
     }
 
+    /// Returns the image for its mount.
+    pub(crate) fn source(&self) -> Source {
+        Source {
+            file: self.file.clone(),
+            part: self.part,
+        }
+    }
+
     /// Returns whether both are the same volume, by any names of their file.
     pub(crate) fn is(&self, other: &Self) -> bool {
         self.part == other.part && (self.file == other.file || same_file(&self.file, &other.file))
@@ -222,11 +222,7 @@ impl Image {
 
     /// Returns the text before every path of this volume.
     pub(crate) fn prefix(&self) -> Vec<u8> {
-        let part = match self.part {
-            Part::Whole => String::new(),
-            Part::Partition(number) => format!("#{number}"),
-            Part::Offset(bytes) => format!("@{bytes}"),
-        };
+        let part = self.part.to_string();
         [self.name().as_os_str().as_bytes(), part.as_bytes(), b":"].concat()
     }
 
@@ -277,7 +273,7 @@ impl Image {
         let part = match text[mark] {
             b'#' if is_digits(number) => Part::Partition(number.parse().ok()?),
             b'#' => Part::Partition(partition_named(&path(&text[..mark]), number)?),
-            _ => Part::Offset(offset(number)?),
+            _ => Part::Offset(parse_bytes(number)?),
         };
         Some(Self::of(path(&text[..mark]), part))
     }
@@ -352,36 +348,10 @@ fn is_digits(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// Reads a number of bytes, with an optional binary unit: `K`, `M`, `G` or `T`, or `KiB` and so on.
-pub(crate) fn offset(text: &str) -> Option<u64> {
-    let short = text
-        .strip_suffix("iB")
-        .filter(|short| short.ends_with(['K', 'M', 'G', 'T']));
-    let text = short.unwrap_or(text);
-    let shift = match text.bytes().last()? {
-        b'K' => 10,
-        b'M' => 20,
-        b'G' => 30,
-        b'T' => 40,
-        _ => 0,
-    };
-    let digits = if shift == 0 {
-        text
-    } else {
-        &text[..text.len() - 1]
-    };
-    let number: u64 = digits.parse().ok().filter(|_| is_digits(digits))?;
-    number.checked_mul(1 << shift)
-}
-
 impl fmt::Display for Image {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&escape(self.name().as_os_str().as_bytes()))?;
-        match self.part {
-            Part::Whole => Ok(()),
-            Part::Partition(number) => write!(f, "#{number}"),
-            Part::Offset(bytes) => write!(f, "@{bytes}"),
-        }
+        write!(f, "{}", self.part)
     }
 }
 

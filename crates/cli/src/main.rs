@@ -7,6 +7,7 @@
 
 #![deny(unsafe_code)]
 
+mod activity;
 mod app;
 mod args;
 mod backup;
@@ -15,7 +16,6 @@ mod checked;
 mod cmd;
 mod color;
 mod container_format;
-mod control;
 mod counters;
 mod exit_status;
 mod file_flags;
@@ -33,7 +33,6 @@ mod language;
 mod mkfs_helper;
 mod mode_change;
 mod mount_helper;
-mod mount_table;
 mod new_volume;
 mod oci_image;
 mod operands;
@@ -75,7 +74,7 @@ const HELP: &str = "Try 'extern4 --help' for more information.";
 static ALLOCATOR: extern4_sync::allocations::Counting = extern4_sync::allocations::Counting;
 
 fn main() -> ExitCode {
-    cmd::mount::outlive_size_limit();
+    extern4_mountd::signals::outlive_size_limit();
     if let Some(code) = fsck_helper::run(std::env::args_os()) {
         return ExitCode::from(code);
     }

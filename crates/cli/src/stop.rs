@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::thread;
 
+use extern4_mountd::signals::is_hangup_ignored;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::io::{Errno, read, write};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
@@ -126,14 +127,6 @@ impl Stop {
         // The bytes are any number. It fails only if the sum would overflow.
         let _ = self.0.wakes.as_ref().map(|wakes| write(wakes, &[1; 8]));
     }
-}
-
-/// Returns whether nohup(1) started the process, which then outlives its terminal.
-pub(crate) fn is_hangup_ignored() -> bool {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
-    ignored.is_some_and(|mask| mask & 1 << (SIGHUP - 1) != 0)
 }
 
 /// Returns the exit code that a shell reports for a signal.

@@ -1,21 +1,23 @@
 //! `extern4 stats`: shows the counters of the caches and the journal for a look at everything below
 //! an image path. For a mount, it shows the requests answered so far.
 //!
-//! `args` calls [`run`]. For a mount it asks the serving process through `control`, and changes
-//! nothing.
+//! `args` calls [`run`]. For a mount it asks the serving process through `extern4_mountd`, and
+//! changes nothing.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Write as _};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use extern4_mountd::activity::Activity;
+use extern4_mountd::control::client;
+use extern4_mountd::control::holders::{Holder, holders};
+use extern4_mountd::control::mounts::is_dir;
+use extern4_mountd::control::report::Report;
+
 use super::top::seconds;
+use crate::activity::{self, open_files};
 use crate::app::App;
-use crate::control::activity::{Activity, open_files};
-use crate::control::client;
-use crate::control::holders::{self, Holder, holders};
-use crate::control::mounts::is_dir;
-use crate::control::report::Report;
 use crate::counters;
 use crate::exit_status::ExitStatus;
 use crate::json::{self, Object};
@@ -78,7 +80,7 @@ fn of_image(args: &Args, image_path: &OsStr, app: &mut App) -> Option<String> {
         }
     }
     let stats = target.volume.volume.stats();
-    let counters: Vec<_> = counters::of(&stats)
+    let counters: Vec<_> = extern4_mountd::counters::of(&stats)
         .into_iter()
         .map(|(name, count)| (name.to_owned(), count))
         .collect();
@@ -109,7 +111,8 @@ impl<'a> Rates<'a> {
     fn new(counters: &'a [(String, u64)], earlier: &'a [(String, u64)], period: Duration) -> Self {
         Self {
             period,
-            rates: counters::rates(counters, earlier, period.as_secs_f64()).collect(),
+            rates: extern4_mountd::counters::rates(counters, earlier, period.as_secs_f64())
+                .collect(),
         }
     }
 
@@ -164,7 +167,7 @@ fn of_mount(args: &Args, dir: &Path, app: &mut App) -> Option<String> {
             })
         }
         Err(error) => {
-            app.fail_at(error.status(), dir.display(), &error);
+            app.fail_at(ExitStatus::from(&error), dir.display(), &error);
             None
         }
     }
@@ -191,14 +194,17 @@ fn mount_text(report: &Report, rates: Option<&Rates<'_>>, holders: &[Holder]) ->
         report.counter("handles"),
         report.counter("flushes"),
     );
-    for (name, rate) in activity.rates() {
+    for (name, rate) in activity::rates(&activity) {
         text += &rate.map_or(String::new(), |rate| format!("{rate:>12.4} {name}\n"));
     }
     for warning in &report.warnings {
         text += &format!("{:>12} {}\n", "warning", escape(warning.as_bytes()));
     }
     text += &rates.map_or_else(String::new, Rates::text);
-    text + "\n" + &activity.operations(false, usize::MAX) + "\n" + &open_files(holders, usize::MAX)
+    text + "\n"
+        + &activity::operations(&activity, false, usize::MAX)
+        + "\n"
+        + &open_files(holders, usize::MAX)
 }
 
 fn mount_json(report: &Report, rates: Option<&Rates<'_>>, holders: &[Holder]) -> String {
@@ -221,8 +227,7 @@ fn mount_json(report: &Report, rates: Option<&Rates<'_>>, holders: &[Holder]) ->
         );
         object.text_or_null("metrics", report.metrics.as_deref());
         object.texts("warnings", &report.warnings);
-        activity.write(object);
-        activity.write_operations(object);
-        holders::write(holders, object);
+        activity::write(&activity, object);
+        activity::write_holders(holders, object);
     })
 }

@@ -1,7 +1,7 @@
 //! `extern4 top`: shows the activity of a mount, live.
 //!
-//! `args` calls [`run`]. It asks the serving process through `control` again and again, and ends
-//! with it.
+//! `args` calls [`run`]. It asks the serving process through `extern4_mountd` again and again, and
+//! ends with it.
 
 mod keyboard;
 
@@ -9,13 +9,16 @@ use std::io::{self, IsTerminal as _, Write as _};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use extern4_mountd::activity::Activity;
+use extern4_mountd::control::client::{self, AskError};
+use extern4_mountd::control::holders::{Holder, holders};
+use extern4_mountd::control::mounts::Mount;
+use extern4_mountd::control::report::Report;
+
 use self::keyboard::Keyboard;
+use crate::activity::{self, clock, open_files};
 use crate::app::App;
-use crate::control::activity::{Activity, clock, open_files};
-use crate::control::client::{self, Error};
-use crate::control::holders::{self, Holder, holders};
-use crate::control::mounts::Mount;
-use crate::control::report::Report;
+use crate::exit_status::ExitStatus;
 use crate::json;
 use crate::output::{Out, flush, out};
 use crate::text::escape;
@@ -58,16 +61,16 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     match first {
         Ok((report, mount)) => match look(args, &mount, report)? {
             Ok(()) => {}
-            Err(Error::Gone) => app.note_at(&dir, "the volume is no longer mounted"),
-            Err(error) => app.fail_at(error.status(), &dir, &error),
+            Err(AskError::Gone) => app.note_at(&dir, "the volume is no longer mounted"),
+            Err(error) => app.fail_at(ExitStatus::from(&error), &dir, &error),
         },
-        Err(error) => app.fail_at(error.status(), &dir, &error),
+        Err(error) => app.fail_at(ExitStatus::from(&error), &dir, &error),
     }
     Ok(())
 }
 
 /// Shows reports at the interval. The outer error is one of writing the output.
-fn look(args: &Args, mount: &Mount, mut before: Report) -> io::Result<Result<(), Error>> {
+fn look(args: &Args, mount: &Mount, mut before: Report) -> io::Result<Result<(), AskError>> {
     let mut out = out();
     let keyboard = Keyboard::open()?;
     let mut next = Instant::now();
@@ -79,7 +82,7 @@ fn look(args: &Args, mount: &Mount, mut before: Report) -> io::Result<Result<(),
         }
         let now = match client::ask(mount) {
             // The device number may be another mount's by now.
-            Ok(report) if report.daemon != before.daemon => return Ok(Err(Error::Gone)),
+            Ok(report) if report.daemon != before.daemon => return Ok(Err(AskError::Gone)),
             Ok(report) => report,
             Err(error) => return Ok(Err(error)),
         };
@@ -119,12 +122,12 @@ fn text(report: &Report, activity: &Activity, holders: &[Holder]) -> String {
     format!(
         "{}: {:.1} operations/s; served for {} by process {} through {}\n\n{}\n{}{}",
         escape(report.image.as_bytes()),
-        activity.all_per_second(),
+        activity.operations_per_second(),
         clock(report.uptime),
         report.daemon,
         escape(report.transport.as_bytes()),
-        activity.operations(true, most),
-        activity.rest(),
+        activity::operations(activity, true, most),
+        activity::caches_and_journal(activity),
         open_files(holders, PROCESSES),
     )
 }
@@ -135,8 +138,7 @@ fn line(report: &Report, activity: &Activity, holders: &[Holder]) -> String {
         object.raw("daemon", report.daemon);
         object.raw("uptime_ms", report.uptime.as_millis());
         object.text("transport", &report.transport);
-        activity.write(object);
-        activity.write_operations(object);
-        holders::write(holders, object);
+        activity::write(activity, object);
+        activity::write_holders(holders, object);
     })
 }

@@ -21,7 +21,7 @@ use extern4_ext4::tune::{MountOptions, Tune, rename_journal_user};
 use extern4_ext4::unwritable;
 use extern4_mkfs::{random_uuid, time_uuid};
 
-use crate::app::{App, Opened, part};
+use crate::app::{App, Opened};
 use crate::cmd::mkfs::extended::{self, JournalOptions};
 use crate::exit_status::ExitStatus;
 use crate::id_names::NameOrId;
@@ -182,7 +182,7 @@ fn percent(text: &str) -> Result<f64, String> {
 /// Returns false if nothing is left to do, or after a failure, which it reports.
 fn prepare(args: &Args, image: &Image, app: &mut App) -> bool {
     let mut options = Volume::options();
-    part(&mut options, image);
+    options.part(image.part);
     let interrupted = options
         .device(&image.file)
         .is_ok_and(|(device, _)| was_interrupted(&device));
@@ -232,7 +232,7 @@ fn on_device(
 ) -> bool {
     let mut options = Volume::options();
     options.write(true);
-    part(&mut options, image);
+    options.part(image.part);
     let device = match app.when_free(image, || options.device(&image.file)) {
         Ok((device, _)) => Arc::new(device) as Arc<dyn BlockDevice>,
         Err(error) => {

@@ -1,20 +1,19 @@
 //! `extern4 umount`: unmounts a volume, and waits until everything is on it. If data could not be
 //! written, that is an error.
 //!
-//! `args` calls [`run`]. It asks the serving process how the mount ended (`control::waiting`).
+//! `args` calls [`run`]. `extern4_mountd` unmounts, and asks the serving process how
+//! the mount ended.
 
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use extern4_fuse::{Patience, Unmounted};
+use extern4_mountd::control::mounts::is_dir;
+use extern4_mountd::{Patience, Unmounted};
 
 use crate::app::{App, host_reason};
-use crate::control::mounts::is_dir;
-use crate::control::waiting::Listener;
 use crate::exit_status::ExitStatus;
 use crate::image_path::ImagePath;
-use crate::mount_table::MountEntry;
 use crate::text::escape;
 
 /// The longest time that can be waited for, which is a year.
@@ -79,12 +78,7 @@ fn directories(name: &Path) -> io::Result<Vec<PathBuf>> {
     if image_path.path.as_os_str() != "/" {
         return Ok(Vec::new());
     }
-    let mut dirs: Vec<_> = MountEntry::of(&image_path.image)?
-        .into_iter()
-        .map(|entry| entry.dir)
-        .collect();
-    dirs.reverse();
-    Ok(dirs)
+    extern4_mountd::directories(&image_path.image.source())
 }
 
 fn unmount(dir: &Path, patience: Patience, app: &mut App) {
@@ -97,17 +91,15 @@ fn unmount(dir: &Path, patience: Patience, app: &mut App) {
         };
         app.note_at(dir.display(), format_args!("waits for the volume: {why}"));
     };
-    let listener = Listener::of(dir).filter(|_| patience != Patience::Lazy);
-    match extern4_fuse::unmount(dir, patience, still_there) {
-        Ok(Unmounted::Ended) => {
-            if let Some(why) = listener.and_then(Listener::lost) {
-                let why = escape(why.as_bytes());
-                app.fail_at(
-                    ExitStatus::Failed,
-                    dir.display(),
-                    format_args!("not all is on the volume: {why}"),
-                );
-            }
+    match extern4_mountd::unmount(dir, patience, still_there) {
+        Ok(Unmounted::Ended) => {}
+        Ok(Unmounted::Lost(why)) => {
+            let why = escape(why.as_bytes());
+            app.fail_at(
+                ExitStatus::Failed,
+                dir.display(),
+                format_args!("not all is on the volume: {why}"),
+            );
         }
         Ok(Unmounted::Elsewhere) => {
             app.note_at(dir.display(), "the volume is mounted elsewhere, too")
@@ -122,7 +114,7 @@ fn unmount(dir: &Path, patience: Patience, app: &mut App) {
             let message = format_args!("unmounted here, but the volume is still served: {why}");
             app.fail_at(ExitStatus::Failed, dir.display(), message);
         }
-        // Source: `extern4_fuse::unmount`.
+        // Source: `extern4_mountd::unmount`.
         Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
             app.fail_at(ExitStatus::Failed, dir.display(), "not mounted by extern4");
         }

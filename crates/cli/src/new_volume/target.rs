@@ -8,7 +8,6 @@ use extern4::block::BlockDevice;
 use extern4::block::partition::Border;
 
 use super::error::NewVolumeError;
-use crate::app::part;
 use crate::image_path::{Image, Part};
 
 /// Bytes at the start of a device that tell whether it holds something.
@@ -29,7 +28,7 @@ impl Room {
     /// before the next one and the partition table. With `force`, the table itself can go.
     pub(crate) fn of(image: &Image, force: bool) -> Result<Self, NewVolumeError> {
         let mut options = Volume::options();
-        part(&mut options, image);
+        options.part(image.part);
         let (device, _) = options.device(&image.file)?;
         Self::on(&device, image, force)
     }
@@ -101,7 +100,7 @@ pub(crate) fn device(
 ) -> Result<(Box<dyn BlockDevice>, Room), NewVolumeError> {
     let mut options = Volume::options();
     options.write(true);
-    part(&mut options, image);
+    options.part(image.part);
     let (device, _) = options.device(&image.file)?;
     let room = Room::on(&device, image, force)?;
     if !force {

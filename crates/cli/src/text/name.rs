@@ -9,38 +9,9 @@
 use std::borrow::Cow;
 use std::fmt::Display;
 
-pub(crate) use extern4_measure::json::is_printable;
+pub(crate) use extern4::terminal::{escape, is_printable};
+use extern4::terminal::{is_plain, push_escape};
 use unicode_width::UnicodeWidthChar;
-
-fn is_plain(bytes: &[u8]) -> bool {
-    bytes.iter().all(|byte| matches!(byte, b' '..=b'~'))
-        || std::str::from_utf8(bytes).is_ok_and(|text| text.chars().all(is_printable))
-}
-
-/// Returns the name with every character that is not printable as a C escape: `\n`, `\033`. A
-/// backslash stays as it is, so the form is for reading only.
-pub(crate) fn escape(bytes: &[u8]) -> Cow<'_, str> {
-    if is_plain(bytes) {
-        return String::from_utf8_lossy(bytes);
-    }
-    let mut text = String::with_capacity(bytes.len() + 16);
-    for chunk in bytes.utf8_chunks() {
-        for c in chunk.valid().chars() {
-            if is_printable(c) {
-                text.push(c);
-            } else {
-                c.encode_utf8(&mut [0; 4])
-                    .bytes()
-                    .for_each(|byte| push_escape(&mut text, byte));
-            }
-        }
-        chunk
-            .invalid()
-            .iter()
-            .for_each(|byte| push_escape(&mut text, *byte));
-    }
-    Cow::Owned(text)
-}
 
 /// Returns the [`escape`]d form where the result goes to a terminal, else the bytes themselves.
 pub(crate) fn escape_bytes(bytes: &[u8], terminal: bool) -> Cow<'_, [u8]> {
@@ -50,15 +21,6 @@ pub(crate) fn escape_bytes(bytes: &[u8], terminal: bool) -> Cow<'_, [u8]> {
     match escape(bytes) {
         Cow::Borrowed(text) => Cow::Borrowed(text.as_bytes()),
         Cow::Owned(text) => Cow::Owned(text.into_bytes()),
-    }
-}
-
-fn push_escape(text: &mut String, byte: u8) {
-    match byte {
-        b'\n' => text.push_str("\\n"),
-        b'\r' => text.push_str("\\r"),
-        b'\t' => text.push_str("\\t"),
-        _ => text.push_str(&format!("\\{byte:03o}")),
     }
 }
 
@@ -210,19 +172,7 @@ pub(crate) fn width(text: &str) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::{escape, quoted, shell_quote, width};
-
-    #[test]
-    fn escape_lets_no_control_byte_through() {
-        let check = |name: &[u8], shown: &str| assert_eq!(escape(name), shown);
-        check(b"plain name", "plain name");
-        check("grüße".as_bytes(), "grüße");
-        check(b"a\nb", "a\\nb");
-        check(b"\x1b[31m", "\\033[31m");
-        check(b"\xff\xfe", "\\377\\376");
-        check("\u{202e}".as_bytes(), "\\342\\200\\256");
-        check("\u{9b}".as_bytes(), "\\302\\233");
-    }
+    use super::{quoted, shell_quote, width};
 
     #[test]
     fn places_are_quoted_as_gnu_does() {

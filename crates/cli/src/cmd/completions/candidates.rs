@@ -13,8 +13,8 @@ use clap::{Arg, Command};
 use extern4::{FileType, Session, Volume};
 
 use crate::app::{Opening, open};
+use crate::cmd::find;
 use crate::cmd::tune::feature_names;
-use crate::cmd::{find, mount};
 use crate::id_names::IdNames;
 use crate::image_path::{Image, ImagePath, Part, may_hold_volumes};
 use crate::text::{operand, unescaped};
@@ -84,7 +84,7 @@ pub(super) fn candidates(words: &[OsString], index: usize) -> Vec<OsString> {
             after_comma(word),
             "bcdpfls".split("").filter(|kind| !kind.is_empty()),
         ),
-        Kind::MountOptions => listed(word, after_comma(word), mount::option_starts()),
+        Kind::MountOptions => listed(word, after_comma(word), extern4_mountd::options::starts()),
         Kind::NewFeatures => {
             let features = extern4_mkfs::known_features();
             listed(word, after_caret(word), features.names())

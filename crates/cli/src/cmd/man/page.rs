@@ -6,12 +6,11 @@
 use std::io::{self, Write};
 
 use clap_mangen::Man;
+use extern4_mountd::{counters, options};
 
 use super::MAIN;
 use super::notes::{self, Note};
 use crate::args::{GUIDE, IMAGE_PATHS};
-use crate::cmd::mount;
-use crate::counters;
 
 /// The version in the footer.
 const SOURCE: &str = concat!("extern4 ", env!("CARGO_PKG_VERSION"));
@@ -202,7 +201,7 @@ fn mount_options(page: &mut Vec<u8>) -> io::Result<()> {
         ".SH \"MOUNT OPTIONS\"\n.TS\nlB lB lB\nlw(30n) lx lw(8n)."
     )?;
     writeln!(page, "option\tmeaning\ton remount")?;
-    for row in mount::option_rows() {
+    for row in options::rows() {
         let spellings: Vec<_> = row.spellings.iter().map(|text| escaped(text)).collect();
         let spellings = spellings.join(", ");
         let meaning = escaped(&row.meaning);

@@ -46,7 +46,7 @@ impl KernelMount {
     /// says.
     pub(super) fn new(source: &Source) -> Result<Self> {
         let (device, path) =
-            extern4_fuse::attach_loop_device(&source.image.file, &source.bytes, source.writing)
+            extern4_mountd::attach_loop_device(&source.image.file, &source.bytes, source.writing)
                 .map_err(|error| because("no loop device", &error))?;
         let mounted = (|| {
             let context = fsopen("ext4", FsOpenFlags::FSOPEN_CLOEXEC)?;

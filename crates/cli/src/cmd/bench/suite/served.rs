@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
+use extern4_mountd::control::mounts::mount_of;
 use rustix::fs::{Mode, OFlags};
 use rustix::process::{Pid, Signal, geteuid, kill_process};
 
@@ -18,7 +19,6 @@ use super::side::Source;
 use super::stop::Stop;
 use super::{Result, SuiteError};
 use crate::app::host_reason;
-use crate::control::mounts::mount_of;
 
 /// How long the mount may take to begin, and to end after all has been written.
 const TIMEOUT: Duration = Duration::from_secs(120);
@@ -177,7 +177,7 @@ impl Drop for Served {
         if self.wait(STOP_TIMEOUT).is_some() {
             return;
         }
-        let _ = extern4_fuse::detach(&self.dir);
+        let _ = extern4_mountd::detach(&self.dir);
         self.tell(Signal::KILL);
         let _ = self.process.wait();
     }

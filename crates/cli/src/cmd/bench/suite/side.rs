@@ -17,7 +17,6 @@ use super::stop::Stop;
 use super::subjects::Subjects;
 use super::tree::{Host, Library};
 use super::{Result, SuiteError};
-use crate::app::part;
 use crate::image_path::Image;
 
 /// A side on which operations are measured.
@@ -87,7 +86,7 @@ impl Side {
             Self::Library => {
                 let mut options = Volume::options();
                 options.write(source.writing).atime(Atime::Relative);
-                part(&mut options, &source.image);
+                options.part(source.image.part);
                 let volume = options.open(&source.image.file)?;
                 Open::Library(volume.session(cred.clone()), volume)
             }

@@ -6,11 +6,10 @@
 use std::time::Duration;
 
 use extern4_fuse::{Histogram, Operation};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{Journaling, Served};
 use crate::counters;
-use crate::json;
 
 /// The version of a report. A later one may have more members, but no other meanings of the same
 /// names.
@@ -18,29 +17,29 @@ const VERSION: u64 = 1;
 
 /// The state and the counters of a mount, counted since it was mounted.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Report {
+pub struct Report {
     /// The name of the mounted image.
-    pub(crate) image: String,
+    pub image: String,
     /// The process that serves it.
-    pub(crate) daemon: u32,
+    pub daemon: u32,
     /// How long it has been serving.
-    pub(crate) uptime: Duration,
+    pub uptime: Duration,
     /// Whether the mount is read-only.
-    pub(crate) read_only: bool,
+    pub read_only: bool,
     /// The path on which requests of the kernel arrive.
-    pub(crate) transport: String,
+    pub transport: String,
     /// The words behind `-o` with which it was mounted.
-    pub(crate) options: String,
+    pub options: String,
     /// How the volume's journal is used, if it has one.
-    pub(crate) journaling: Option<Journaling>,
+    pub journaling: Option<Journaling>,
     /// The address at which metrics are served.
-    pub(crate) metrics: Option<String>,
+    pub metrics: Option<String>,
     /// Damage of the volume that has not ended its use.
-    pub(crate) warnings: Vec<String>,
+    pub warnings: Vec<String>,
     /// The counters of caches and journal, by name.
-    pub(crate) counters: Vec<(String, u64)>,
+    pub counters: Vec<(String, u64)>,
     /// The kinds of requests, with their counts, errors and durations.
-    pub(crate) operations: Vec<Operation>,
+    pub operations: Vec<Operation>,
 }
 
 impl Report {
@@ -66,7 +65,7 @@ impl Report {
     }
 
     /// Returns a counter; zero for one that this volume does not have.
-    pub(crate) fn counter(&self, name: &str) -> u64 {
+    pub fn counter(&self, name: &str) -> u64 {
         self.counters
             .iter()
             .find(|(known, _)| known == name)
@@ -75,38 +74,24 @@ impl Report {
 
     /// Returns the report as a line that [`read`](Self::read) reads again.
     pub(super) fn json(&self) -> String {
-        json::line(|object| {
-            object.raw("version", VERSION);
-            object.text("image", &self.image);
-            object.raw("daemon", self.daemon);
-            object.raw("uptime_ms", self.uptime.as_millis());
-            object.raw("read_only", self.read_only);
-            object.text("transport", &self.transport);
-            object.text("options", &self.options);
-            object.text_or_null("data", self.journaling.as_ref().map(|now| &*now.data));
-            object.maybe(
-                "commit_seconds",
-                self.journaling.as_ref().map(|now| now.commit_seconds),
-            );
-            object.text_or_null("metrics", self.metrics.as_deref());
-            object.texts("warnings", &self.warnings);
-            object.objects("counters", &self.counters, |(name, count), item| {
-                item.text("name", name);
-                item.raw("count", count);
-            });
-            object.objects("operations", &self.operations, |operation, item| {
-                item.text("name", &operation.name);
-                item.raw("errors", operation.errors);
-                item.raw("total_ns", operation.times.total());
-                item.raw("max_ns", operation.times.longest());
-                // Each bucket's number, followed by its count.
-                let pairs = operation
-                    .times
-                    .counts()
-                    .flat_map(|(bucket, count)| [bucket as u64, count]);
-                item.numbers("buckets", pairs);
-            });
-        })
+        let counter = |(name, count): &(String, u64)| json!({ "name": name, "count": count });
+        let journaling = self.journaling.as_ref();
+        let value = json!({
+            "version": VERSION,
+            "image": self.image,
+            "daemon": self.daemon,
+            "uptime_ms": u64::try_from(self.uptime.as_millis()).unwrap_or(u64::MAX),
+            "read_only": self.read_only,
+            "transport": self.transport,
+            "options": self.options,
+            "data": journaling.map(|now| &now.data),
+            "commit_seconds": journaling.map(|now| now.commit_seconds),
+            "metrics": self.metrics,
+            "warnings": self.warnings,
+            "counters": self.counters.iter().map(counter).collect::<Vec<_>>(),
+            "operations": self.operations.iter().map(operation_json).collect::<Vec<_>>(),
+        });
+        format!("{value}\n")
     }
 
     /// Reads a report. It checks everything, because the serving process may be another user's.
@@ -141,6 +126,21 @@ impl Report {
     }
 }
 
+fn operation_json(operation: &Operation) -> Value {
+    let times = &operation.times;
+    // Each bucket's number, followed by its count.
+    let pairs = times
+        .counts()
+        .flat_map(|(bucket, count)| [bucket as u64, count]);
+    json!({
+        "name": operation.name,
+        "errors": operation.errors,
+        "total_ns": times.total(),
+        "max_ns": times.longest(),
+        "buckets": pairs.collect::<Vec<_>>(),
+    })
+}
+
 fn operation(value: &Value) -> Operation {
     let numbers: Vec<_> = value["buckets"]
         .as_array()
@@ -168,10 +168,7 @@ fn number(value: &Value) -> u64 {
 
 /// Returns an answer that names the error of the request.
 pub(super) fn error_line(error: &str) -> String {
-    json::line(|object| {
-        object.raw("version", VERSION);
-        object.text("error", error);
-    })
+    format!("{}\n", json!({ "version": VERSION, "error": error }))
 }
 
 #[cfg(test)]

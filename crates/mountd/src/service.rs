@@ -10,18 +10,18 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::{env, io};
 
-use crate::app::host_reason;
+use extern4::block::os_reason;
 
 /// The environment variable that names the manager's socket.
 const SOCKET: &str = "NOTIFY_SOCKET";
 
 /// Sends `state` to the manager, if there is one.
-pub(super) fn tell(state: &str) {
+pub(crate) fn tell(state: &str) {
     let Some(socket) = env::var_os(SOCKET) else {
         return;
     };
     if let Err(error) = send(&socket, state) {
-        tracing::warn!("cannot tell the service manager: {}", host_reason(&error));
+        tracing::warn!("cannot tell the service manager: {}", os_reason(&error));
     }
 }
 

@@ -1,72 +1,67 @@
-//! Moves the mount to the background. The command starts itself once more, and waits until that
+//! Moves the mount to the background. The program starts itself once more, and waits until that
 //! process reports that the volume is mounted.
 //!
 //! The second process reports on its standard output, which only the first one reads. Until then it
 //! may print errors on the terminal, and its exit status becomes the exit status of the first
 //! process.
 //!
-//! `mount` calls [`start`] in the first process. The second one, which has the hidden option
-//! `--detach`, calls [`nowhere`] before it mounts and [`detach`] when the mount is ready.
+//! The command calls [`start`] in the first process. The second one, which has the hidden option
+//! `--detach`, opens `/dev/null` before it mounts, and leaves the terminal when the mount is ready.
 
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
 use std::path::Path;
-use std::process::{self, Command, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use crate::app::{App, host_reason};
-use crate::exit_status::ExitStatus;
-use crate::mount_helper::{self, Line};
+use crate::error::Error;
 use crate::mount_table::MountEntry;
 
 /// The line that reports a finished mount.
 const READY: &[u8] = b"mounted\n";
 
-/// Starts this command line again, in the background. Returns when the volume is mounted or cannot
-/// be.
-pub(super) fn start(dir: &Path, app: &mut App) -> io::Result<()> {
+/// The outcome of the second process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Started {
+    /// It serves the mount.
+    Serving,
+    /// It has exited with this code, and printed the reason.
+    Exited(u8),
+}
+
+/// Starts this program again, in the background. Returns when the volume is mounted on `dir` or
+/// cannot be. The arguments are those of the second process; the hidden option `--detach` follows.
+///
+/// # Errors
+/// [`Error::Background`] if the process cannot be started, and [`Error::BackgroundEnded`] if it has
+/// ended without a message.
+pub fn start(args: impl IntoIterator<Item = OsString>, dir: &Path) -> Result<Started, Error> {
     let was_dead = MountEntry::dead_at(dir).is_some();
-    match try_start() {
-        Ok(Ended::Serving) => {}
-        Ok(Ended::Code(code)) => app.end_as(code),
-        Ok(Ended::Silent(status)) => {
-            app.fail(
-                ExitStatus::Failed,
-                format_args!("the process in the background has not mounted it: {status}"),
-            );
+    match try_start(args).map_err(Error::Background)? {
+        Ended::Serving => Ok(Started::Serving),
+        Ended::Code(code) => Ok(Started::Exited(code)),
+        Ended::Silent(status) => {
             // The process may have been killed, as where memory is short: a mount that it had made
             // goes with it.
             if let Some(mount) = MountEntry::dead_at(dir).filter(|_| !was_dead) {
                 let _ = extern4_fuse::unmount(&mount.dir, extern4_fuse::Patience::UntilEnd, |_| {});
             }
-        }
-        Err(error) => {
-            app.fail(
-                ExitStatus::Failed,
-                format_args!("cannot start in the background: {}", host_reason(&error)),
-            );
+            Err(Error::BackgroundEnded(status))
         }
     }
-    Ok(())
 }
 
-/// The outcome of the second process.
 enum Ended {
-    /// It serves the mount.
     Serving,
-    /// It has exited with this code, and printed the reason.
     Code(u8),
-    /// It has ended without a message.
-    Silent(process::ExitStatus),
+    Silent(ExitStatus),
 }
 
-fn try_start() -> io::Result<Ended> {
-    let Line::Run(line) = mount_helper::read(std::env::args_os()) else {
-        return Ok(Ended::Serving);
-    };
+fn try_start(args: impl IntoIterator<Item = OsString>) -> io::Result<Ended> {
     let mut child = Command::new(std::env::current_exe()?)
-        .args(line.into_iter().skip(1))
+        .args(args)
         .arg("--detach")
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -92,7 +87,7 @@ const DESCRIPTORS: usize = 16;
 
 /// Opens the file that replaces the terminal. It also makes sure that there are descriptors for
 /// every later step: the mount must be able to end, too.
-pub(super) fn nowhere() -> io::Result<File> {
+pub(crate) fn nowhere() -> io::Result<File> {
     let limit = getrlimit(Resource::Nofile);
     // A refusal leaves the limit as it is.
     let _ = setrlimit(
@@ -110,7 +105,7 @@ pub(super) fn nowhere() -> io::Result<File> {
 
 /// Reports that the volume is mounted. Then leaves the terminal and the directory in which the
 /// command was started.
-pub(super) fn detach(nowhere: &File) {
+pub(crate) fn detach(nowhere: &File) {
     // Without a terminal there is none to leave.
     let _ = rustix::process::setsid();
     let _ = std::env::set_current_dir("/");

@@ -17,16 +17,15 @@
 //! members may be added to an answer without a new version. The answer to a request that fails has
 //! a member `error`.
 //!
-//! The command's `mount` starts it, and `stats`, `top`, `umount` and a remount are clients.
+//! `serve` starts it. A remount, an unmount, and `stats` and `top` of the command are clients.
 
-pub(crate) mod activity;
-pub(crate) mod client;
-pub(crate) mod holders;
+pub mod client;
+pub mod holders;
 mod http;
 mod journaling;
 mod metrics;
-pub(crate) mod mounts;
-pub(crate) mod report;
+pub mod mounts;
+pub mod report;
 mod responder;
 mod socket;
 pub(crate) mod waiting;
@@ -42,12 +41,13 @@ use std::time::Instant;
 use extern4::Volume;
 use extern4_fuse::Server;
 
-pub(crate) use self::journaling::{Journaling, data_name};
+pub use self::journaling::Journaling;
+pub(crate) use self::journaling::data_name;
 use self::report::{Report, error_line};
 use self::responder::{Responder, Service};
 use self::socket::Socket;
 use self::waiting::Waiting;
-use crate::image_path::Image;
+use crate::source::Source;
 
 /// The name and version of the protocol, with which a request begins.
 const PROTOCOL: &str = "extern4/1";
@@ -94,15 +94,15 @@ impl Control {
         dir: &Path,
         server: &Arc<Server>,
         volume: &Volume,
-        image: &Image,
+        source: &Source,
         setting: Setting,
         metrics: Option<TcpListener>,
-        note: impl Fn(&str, &io::Error),
+        mut note: impl FnMut(io::Error),
     ) -> Option<Self> {
         let served = Arc::new(Served {
             server: Arc::clone(server),
             volume: volume.clone(),
-            image: full_name(image),
+            image: source.resolved().to_string(),
             setting,
             start: Instant::now(),
             metrics: metrics
@@ -127,7 +127,7 @@ impl Control {
                 Some(socket)
             }
             Err(error) => {
-                note("the mount cannot be looked into", &error);
+                note(error);
                 None
             }
         };
@@ -149,7 +149,7 @@ impl Control {
                 waiting,
             }),
             Err(error) => {
-                note("the mount cannot be looked into", &error);
+                note(error);
                 None
             }
         }
@@ -161,15 +161,6 @@ impl Control {
     pub(crate) fn end(self) -> Arc<Waiting> {
         Arc::clone(&self.waiting)
     }
-}
-
-/// Returns the name by which a reader of the report finds the image.
-fn full_name(image: &Image) -> String {
-    let file = image
-        .file
-        .canonicalize()
-        .unwrap_or_else(|_| image.file.clone());
-    Image::of(file, image.part).to_string()
 }
 
 /// Returns the line that answers a line.

@@ -6,14 +6,17 @@ use super::spelling::Spelling;
 use super::table::{Layer, MountOption, Remount, TABLE};
 
 /// A row of the table in the manual page.
-pub(crate) struct Row {
-    pub(crate) spellings: Vec<&'static str>,
-    pub(crate) meaning: String,
-    pub(crate) on_remount: &'static str,
+pub struct Row {
+    /// The ways to write the option.
+    pub spellings: Vec<&'static str>,
+    /// The effect of the option, or the reason why it has none.
+    pub meaning: String,
+    /// Whether a remount changes it; empty for an option without an effect.
+    pub on_remount: &'static str,
 }
 
 /// Returns the rows of the table.
-pub(crate) fn rows() -> impl Iterator<Item = Row> {
+pub fn rows() -> impl Iterator<Item = Row> {
     TABLE.iter().map(|option| Row {
         spellings: Spelling::of(option).map(|spelling| spelling.text).collect(),
         meaning: meaning(option),
@@ -25,7 +28,7 @@ pub(crate) fn rows() -> impl Iterator<Item = Row> {
 }
 
 /// Returns the options with their meanings, a paragraph each.
-pub(in crate::cmd::mount) fn help() -> String {
+pub fn help() -> String {
     let mut text = "Options:".to_owned();
     for option in TABLE {
         let spellings: Vec<_> = Spelling::of(option).map(|spelling| spelling.text).collect();

@@ -23,8 +23,6 @@ use signal_hook::iterator::Signals;
 use signal_hook::low_level::signal_name;
 use tracing::{error, info};
 
-use crate::stop::is_hangup_ignored;
-
 /// The ending signals that have a name.
 const ENDING: [i32; 15] = [
     SIGHUP,
@@ -47,7 +45,7 @@ const ENDING: [i32; 15] = [
 /// Starts a thread that unmounts when a signal tells the process to end, which ends the serving. A
 /// signal that comes before the mount exists takes effect once it does. The thread holds the
 /// returned lock while it unmounts.
-pub(super) fn end_on_signals(mounted: &Arc<OnceLock<Mounted>>) -> io::Result<Arc<Mutex<()>>> {
+pub(crate) fn end_on_signals(mounted: &Arc<OnceLock<Mounted>>) -> io::Result<Arc<Mutex<()>>> {
     let all = ENDING
         .into_iter()
         .chain(libc::SIGRTMIN()..=libc::SIGRTMAX());
@@ -77,7 +75,15 @@ pub(super) fn end_on_signals(mounted: &Arc<OnceLock<Mounted>>) -> io::Result<Arc
 
 /// Has a write beyond `RLIMIT_FSIZE` fail with `EFBIG`. Otherwise the signal would end the process
 /// half way through a change.
-pub(crate) fn outlive_size_limit() {
+pub fn outlive_size_limit() {
     // If this fails, the signal ends the process as it would any other.
     let _ = signal_hook::flag::register(libc::SIGXFSZ, Arc::new(AtomicBool::new(false)));
+}
+
+/// Returns whether nohup(1) started the process, which then outlives its terminal.
+pub fn is_hangup_ignored() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    ignored.is_some_and(|mask| mask & 1 << (SIGHUP - 1) != 0)
 }

@@ -9,10 +9,11 @@ use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Path, PathBuf, absolute};
 
 use extern4::Volume;
+use extern4::part::Part;
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
-use crate::image_path::{Image, Part, same_file};
+use crate::source::{Source, same_file};
 
 /// The end of the types of this program's mounts.
 const TYPE: &[u8] = b".extern4";
@@ -58,26 +59,28 @@ impl MountEntry {
             .collect()
     }
 
-    /// Returns the mounts of `image`, by any of its names.
-    pub(crate) fn of(image: &Image) -> io::Result<Vec<Self>> {
-        let file = image.file.canonicalize()?;
+    /// Returns the mounts of a volume, by any names of its file.
+    pub(crate) fn of(volume: &Source) -> io::Result<Vec<Self>> {
+        let file = volume.file.canonicalize()?;
+        let part = volume.part;
+        let volume = Source { file, part };
         let mut entries = Self::all()?;
-        entries.retain(|entry| entry.is_of(&Image::of(file.clone(), image.part)));
+        entries.retain(|entry| entry.is_of(&volume));
         Ok(entries)
     }
 
-    fn is_of(&self, image: &Image) -> bool {
-        if self.source.as_os_str() == image.to_string().as_str() {
+    fn is_of(&self, volume: &Source) -> bool {
+        if self.source.as_os_str() == volume.to_string().as_str() {
             return true;
         }
         if !self.source.starts_with("/dev") {
             return false;
         }
-        let is_it = image.part == Part::Whole && same_file(&self.source, &image.file);
+        let is_it = volume.part == Part::Whole && same_file(&self.source, &volume.file);
         is_it
             || self
                 .loop_backing()
-                .is_some_and(|(file, start)| file == image.file && starts_at(image, start))
+                .is_some_and(|(file, start)| file == volume.file && starts_at(volume, start))
     }
 
     /// Returns the file behind the source, if the source is a loop device, and the byte of the file
@@ -115,13 +118,13 @@ impl MountEntry {
     }
 }
 
-/// Returns whether a part of an image starts at this byte of its file.
-fn starts_at(image: &Image, start: u64) -> bool {
-    match image.part {
+/// Returns whether a volume starts at this byte of its file.
+fn starts_at(volume: &Source, start: u64) -> bool {
+    match volume.part {
         Part::Whole => start == 0,
         Part::Offset(bytes) => start == bytes,
         Part::Partition(number) => {
-            let table = Volume::partitions(&image.file).ok().flatten();
+            let table = Volume::partitions(&volume.file).ok().flatten();
             table.and_then(|table| table.partition(number).map(|part| part.start_bytes))
                 == Some(start)
         }

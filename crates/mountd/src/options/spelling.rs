@@ -52,7 +52,7 @@ impl Spelling {
 }
 
 /// Returns the words that options may be, each up to its value if that is to be chosen.
-pub(crate) fn starts() -> impl Iterator<Item = &'static str> {
+pub fn starts() -> impl Iterator<Item = &'static str> {
     let offered =
         Spelling::all().filter(|spelling| !spelling.is_refused() && spelling.prefix().is_none());
     offered.map(|spelling| match spelling.text.split_once('=') {

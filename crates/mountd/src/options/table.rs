@@ -12,12 +12,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use extern4::block::CacheBudget;
+use extern4::part::parse_bytes;
 use extern4::{Backup, DEFAULT_COMMIT_INTERVAL, DataMode, ErrorPolicy};
 use extern4_fuse::{MountFlags, Transport};
 use rustix::process::{getegid, geteuid};
 
 use super::{MIN_MEMORY_BYTES, Options, errors_name};
-use crate::image_path::offset;
 
 /// A row of the table: the spellings of one option, or of options that override each other.
 pub(super) struct MountOption {
@@ -187,7 +187,7 @@ pub(super) const TABLE: &[MountOption] = &[
     command(
         &[(
             "offset=BYTES",
-            Value(|o, text| set(&mut o.offset, Some(offset(text)?))),
+            Value(|o, text| set(&mut o.offset, Some(parse_bytes(text)?))),
         )],
         "The volume starts at this byte of the image. The units are K, M, G and T",
     ),
@@ -198,7 +198,7 @@ pub(super) const TABLE: &[MountOption] = &[
             Value(|o, text| {
                 set(
                     &mut o.size_limit,
-                    Some(offset(text)?).filter(|bytes| *bytes > 0),
+                    Some(parse_bytes(text)?).filter(|bytes| *bytes > 0),
                 )
             }),
         )],
@@ -351,7 +351,7 @@ pub(super) const TABLE: &[MountOption] = &[
         &[(
             "memory=BYTES, at least 4M",
             Value(|o, text| {
-                let bytes = offset(text).filter(|bytes| *bytes >= MIN_MEMORY_BYTES)?;
+                let bytes = parse_bytes(text).filter(|bytes| *bytes >= MIN_MEMORY_BYTES)?;
                 o.set_memory(CacheBudget::new(bytes));
                 Some(())
             }),

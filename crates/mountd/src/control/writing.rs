@@ -8,7 +8,7 @@
 //!
 //! A long journal makes that slow, so the responder goes on with other requests meanwhile.
 //!
-//! `control` begins it, and `mount::remount` asks. A refused volume stays open for reading.
+//! `control` begins it, and `remount` asks. A refused volume stays open for reading.
 
 use std::io::Write as _;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -17,12 +17,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use extern4::Volume;
+use extern4::terminal::escape;
 use tracing::info;
 
-use super::client::{self, Error};
+use super::client::{self, AskError};
 use super::mounts::Mount;
 use super::socket;
-use crate::text::escape;
 
 /// The request.
 const WRITE: &str = "extern4/1 write";
@@ -69,13 +69,15 @@ fn tell(stream: OwnedFd, text: &str) {
 
 /// Asks for the volume to be opened for writing. Returns the reason of a refusal, or `None` if the
 /// volume can be written to now.
-pub(crate) fn ask(mount: &Mount) -> Result<Option<String>, Error> {
+pub(crate) fn ask(mount: &Mount) -> Result<Option<String>, AskError> {
     let (_, answer) = client::exchange(socket::connect(mount)?, WRITE, Instant::now() + TIMEOUT)?;
     if answer == WRITES.as_bytes() {
         return Ok(None);
     }
     match answer.strip_prefix(REFUSED.as_bytes()) {
         Some(why) => Ok(Some(escape(why).into_owned())),
-        None => Err(Error::Answer(String::from_utf8_lossy(&answer).into_owned())),
+        None => Err(AskError::Answer(
+            String::from_utf8_lossy(&answer).into_owned(),
+        )),
     }
 }

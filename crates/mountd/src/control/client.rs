@@ -3,7 +3,7 @@
 //! Root may ask a process of another user. So the whole answer has one deadline and one limit of
 //! length, and no part of it is printed unescaped.
 //!
-//! `stats`, `top` and a remount call it.
+//! A remount, and the command's `stats` and `top` call it.
 
 use std::fmt;
 use std::io::{self, Read as _, Write as _};
@@ -11,6 +11,8 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use extern4::block::os_reason;
+use extern4::terminal::escape;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::geteuid;
@@ -18,9 +20,6 @@ use rustix::process::geteuid;
 use super::mounts::{Mount, mount_of};
 use super::report::Report;
 use super::{REPORT, socket};
-use crate::app::host_reason;
-use crate::exit_status::ExitStatus;
-use crate::text::escape;
 
 /// The time limit for the whole exchange.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(5);
@@ -29,7 +28,7 @@ const MAX_ANSWER_BYTES: usize = 1 << 20;
 
 /// The reasons why a mount gives no report.
 #[derive(Debug)]
-pub(crate) enum Error {
+pub enum AskError {
     /// The directory is in no mount of this program.
     NoMount,
     /// Another user serves it.
@@ -44,18 +43,7 @@ pub(crate) enum Error {
     Answer(String),
 }
 
-impl Error {
-    /// Returns the exit code for the error.
-    pub(crate) fn status(&self) -> ExitStatus {
-        if matches!(self, Self::NoMount) {
-            ExitStatus::Refused
-        } else {
-            ExitStatus::Failed
-        }
-    }
-}
-
-impl fmt::Display for Error {
+impl fmt::Display for AskError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NoMount => write!(f, "no volume is mounted here by extern4"),
@@ -78,13 +66,15 @@ impl fmt::Display for Error {
                     "the process that serves this mount has not answered within {seconds} s"
                 )
             }
-            Self::Io(error) => write!(f, "{}", host_reason(error)),
+            Self::Io(error) => write!(f, "{}", os_reason(error)),
             Self::Answer(why) => write!(f, "the answer makes no sense: {}", escape(why.as_bytes())),
         }
     }
 }
 
-impl From<io::Error> for Error {
+impl std::error::Error for AskError {}
+
+impl From<io::Error> for AskError {
     fn from(error: io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => Self::Gone,
@@ -98,20 +88,28 @@ impl From<io::Error> for Error {
 }
 
 /// Finds the mount that a directory is in.
-pub(crate) fn find(dir: &Path) -> Result<Mount, Error> {
-    let mount = mount_of(dir).map_err(Error::Io)?.ok_or(Error::NoMount)?;
+///
+/// # Errors
+/// It is in no mount of this program, or in one that only another user may look into.
+pub fn find(dir: &Path) -> Result<Mount, AskError> {
+    let mount = mount_of(dir)
+        .map_err(AskError::Io)?
+        .ok_or(AskError::NoMount)?;
     let user = geteuid().as_raw();
     if user != 0 && user != mount.owner {
-        Err(Error::Foreign(mount.owner))
+        Err(AskError::Foreign(mount.owner))
     } else {
         Ok(mount)
     }
 }
 
 /// Asks for a report.
-pub(crate) fn ask(mount: &Mount) -> Result<Report, Error> {
+///
+/// # Errors
+/// No process answers in time, or its answer makes no sense.
+pub fn ask(mount: &Mount) -> Result<Report, AskError> {
     let (_, answer) = exchange(socket::connect(mount)?, REPORT, Instant::now() + TIMEOUT)?;
-    Report::read(&String::from_utf8_lossy(&answer)).map_err(Error::Answer)
+    Report::read(&String::from_utf8_lossy(&answer)).map_err(AskError::Answer)
 }
 
 /// Sends the request, and receives the line that answers it.
@@ -119,7 +117,7 @@ pub(super) fn exchange(
     mut stream: UnixStream,
     request: &str,
     deadline: Instant,
-) -> Result<(UnixStream, Vec<u8>), Error> {
+) -> Result<(UnixStream, Vec<u8>), AskError> {
     stream.set_nonblocking(true)?;
     stream.write_all(format!("{request}\n").as_bytes())?;
     let answer = line(&mut stream, deadline)?;
@@ -127,14 +125,14 @@ pub(super) fn exchange(
 }
 
 /// Receives a line.
-pub(super) fn line(stream: &mut UnixStream, deadline: Instant) -> Result<Vec<u8>, Error> {
+pub(super) fn line(stream: &mut UnixStream, deadline: Instant) -> Result<Vec<u8>, AskError> {
     let mut answer = Vec::new();
     let mut space = vec![0; 64 << 10];
     loop {
         wait(stream, deadline)?;
         let came = match stream.read(&mut space) {
-            Ok(0) if answer.is_empty() => return Err(Error::Gone),
-            Ok(0) => return Err(Error::Answer("it ends before it is complete".to_owned())),
+            Ok(0) if answer.is_empty() => return Err(AskError::Gone),
+            Ok(0) => return Err(AskError::Answer("it ends before it is complete".to_owned())),
             Ok(len) => &space[..len],
             Err(error)
                 if matches!(
@@ -149,7 +147,7 @@ pub(super) fn line(stream: &mut UnixStream, deadline: Instant) -> Result<Vec<u8>
         let end = came.iter().position(|byte| *byte == b'\n');
         answer.extend_from_slice(&came[..end.unwrap_or(came.len())]);
         if answer.len() > MAX_ANSWER_BYTES {
-            return Err(Error::Answer(format!(
+            return Err(AskError::Answer(format!(
                 "it is longer than {} MiB",
                 MAX_ANSWER_BYTES >> 20
             )));
@@ -161,7 +159,7 @@ pub(super) fn line(stream: &mut UnixStream, deadline: Instant) -> Result<Vec<u8>
 }
 
 /// Waits until there is something to read.
-fn wait(stream: &UnixStream, deadline: Instant) -> Result<(), Error> {
+fn wait(stream: &UnixStream, deadline: Instant) -> Result<(), AskError> {
     let left = deadline.saturating_duration_since(Instant::now());
     let timeout = Timespec {
         tv_sec: left.as_secs().try_into().unwrap_or(i64::MAX),
@@ -169,8 +167,8 @@ fn wait(stream: &UnixStream, deadline: Instant) -> Result<(), Error> {
     };
     match poll(&mut [PollFd::new(stream, PollFlags::IN)], Some(&timeout)) {
         // Data that arrive without a pause do not move the deadline.
-        Ok(_) if left.is_zero() => Err(Error::Silent),
+        Ok(_) if left.is_zero() => Err(AskError::Silent),
         Ok(_) | Err(Errno::INTR) => Ok(()),
-        Err(error) => Err(Error::Io(error.into())),
+        Err(error) => Err(AskError::Io(error.into())),
     }
 }

@@ -5,36 +5,35 @@
 //! on every word in fstab. A volume that is open for reading only is opened for writing on request.
 //! The process that serves it does that first, so that no program writes to it before.
 //!
-//! `mount` calls it. If it fails, the mount has its old options.
+//! The command's `mount` calls it. If it fails, the mount has its old options.
 
 use std::path::Path;
 
 use rustix::process::geteuid;
 
-use super::options::{self, Options, Words};
-use crate::app::{App, host_reason};
-use crate::control::client::{self, Error};
+use crate::control::client::{self, AskError};
 use crate::control::mounts::Mount;
 use crate::control::{Journaling, data_name, writing};
-use crate::exit_status::ExitStatus;
+use crate::error::Error;
+use crate::options::{self, Options, Words};
 
-/// Remounts the mount on `dir` with the options, and reports a failure.
-pub(super) fn remount(dir: &Path, words: &[Words], app: &mut App) {
+/// Remounts the mount on `dir` with the options.
+///
+/// # Errors
+/// [`Error::RemountRefused`] if the options contradict the first mount, or if the volume cannot be
+/// opened for writing; [`Error::Ask`] if the process that serves it cannot be asked for these; and
+/// [`Error::Remount`] if the kernel refuses.
+pub fn remount(dir: &Path, words: &[Words]) -> Result<(), Error> {
     let options = Options::of(words);
-    let shown = dir.display();
-    let refused = look(dir, words, &options).and_then(|found| match found {
-        Found::Contradiction(why) => Ok(Some(why)),
+    let refused = match look(dir, words, &options)? {
+        Found::Contradiction(why) => Some(why),
         // The kernel refuses the remount to all users but root.
-        Found::OnlyRead(mount) if geteuid().is_root() => writing::ask(&mount),
-        Found::OnlyRead(_) | Found::Fitting => Ok(None),
-    });
+        Found::OnlyRead(mount) if geteuid().is_root() => writing::ask(&mount)?,
+        Found::OnlyRead(_) | Found::Fitting => None,
+    };
     match refused {
-        Ok(None) => {}
-        Ok(Some(why)) => return app.fail_at(ExitStatus::Failed, &shown, &why),
-        Err(error) => return app.fail_at(error.status(), &shown, &error),
-    }
-    if let Err(error) = extern4_fuse::remount(dir, &options.mount) {
-        app.fail_at(ExitStatus::Failed, &shown, host_reason(&error));
+        Some(why) => Err(Error::RemountRefused(why)),
+        None => extern4_fuse::remount(dir, &options.mount).map_err(Error::Remount),
     }
 }
 
@@ -47,7 +46,7 @@ enum Found {
     Fitting,
 }
 
-fn look(dir: &Path, words: &[Words], options: &Options) -> Result<Found, Error> {
+fn look(dir: &Path, words: &[Words], options: &Options) -> Result<Found, AskError> {
     let asks = options::says_fixed(words);
     if !asks && options.is_read_only() {
         return Ok(Found::Fitting);

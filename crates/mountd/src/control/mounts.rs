@@ -14,25 +14,25 @@ const TYPE: &str = ".extern4";
 
 /// The number of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Device {
+pub struct Device {
     /// Its major number.
-    pub(crate) major: u32,
+    pub major: u32,
     /// Its minor number.
-    pub(crate) minor: u32,
+    pub minor: u32,
 }
 
 /// A mount of this program.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Mount {
+pub struct Mount {
     /// The device number of all files in it.
-    pub(crate) device: Device,
+    pub device: Device,
     /// The user who serves it.
-    pub(crate) owner: u32,
+    pub owner: u32,
 }
 
 /// Returns whether `path` is a directory of this machine, also in a mount that only another user
 /// may use.
-pub(crate) fn is_dir(path: &Path) -> bool {
+pub fn is_dir(path: &Path) -> bool {
     open(
         path,
         OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
@@ -43,7 +43,10 @@ pub(crate) fn is_dir(path: &Path) -> bool {
 
 /// Returns the device number of a file. A statx(2) that asks for nothing else succeeds in every
 /// mount, also one of another user, and at once.
-pub(crate) fn device_of(file: &Path) -> io::Result<Device> {
+///
+/// # Errors
+/// There is no such file.
+pub fn device_of(file: &Path) -> io::Result<Device> {
     let found = statx(CWD, file, AtFlags::STATX_DONT_SYNC, StatxFlags::empty())?;
     Ok(Device {
         major: found.stx_dev_major,
@@ -52,7 +55,10 @@ pub(crate) fn device_of(file: &Path) -> io::Result<Device> {
 }
 
 /// Returns the mount that a directory is in, or `None` if it is in no mount of this program.
-pub(crate) fn mount_of(dir: &Path) -> io::Result<Option<Mount>> {
+///
+/// # Errors
+/// There is no such directory, or the mount table cannot be read.
+pub fn mount_of(dir: &Path) -> io::Result<Option<Mount>> {
     let device = device_of(dir)?;
     Ok(find(
         &String::from_utf8_lossy(&std::fs::read("/proc/self/mountinfo")?),

@@ -10,11 +10,11 @@ use extern4_disk::superblock::DefaultMountOptions;
 
 /// The use that a mount makes of the journal.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Journaling {
+pub struct Journaling {
     /// How contents of files become durable, in the words of `data=`.
-    pub(crate) data: String,
+    pub data: String,
     /// The longest time that a change is in memory only.
-    pub(crate) commit_seconds: u64,
+    pub commit_seconds: u64,
 }
 
 impl Journaling {

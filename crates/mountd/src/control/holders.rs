@@ -10,21 +10,20 @@
 use std::path::Path;
 
 use super::mounts::{Device, device_of};
-use crate::json::Object;
 
 /// A process that has files open.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Holder {
+pub struct Holder {
     /// The number of the process.
-    pub(crate) pid: u32,
+    pub pid: u32,
     /// The name of its command.
-    pub(crate) command: String,
+    pub command: String,
     /// How many files and directories it has open.
-    pub(crate) open_files: u64,
+    pub open_files: u64,
 }
 
 /// Returns every process that has files open, those with most of them first.
-pub(crate) fn holders(device: Device) -> Vec<Holder> {
+pub fn holders(device: Device) -> Vec<Holder> {
     let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     let mut holders: Vec<_> = pids.filter_map(|pid| holder(pid, device)).collect();
@@ -52,18 +51,8 @@ fn holder(pid: u32, device: Device) -> Option<Holder> {
 
 /// Returns how many files these processes have open. A file that several of them share counts once
 /// for each.
-pub(crate) fn total(holders: &[Holder]) -> u64 {
+pub fn total(holders: &[Holder]) -> u64 {
     holders.iter().map(|holder| holder.open_files).sum()
-}
-
-/// Writes the processes as members of an object.
-pub(crate) fn write(holders: &[Holder], object: &mut Object<'_>) {
-    object.raw("open_files", total(holders));
-    object.objects("processes", holders, |holder, item| {
-        item.raw("pid", holder.pid);
-        item.text("command", &holder.command);
-        item.raw("open_files", holder.open_files);
-    });
 }
 
 #[cfg(test)]

@@ -14,14 +14,14 @@ use std::{env, panic, process};
 use tracing::{Level, Metadata};
 use tracing_subscriber::fmt::MakeWriter;
 
-use crate::text::escape;
+use extern4::terminal::escape;
 
 /// The environment variable that names the least severe level to log.
 const LEVEL: &str = "EXTERN4_LOG";
 
 /// The destination of the log.
 #[derive(Clone, Copy)]
-pub(super) enum Log<'a> {
+pub(crate) enum Log<'a> {
     /// To standard error.
     Terminal,
     /// To the system's log.
@@ -31,7 +31,7 @@ pub(super) enum Log<'a> {
 }
 
 /// Returns the level that the environment asks for; `None` if there is no such level.
-pub(super) fn level() -> Option<Level> {
+pub(crate) fn level() -> Option<Level> {
     match env::var_os(LEVEL) {
         Some(text) => text.to_str()?.parse().ok(),
         None => Some(Level::INFO),
@@ -40,7 +40,7 @@ pub(super) fn level() -> Option<Level> {
 
 impl Log<'_> {
     /// Starts logging, up to this level.
-    pub(super) fn start(self, level: Level) -> io::Result<()> {
+    pub(crate) fn start(self, level: Level) -> io::Result<()> {
         let lines = tracing_subscriber::fmt()
             .with_max_level(level)
             .with_target(false)

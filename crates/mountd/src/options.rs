@@ -14,14 +14,14 @@ use std::time::Duration;
 
 use extern4::ErrorPolicy;
 use extern4::block::CacheBudget;
+use extern4::part::Part;
 use extern4_fuse::{Config, MountFlags, MountOptions};
 use rustix::process::geteuid;
 
-pub(super) use self::help::help;
-pub(crate) use self::help::rows;
-pub(crate) use self::spelling::starts;
+pub use self::help::{Row, help, rows};
+pub use self::spelling::starts;
 use self::table::{Meaning, MountOption, Remount, TABLE};
-use crate::image_path::{Image, Part};
+use crate::source::Source;
 
 /// The most memory for requests through rings.
 const MAX_RING_BYTES: u64 = 48 << 20;
@@ -30,7 +30,7 @@ const MIN_MEMORY_BYTES: u64 = 4 << 20;
 
 /// The words of one `-o`.
 #[derive(Clone)]
-pub(super) struct Words {
+pub struct Words {
     /// The words as they were written.
     text: String,
     words: Vec<Word>,
@@ -46,29 +46,29 @@ struct Word {
 
 /// The options of a mount, for the layers that carry them out. Later words override earlier ones.
 #[derive(Debug)]
-pub(super) struct Options {
+pub(crate) struct Options {
     /// For the kernel.
-    pub(super) mount: MountOptions,
+    pub(crate) mount: MountOptions,
     /// For the server.
-    pub(super) server: Config,
+    pub(crate) server: Config,
     /// For the ext4 file system.
-    pub(super) ext4: extern4_ext4::OpenOptions,
+    pub(crate) ext4: extern4::ext4::OpenOptions,
     /// Where the journal is, if not in the volume.
-    pub(super) journal: Option<PathBuf>,
+    pub(crate) journal: Option<PathBuf>,
     /// Whether the options change an existing mount.
-    pub(super) remount: bool,
+    pub(crate) remount: bool,
     /// Whether a missing image is no failure.
-    pub(super) nofail: bool,
+    pub(crate) nofail: bool,
     /// The mode of the mount directory, which is made if it does not exist.
-    pub(super) mkdir: Option<u32>,
+    pub(crate) mkdir: Option<u32>,
     /// The start of the volume in the image, in bytes.
-    pub(super) offset: Option<u64>,
+    pub(crate) offset: Option<u64>,
     /// The most bytes that the volume may have.
-    pub(super) size_limit: Option<u64>,
+    pub(crate) size_limit: Option<u64>,
     /// Whether this has to be the mount of a block device; `None` makes it one where possible.
-    pub(super) fuseblk: Option<bool>,
+    pub(crate) fuseblk: Option<bool>,
     /// Whether the user expects quotas.
-    pub(super) quota: bool,
+    pub(crate) quota: bool,
     /// Whether only the mounting user and root are served.
     allow_root: bool,
 }
@@ -78,7 +78,7 @@ impl Default for Options {
         let mut options = Self {
             mount: MountOptions::default(),
             server: Config::default(),
-            ext4: extern4_ext4::OpenOptions::default(),
+            ext4: extern4::ext4::OpenOptions::default(),
             journal: None,
             remount: false,
             nofail: false,
@@ -96,33 +96,34 @@ impl Default for Options {
 
 impl Options {
     /// Returns whether the mount has this flag.
-    pub(super) fn has(&self, flag: MountFlags) -> bool {
+    pub(crate) fn has(&self, flag: MountFlags) -> bool {
         self.mount.flags.contains(flag)
     }
 
     /// Returns whether nothing may be changed.
-    pub(super) fn is_read_only(&self) -> bool {
+    pub(crate) fn is_read_only(&self) -> bool {
         self.has(MountFlags::RDONLY)
     }
 
     /// Returns the name that the mount table shows in place of the image, if one is given.
-    pub(super) fn fsname(&self) -> Option<&OsStr> {
+    pub(crate) fn fsname(&self) -> Option<&OsStr> {
         Some(&*self.mount.source).filter(|name| !name.is_empty())
     }
 
-    /// Returns the volume in `image`; `None` if both that and the options give its location.
-    pub(super) fn image(&self, image: &Image) -> Option<Image> {
-        let part = match (self.offset, image.part) {
+    /// Returns the volume in `source`; `None` if both that and the options give its location.
+    pub(crate) fn source(&self, source: &Source) -> Option<Source> {
+        let part = match (self.offset, source.part) {
             (None, part) => part,
             (Some(bytes), Part::Whole) => Part::Offset(bytes),
             (Some(_), _) => return None,
         };
-        Some(Image::of(image.file.clone(), part))
+        let file = source.file.clone();
+        Some(Source { file, part })
     }
 
     /// Returns the settings that a mount decides once and a remount cannot change: by name, for
     /// people to read. The use of the journal is reported next to them.
-    pub(super) fn fixed(&self) -> Vec<(&'static str, String)> {
+    pub(crate) fn fixed(&self) -> Vec<(&'static str, String)> {
         let setting = |option: &MountOption| match option.remount {
             Remount::Fixed(name, show) => Some((name, show(self))),
             _ => None,
@@ -144,7 +145,7 @@ impl Options {
     }
 
     /// Combines all the lists.
-    pub(super) fn of(lists: &[Words]) -> Self {
+    pub(crate) fn of(lists: &[Words]) -> Self {
         let mut options = Self::default();
         for word in lists.iter().flat_map(|words| &words.words) {
             word.meaning
@@ -177,8 +178,17 @@ impl Options {
     }
 }
 
+/// Returns whether the words ask for a change of an existing mount, which
+/// [`remount`](crate::remount()) makes.
+pub fn is_remount(lists: &[Words]) -> bool {
+    Options::of(lists).remount
+}
+
 /// Reads a list of words with commas between them.
-pub(super) fn parse(text: &str) -> Result<Words, String> {
+///
+/// # Errors
+/// The reason why a word is refused.
+pub fn parse(text: &str) -> Result<Words, String> {
     let word = |word: &str| {
         let (option, meaning) = spelling::find(word)?;
         let value = word
@@ -199,12 +209,12 @@ pub(super) fn parse(text: &str) -> Result<Words, String> {
 }
 
 /// Returns the word for a mount in which nothing can be changed.
-pub(super) fn read_only() -> Words {
+pub(crate) fn read_only() -> Words {
     parse("ro").expect("it is one")
 }
 
 /// Returns the words as they were written.
-pub(super) fn text(lists: &[Words]) -> String {
+pub(crate) fn text(lists: &[Words]) -> String {
     lists
         .iter()
         .map(|words| &*words.text)
@@ -213,7 +223,7 @@ pub(super) fn text(lists: &[Words]) -> String {
 }
 
 /// Returns whether a word sets something that a remount cannot change, even to its current value.
-pub(super) fn says_fixed(lists: &[Words]) -> bool {
+pub(crate) fn says_fixed(lists: &[Words]) -> bool {
     lists
         .iter()
         .flat_map(|words| &words.words)
@@ -221,7 +231,7 @@ pub(super) fn says_fixed(lists: &[Words]) -> bool {
 }
 
 /// Returns an error policy as `errors=` spells it; `None` for one that has no meaning.
-pub(super) fn errors_name(errors: ErrorPolicy) -> Option<&'static str> {
+pub(crate) fn errors_name(errors: ErrorPolicy) -> Option<&'static str> {
     match errors {
         ErrorPolicy::Continue => Some("continue"),
         ErrorPolicy::RemountReadOnly => Some("remount-ro"),
