@@ -1,25 +1,15 @@
-//! Walks over trees of volumes for commands, and the messages for files that cannot be read.
+//! Paths below a directory of a volume, and messages about them.
 //!
-//! `export` and `diff` use it. A file that cannot be read is reported with its path, and the walk
-//! goes on.
+//! `export`, `tar`, `build` and `diff` use it.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use extern4::Session;
-use extern4::build::{TreeWalk, Unreadable};
+use extern4::build::Unreadable;
 
 use crate::app::{App, Target};
-
-/// Starts a walk over the directory `top`.
-pub(crate) fn walk(session: &Session, top: &Path) -> Result<TreeWalk, Unreadable> {
-    let session = at(session, top.as_os_str().as_bytes());
-    TreeWalk::new(&session.map_err(|error| Unreadable {
-        path: Vec::new(),
-        error,
-    })?)
-}
 
 /// Reports a file that a walk over `target` cannot read.
 pub(crate) fn report_unreadable(unreadable: &Unreadable, target: &Target, app: &mut App) {

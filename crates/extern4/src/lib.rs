@@ -44,6 +44,8 @@ pub mod copy;
 pub mod diff;
 mod dir;
 mod error;
+#[cfg(feature = "build")]
+pub mod export;
 mod file;
 mod file_flags;
 mod make;
@@ -55,6 +57,8 @@ mod removal;
 mod replace;
 mod session;
 mod source;
+#[cfg(feature = "build")]
+pub mod tar;
 pub mod terminal;
 mod transaction;
 mod volume;

@@ -3,8 +3,7 @@
 //!
 //! `args` calls [`run`]. A file that the output cannot hold is reported.
 
-pub(crate) mod archive;
-mod layout;
+mod pace;
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File as HostFile;
@@ -13,17 +12,20 @@ use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 
 use clap::builder::{OsStringValueParser, TypedValueParser};
-use extern4::build::Unreadable;
-use extern4_build::NewFile;
-use extern4_tree::{LayerCompression, Platform, TarWriter, split_reference};
+use extern4::build::{Platform, Unreadable, split_reference};
+use extern4::export::{
+    ExportError, LayerCompression, LayoutOptions, export_archive, export_archive_file,
+    export_layout,
+};
+use extern4::tar::Compression;
 
 use crate::app::{App, Target, host_reason};
 use crate::exit_status::ExitStatus;
 use crate::image_path::ImagePath;
 use crate::oci_image::platform;
-use crate::volume_tree::{path_below, report_unreadable};
+use crate::volume_tree::{at, path_below, report_unreadable};
 
-use archive::Pace;
+pub(super) use self::pace::Pace;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -117,29 +119,6 @@ fn has_registry(name: &str) -> bool {
     host.is_some_and(|host| host.trim_matches('.').contains('.') || host == "localhost")
 }
 
-/// Why an export ended.
-pub(crate) enum ExportError {
-    Volume(Unreadable),
-    Output(String),
-    /// A signal has asked the command to end.
-    Stopped,
-}
-
-impl From<Unreadable> for ExportError {
-    fn from(unreadable: Unreadable) -> Self {
-        Self::Volume(unreadable)
-    }
-}
-
-impl From<io::Error> for ExportError {
-    fn from(error: io::Error) -> Self {
-        Self::Output(host_reason(&error))
-    }
-}
-
-/// A file that the output cannot have: its path below the top, and why.
-pub(crate) type LeftOut = Vec<(Vec<u8>, &'static str)>;
-
 pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     if let Some((option, reason)) = args.useless_option() {
         app.fail(
@@ -152,17 +131,17 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     let Some(target) = app.target(&args.image_path) else {
         return Ok(());
     };
-    let exported = match &args.output {
-        Output::Directory(path) => directory(args, &target, path, app),
-        Output::Layout(path, tag) => {
-            layout::write(args, &target, path, tag, &Pace::begin("exported", app))
+    if let Output::Directory(path) = &args.output {
+        match make_directory(path, args.force) {
+            Ok(()) => super::cp::export(&target, path, app),
+            Err(reason) => app.fail_at(ExitStatus::Failed, path.display(), reason),
         }
-        Output::Stdout => standard_output(args, &target, &Pace::begin("exported", app)),
-        Output::Archive(path) => file(args, &target, path, &Pace::begin("exported", app)),
-    };
-    match exported {
-        Ok(left_out) => {
-            for (path, reason) in left_out {
+        return Ok(());
+    }
+    let mut pace = Pace::begin("exported", app);
+    match export(args, &target, &mut pace) {
+        Ok(()) => {
+            for (path, reason) in pace.left_out {
                 let image_path = target.volume.image_path(&path_below(target.path(), &path));
                 app.fail_at(
                     ExitStatus::Failed,
@@ -172,81 +151,70 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
             }
         }
         Err(ExportError::Volume(unreadable)) => report_unreadable(&unreadable, &target, app),
-        Err(ExportError::Stopped) => match &args.output {
+        Err(ExportError::Interrupted) => match &args.output {
             Output::Stdout => app.report_stop("the archive is not whole"),
             output => app.report_stop(format_args!("'{}' is not made", output.path().display())),
         },
-        Err(ExportError::Output(reason)) => {
-            app.fail_at(ExitStatus::Failed, args.output.path().display(), reason);
-        }
+        Err(error) => app.fail_at(
+            ExitStatus::Failed,
+            args.output.path().display(),
+            reason(&error),
+        ),
     }
     Ok(())
 }
 
-fn exists() -> ExportError {
-    ExportError::Output("File exists (--force replaces it)".to_owned())
-}
-
-fn standard_output(args: &Args, target: &Target, pace: &Pace) -> Result<LeftOut, ExportError> {
-    let out = HostFile::from(rustix::io::dup(io::stdout()).map_err(io::Error::from)?);
-    tar(out, args.zstd, target, pace)
-}
-
-/// Writes an archive to a file that gets its name when it is complete.
-fn file(args: &Args, target: &Target, path: &Path, pace: &Pace) -> Result<LeftOut, ExportError> {
-    let is_compressed = args.zstd
-        || path
-            .extension()
-            .is_some_and(|name| name == "zst" || name == "tzst");
-    if !args.force && path.symlink_metadata().is_ok() {
-        return Err(exists());
+/// Returns the reason of an export whose output cannot be written.
+pub(super) fn reason(error: &ExportError) -> String {
+    match error {
+        ExportError::Output(error) => host_reason(error),
+        ExportError::Exists => format!("{error} (--force replaces it)"),
+        error => error.to_string(),
     }
-    let file = NewFile::new(path)?;
-    let left_out = tar(file.file(), is_compressed, target, pace)?;
-    file.file().sync_all()?;
-    file.finish(path, args.force)?;
-    Ok(left_out)
 }
 
-fn tar(
-    out: impl io::Write,
-    is_compressed: bool,
-    target: &Target,
-    pace: &Pace,
-) -> Result<LeftOut, ExportError> {
-    let out = archive::buffered(out);
-    let mut tar = if is_compressed {
-        TarWriter::zstd(out, 0)?
-    } else {
-        TarWriter::new(out)
-    };
-    let left_out = archive::append(target, &mut tar, pace)?;
-    tar.finish()?;
-    Ok(left_out)
-}
-
-/// Copies to a directory of the host, as `cp -a` does.
-fn directory(
-    args: &Args,
-    target: &Target,
-    path: &Path,
-    app: &mut App,
-) -> Result<LeftOut, ExportError> {
-    make_directory(path, args.force)?;
-    super::cp::export(target, path, app);
-    Ok(Vec::new())
+/// Writes the archive or the layout.
+fn export(args: &Args, target: &Target, pace: &mut Pace) -> Result<(), ExportError> {
+    let top = at(target.session(), target.path().as_os_str().as_bytes());
+    let top = top.map_err(|error| Unreadable {
+        path: Vec::new(),
+        error,
+    })?;
+    let compression = args.is_compressed().then_some(Compression::Zstd);
+    match &args.output {
+        Output::Stdout => {
+            let out = HostFile::from(rustix::io::dup(io::stdout()).map_err(io::Error::from)?);
+            export_archive(&top, out, compression, pace).map(drop)
+        }
+        Output::Archive(path) => export_archive_file(&top, path, compression, args.force, pace),
+        Output::Layout(path, name) => {
+            let mut options = LayoutOptions {
+                name: name.clone(),
+                replace: args.force,
+                ..LayoutOptions::default()
+            };
+            if args.zstd {
+                options.compression = LayerCompression::Zstd;
+            }
+            options.platform = args.platform.clone().unwrap_or(options.platform);
+            export_layout(&top, path, &options, pace)
+        }
+        // It is a copy.
+        Output::Directory(_) => Ok(()),
+    }
 }
 
 /// Makes a directory, unless there is an empty one.
-fn make_directory(path: &Path, may_hold_files: bool) -> Result<(), ExportError> {
+fn make_directory(path: &Path, may_hold_files: bool) -> Result<(), String> {
     match std::fs::create_dir(path) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-        made => return Ok(made?),
+        made => return made.map_err(|error| host_reason(&error)),
     }
-    if !may_hold_files && std::fs::read_dir(path)?.next().is_some() {
+    let mut files = std::fs::read_dir(path).map_err(|error| host_reason(&error))?;
+    if !may_hold_files && files.next().is_some() {
         let reason =
             "Directory not empty (--force writes to it and replaces files of the same names)";
-        return Err(ExportError::Output(reason.to_owned()));
+        return Err(reason.to_owned());
     }
     Ok(())
 }
@@ -262,12 +230,10 @@ impl Args {
         }
     }
 
-    fn compression(&self) -> LayerCompression {
-        if self.zstd {
-            LayerCompression::Zstd
-        } else {
-            LayerCompression::Gzip
-        }
+    /// Returns whether an archive is compressed.
+    fn is_compressed(&self) -> bool {
+        let suffix = self.output.path().extension();
+        self.zstd || suffix.is_some_and(|suffix| suffix == "zst" || suffix == "tzst")
     }
 }
 

@@ -1,19 +1,19 @@
 //! `extern4 tar`: makes, lists and unpacks archives, with the options of GNU tar.
 
 mod as_always;
-mod chosen;
 mod create;
 mod extract;
 mod list;
 mod member_line;
 mod old_style;
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::io;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-use extern4::build::{SourceError, TarSource};
-use extern4_tree::Compression;
+use extern4::build::SourceError;
+use extern4::tar::{Compression, Members, TarSource};
 
 use self::as_always::AsAlways;
 pub(crate) use self::old_style::with_dashes;
@@ -166,6 +166,12 @@ impl Args {
         }
     }
 
+    /// Chooses the members that these names and all rules of the command line choose.
+    fn members<'a>(&self, names: impl IntoIterator<Item = &'a OsString>) -> Members {
+        let names = names.into_iter().map(|name| name.as_bytes());
+        Members::new(names, self.rules.0.clone())
+    }
+
     /// Opens the archive to be read. Contents that can be read only once go to a file without a
     /// name in `spool`.
     fn archive(&self, spool: &Path, app: &App) -> Result<TarSource, SourceError> {
@@ -176,14 +182,4 @@ impl Args {
 /// Reports wrong usage.
 fn misused(app: &mut App, message: &str) {
     app.fail(ExitStatus::Usage, message);
-}
-
-/// Returns a path as the name of a member: without slashes at its ends, `.` and empty parts.
-fn member_name(path: &OsStr) -> Vec<u8> {
-    use std::os::unix::ffi::OsStrExt as _;
-    let parts = path.as_bytes().split(|byte| *byte == b'/');
-    parts
-        .filter(|part| !matches!(*part, b"" | b"."))
-        .collect::<Vec<_>>()
-        .join(&b'/')
 }

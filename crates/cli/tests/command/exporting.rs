@@ -381,3 +381,23 @@ fn an_export_ends_when_the_disk_is_full() {
         "{whole:?}"
     );
 }
+
+#[test]
+fn a_compressed_archive_tells_of_a_full_output() {
+    let dir = temporary("extern4-export-");
+    let at = dir.path();
+    volume(at);
+    for options in [&["--zstd"][..], &[]] {
+        let full = fs::File::options().write(true).open("/dev/full");
+        let exported = std::process::Command::new(env!("CARGO_BIN_EXE_extern4"))
+            .current_dir(at)
+            .args(["export", "a.img", "-o", "-"])
+            .args(options)
+            .stdout(full.expect("a device"))
+            .output()
+            .expect("the command");
+        assert_eq!(exported.status.code(), Some(1), "{options:?}");
+        let says = String::from_utf8_lossy(&exported.stderr);
+        assert!(says.contains("No space left on device"), "{says}");
+    }
+}

@@ -1,7 +1,7 @@
 //! Walks over trees of volumes, whose files come as entries: the form that archives and directories
 //! of the host have, too.
 //!
-//! [`VolumeSource`](super::VolumeSource) and the commands `export` and `diff` walk volumes through
+//! [`VolumeSource`](super::VolumeSource) and the modules `export` and `tar` walk volumes through
 //! it. The order does not depend on how a volume stores its directories. A damaged volume gives
 //! errors, but the walk always ends.
 

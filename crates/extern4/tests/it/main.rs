@@ -9,6 +9,8 @@ mod built_crash;
 mod comparing;
 mod copying;
 mod dropping;
+#[cfg(feature = "build")]
+mod exporting;
 mod hostile;
 mod journal;
 mod open_files;

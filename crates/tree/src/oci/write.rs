@@ -1,9 +1,9 @@
 //! [`LayerWriter`]: writes a layer of an image, and the other files of a layout with that one
 //! layer.
 //!
-//! The command `export` uses it. Equal entries give equal bytes and digests. An entry that a layer
-//! cannot have, such as a socket or a name like a whiteout, is left out, and the caller is told the
-//! reason. The layout is complete once its last document is written.
+//! The library's module `export` uses it. Equal entries give equal bytes and digests. An entry that
+//! a layer cannot have, such as a socket or a name like a whiteout, is left out, and the caller is
+//! told the reason. The layout is complete once its last document is written.
 //!
 //! Source: the OCI Image Format Specification 1.1 (image layout, manifest, layer, configuration).
 

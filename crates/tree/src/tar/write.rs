@@ -1,8 +1,9 @@
-//! [`TarWriter`]: writes entries as a PAX archive, plain or compressed with zstd.
+//! [`TarWriter`]: writes entries as a PAX archive, plain or compressed.
 //!
-//! The command `export` and `oci::write` use it. The caller passes entries in order, and a function
-//! that reads contents. Equal entries give equal bytes. Numbers and names that a header has no room
-//! for go to extended headers. A socket cannot be in an archive and is reported to the caller.
+//! `oci::write` and the library's modules `export` and `tar` use it. The caller passes entries in
+//! order, and a function that reads contents. Equal entries give equal bytes. Numbers and names
+//! that a header has no room for go to extended headers. A socket cannot be in an archive and is
+//! reported to the caller.
 
 use std::io::{self, Write};
 

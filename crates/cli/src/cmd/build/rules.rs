@@ -8,11 +8,11 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
-use extern4_tree::{Filter, Rule};
+use extern4::build::{Filter, Rule};
 
 /// The rules of a command line. The derived parsers would lose the order of the two options.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Rules(pub(super) Filter);
+pub(crate) struct Rules(pub(crate) Filter);
 
 impl Rules {
     /// Returns whether this path of a tree is left out.

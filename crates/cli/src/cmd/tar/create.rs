@@ -1,24 +1,20 @@
 //! `tar -c`.
 
-use std::collections::HashMap;
-use std::ffi::OsStr;
 use std::fs::File as HostFile;
 use std::io::{self, IsTerminal as _, Write};
+use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::Path;
-use std::sync::Arc;
 
-use extern4::build::{NewFile, TreeFile, TreeWalk, Unreadable, Unwanted};
-use extern4::copy::own_name;
-use extern4_tree::{Kind, TarWriter};
+use extern4::build::{Entry, NewFile, Unreadable};
+use extern4::export::{ExportError, ExportObserver};
+use extern4::tar::{TarBuilder, member_name};
 
 use super::member_line::MemberLines;
-use super::{Args, member_name, misused};
+use super::{Args, misused};
 use crate::app::{App, Target};
-use crate::cmd::export::ExportError;
-use crate::cmd::export::archive::{Pace, buffered, member};
+use crate::cmd::export::{Pace, reason};
 use crate::exit_status::ExitStatus;
-use crate::image_path::{Image, ImagePath};
+use crate::image_path::ImagePath;
 use crate::volume_tree::path_below;
 
 /// A file that goes into an archive with all below it, and its name there.
@@ -27,16 +23,13 @@ struct Operand {
     name: Vec<u8>,
 }
 
-/// An archive that is being made.
-struct Creation<'a, W: Write> {
+/// Follows an archive: its progress, the lines about members, and what it does not get.
+struct Follower<'a> {
     args: &'a Args,
-    tar: TarWriter<W>,
-    pace: Pace,
-    lines: MemberLines,
-    /// The volumes, by their places in the keys of `links`.
-    volumes: Vec<Image>,
-    /// The first names of files that have several, by volume and inode number.
-    links: HashMap<(usize, u64), Vec<u8>>,
+    pace: &'a mut Pace,
+    lines: &'a mut MemberLines,
+    target: &'a Target,
+    app: &'a mut App,
 }
 
 pub(super) fn run(args: &Args, app: &mut App) -> io::Result<()> {
@@ -48,13 +41,8 @@ pub(super) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     match write(args, &operands, app) {
         // A signal that came after the last member came too late.
         Ok(()) => {}
-        Err(ExportError::Stopped) => app.report_stop("the archive is not whole"),
-        Err(ExportError::Output(reason)) => {
-            app.fail_at(ExitStatus::Failed, args.shown().display(), reason)
-        }
-        Err(ExportError::Volume(Unreadable { error, .. })) => {
-            app.error(args.shown().display(), &error)
-        }
+        Err(ExportError::Interrupted) => app.report_stop("the archive is not whole"),
+        Err(error) => app.fail_at(ExitStatus::Failed, args.shown().display(), reason(&error)),
     }
     Ok(())
 }
@@ -67,11 +55,11 @@ fn operands(args: &Args, app: &App) -> Vec<Operand> {
     let operand = |word| match &base {
         Some(base) => Operand {
             from: base.join(word),
-            name: member_name(word),
+            name: member_name(word.as_bytes()),
         },
         None => {
             let from = app.image_path(word);
-            let name = member_name(from.path.as_os_str());
+            let name = member_name(from.path.as_os_str().as_bytes());
             Operand { from, name }
         }
     };
@@ -86,7 +74,7 @@ fn write(args: &Args, operands: &[Operand], app: &mut App) -> Result<(), ExportE
     if args.is_stream() {
         if io::stdout().is_terminal() {
             let reason = "an archive is not for a terminal; name a file with -f";
-            return Err(ExportError::Output(reason.to_owned()));
+            return Err(io::Error::other(reason).into());
         }
         let out = HostFile::from(rustix::io::dup(io::stdout()).map_err(io::Error::from)?);
         return write_to(out, args, operands, app);
@@ -112,178 +100,84 @@ fn write_to(
     operands: &[Operand],
     app: &mut App,
 ) -> Result<(), ExportError> {
-    let out = buffered(out);
-    let tar = match args.compression() {
-        Some(compression) => TarWriter::compressed(out, compression)?,
-        None => TarWriter::new(out),
-    };
-    let lines = MemberLines::new(args.verbose > 1, args.full_time);
-    let pace = Pace::begin("archived", app);
-    let volumes = Vec::new();
-    let links = HashMap::new();
-    let mut creation = Creation {
-        args,
-        tar,
-        pace,
-        lines,
-        volumes,
-        links,
-    };
+    let mut tar = TarBuilder::new(out, args.compression())?.filter(args.rules.0.clone());
+    let mut lines = MemberLines::new(args.verbose > 1, args.full_time);
+    let mut pace = Pace::begin("archived", app);
     for operand in operands {
         let Some(target) = app.target(&operand.from) else {
             continue;
         };
-        creation.operand(operand, &target, app)?;
+        let mut follower = Follower {
+            args,
+            pace: &mut pace,
+            lines: &mut lines,
+            target: &target,
+            app,
+        };
+        let added = tar.add(
+            &target.volume.volume,
+            target.session(),
+            target.path(),
+            &operand.name,
+            &mut follower,
+        );
+        match added {
+            Err(ExportError::Volume(Unreadable { error, .. })) => app.error(&operand.from, &error),
+            added => added?,
+        }
     }
-    creation.tar.finish()?.flush()?;
+    tar.finish()?;
     Ok(())
 }
 
-impl<W: Write> Creation<'_, W> {
-    fn operand(
-        &mut self,
-        operand: &Operand,
-        target: &Target,
-        app: &mut App,
-    ) -> Result<(), ExportError> {
-        let volume = self.volume(&target.volume.image);
-        let mut walk = match self.walk(operand, target) {
-            Ok(walk) => walk,
-            Err(Unreadable { error, .. }) => {
-                app.error(&operand.from, &error);
-                return Ok(());
-            }
-        };
-        self.pace.expect(target);
-        while let Some(file) = walk.next() {
-            let added = match file {
-                Ok(mut file) => {
-                    let added = self.add(&mut file, volume, operand, target, app);
-                    if !matches!(added, Ok(true)) {
-                        walk.forget_first(&file);
-                        self.links.retain(|_, first| *first != file.entry.path);
-                    }
-                    added.map(drop)
-                }
-                Err(unreadable) => Err(ExportError::Volume(unreadable)),
-            };
-            match added {
-                Err(ExportError::Volume(unreadable)) => {
-                    let path = path_below(target.path(), &unreadable.path);
-                    app.error(target.volume.image_path(&path), &unreadable.error);
-                }
-                added => added?,
-            }
-        }
-        Ok(())
+impl ExportObserver for Follower<'_> {
+    fn wants_total(&self) -> bool {
+        self.pace.wants_total()
     }
 
-    fn walk(&self, operand: &Operand, target: &Target) -> Result<TreeWalk, Unreadable> {
-        let failed = |error| Unreadable {
-            path: Vec::new(),
-            error,
-        };
-        let session = target.session();
-        let path = target.path();
-        let walk = match own_name(path) {
-            Some(name) => {
-                let above = session
-                    .at(path.parent().unwrap_or(Path::new("/")))
-                    .map_err(failed)?;
-                TreeWalk::of(&above, name.as_bytes())?
-            }
-            None => TreeWalk::new(&session.at(path).map_err(failed)?)?,
-        };
-        let rules = self.args.rules.clone();
-        let name = operand.name.clone();
-        let unwanted: Unwanted = Arc::new(move |path| {
-            rules.leaves_out(Path::new(OsStr::from_bytes(&join(&name, path))), true)
-        });
-        Ok(walk.without(Some(unwanted)))
+    fn expect(&mut self, bytes: u64) {
+        self.pace.expect(bytes);
     }
 
-    /// Adds a file, unless it is left out. Returns whether the archive has it.
-    fn add(
-        &mut self,
-        file: &mut TreeFile,
-        volume: usize,
-        operand: &Operand,
-        target: &Target,
-        app: &mut App,
-    ) -> Result<bool, ExportError> {
-        let path = std::mem::take(&mut file.entry.path);
-        file.entry.path = join(&operand.name, &path);
-        let shown = Path::new(OsStr::from_bytes(&file.entry.path));
-        if self
-            .args
-            .rules
-            .leaves_out(shown, file.entry.kind == Kind::Directory)
-        {
-            return Ok(false);
-        }
-        self.link(file, volume, operand);
-        let left_out =
-            member(file, &mut self.tar, &self.pace).map_err(|failure| match failure {
-                ExportError::Volume(Unreadable { error, .. }) => ExportError::Volume(Unreadable {
-                    path: path.clone(),
-                    error,
-                }),
-                failure => failure,
-            })?;
-        if let Some(reason) = left_out {
-            app.fail_at(
-                ExitStatus::Failed,
-                target.volume.image_path(&path_below(target.path(), &path)),
-                format_args!("{reason}; left out"),
-            );
-            return Ok(false);
-        }
-        if self.args.verbose > 0 {
-            self.tell(file, app);
-        }
-        Ok(true)
+    fn advance(&mut self, files: u64, bytes: u64) -> ControlFlow<()> {
+        self.pace.advance(files, bytes)
     }
 
-    /// Makes a further name of a file a hard link to the first that the archive has.
-    fn link(&mut self, file: &mut TreeFile, volume: usize, operand: &Operand) {
-        if let Kind::HardLink(first) = &mut file.entry.kind {
-            *first = join(&operand.name, first);
-        } else if file.metadata.nlink() > 1 && !file.metadata.is_dir() {
-            let first = self
-                .links
-                .entry((volume, file.metadata.ino()))
-                .or_insert_with(|| file.entry.path.clone());
-            if *first != file.entry.path {
-                file.entry.kind = Kind::HardLink(first.clone());
-            }
-        }
+    fn left_out(&mut self, path: &[u8], reason: &'static str) {
+        self.app.fail_at(
+            ExitStatus::Failed,
+            self.image_path(path),
+            format_args!("{reason}; left out"),
+        );
     }
 
-    /// Prints a member where the archive does not go.
-    fn tell(&mut self, file: &TreeFile, app: &mut App) {
-        let line = self.lines.line(&file.entry);
+    /// Prints the member where the archive does not go.
+    fn added(&mut self, member: &Entry) {
+        if self.args.verbose == 0 {
+            return;
+        }
+        let line = self.lines.line(member);
         if self.args.is_stream() {
-            let _ = app
+            let _ = self
+                .app
                 .progress()
                 .suspend(|| writeln!(io::stderr().lock(), "{line}"));
         } else {
-            app.print(line);
+            self.app.print(line);
         }
     }
 
-    fn volume(&mut self, image: &Image) -> usize {
-        let known = self.volumes.iter().position(|known| known.is(image));
-        known.unwrap_or_else(|| {
-            self.volumes.push(image.clone());
-            self.volumes.len() - 1
-        })
+    fn failed(&mut self, unreadable: &Unreadable) {
+        self.app
+            .error(self.image_path(&unreadable.path), &unreadable.error);
     }
 }
 
-fn join(name: &[u8], path: &[u8]) -> Vec<u8> {
-    match (name, path) {
-        (b"", path) => path.to_vec(),
-        (name, b"") => name.to_vec(),
-        (name, path) => [name, b"/", path].concat(),
+impl Follower<'_> {
+    /// Returns a path below the operand for messages.
+    fn image_path(&self, path: &[u8]) -> ImagePath {
+        self.target
+            .volume
+            .image_path(&path_below(self.target.path(), path))
     }
 }

@@ -1,17 +1,16 @@
 //! `tar -x`.
 
-use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
 
 use extern4::build::{BuildOptions, Entry, Existing, Kind, UpdateOptions};
+use extern4::tar::{ChosenMembers, member_name};
 
-use super::chosen::{Chosen, Named};
 use super::list::report_missing;
 use super::member_line::MemberLines;
-use super::{Args, member_name, misused};
+use super::{Args, misused};
 use crate::app::App;
 use crate::cmd::build::update::{Reporting, update};
 use crate::image_path::ImagePath;
@@ -33,8 +32,8 @@ pub(super) fn run(args: &Args, app: &mut App) -> io::Result<()> {
         }
     };
     let to = app.image_path(to);
-    let named = Arc::new(Named::new(names.iter().map(AsRef::as_ref), args));
-    let chosen = Arc::clone(&named);
+    let members = Arc::new(args.members(names));
+    let chosen = Arc::clone(&members);
     let options = args.options(app.is_superuser());
     let build = BuildOptions {
         keep_directory_links: args.keep_directory_symlink,
@@ -59,21 +58,23 @@ pub(super) fn run(args: &Args, app: &mut App) -> io::Result<()> {
             .parent()
             .filter(|above| !above.as_os_str().is_empty());
         let archive = args.archive(spool.unwrap_or(Path::new(".")), app)?;
+        let mut source =
+            ChosenMembers::new(archive, chosen).strip_components(args.strip_components);
         let (printer, lines) = mpsc::channel();
-        let form = || Mutex::new(MemberLines::new(args.verbose > 1, args.full_time));
-        let form = (args.verbose > 0).then(|| (form(), printer));
-        let source = Chosen {
-            archive,
-            named: chosen,
-            strip: args.strip_components,
-            lines: form,
-        };
+        if args.verbose > 0 {
+            let form = Mutex::new(MemberLines::new(args.verbose > 1, args.full_time));
+            source = source.on_member(move |member| {
+                let mut form = form.lock().unwrap_or_else(PoisonError::into_inner);
+                // The receiver lives until the archive is read.
+                let _ = printer.send(form.line(member));
+            });
+        }
         builder.add(Box::new(source), &prefix)?;
         lines.try_iter().for_each(|line| app.print(line));
         Ok(builder)
     })?;
     if !app.is_stopped() {
-        report_missing(&named, app);
+        report_missing(&members, app);
     }
     Ok(())
 }
@@ -86,7 +87,7 @@ fn directory(to: &ImagePath, app: &mut App) -> Option<Vec<u8>> {
         .at(&to.path)
         .and_then(|_| opened.session.canonicalize(&to.path));
     let found = found.map_err(|error| app.error(to, &error)).ok()?;
-    Some(member_name(OsStr::from_bytes(found.as_os_str().as_bytes())))
+    Some(member_name(found.as_os_str().as_bytes()))
 }
 
 fn without_umask(entry: &mut Entry) -> Result<(), String> {

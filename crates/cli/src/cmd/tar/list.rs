@@ -3,8 +3,8 @@
 use std::io;
 
 use extern4::build::{Entry, Sink, SourceError};
+use extern4::tar::Members;
 
-use super::chosen::Named;
 use super::member_line::MemberLines;
 use super::{Args, misused};
 use crate::app::App;
@@ -13,14 +13,14 @@ use crate::text::escape;
 
 /// Prints members.
 struct Listing<'a> {
-    named: &'a Named,
+    members: &'a Members,
     lines: MemberLines,
     app: &'a mut App,
 }
 
 impl Sink for Listing<'_> {
     fn entry(&mut self, entry: Entry) -> Result<(), SourceError> {
-        if self.named.has(&entry) {
+        if self.members.has(&entry) {
             let line = self.lines.line(&entry);
             self.app.print(line);
         }
@@ -45,27 +45,27 @@ pub(super) fn run(args: &Args, app: &mut App) -> io::Result<()> {
         misused(app, "-C has no effect on -t");
         return Ok(());
     }
-    let named = Named::new(args.paths.iter().map(AsRef::as_ref), args);
+    let members = args.members(&args.paths);
     let lines = MemberLines::new(args.verbose > 0, args.full_time);
     let listed = args
         .archive(&std::env::temp_dir(), app)
         .and_then(|archive| {
             archive.list(&mut Listing {
-                named: &named,
+                members: &members,
                 lines,
                 app: &mut *app,
             })
         });
     match listed {
-        Ok(()) => report_missing(&named, app),
+        Ok(()) => report_missing(&members, app),
         Err(error) => app.fail(ExitStatus::Failed, error),
     }
     Ok(())
 }
 
 /// Reports names that the archive does not have.
-pub(super) fn report_missing(named: &Named, app: &mut App) {
-    for name in named.missing() {
+pub(super) fn report_missing(members: &Members, app: &mut App) {
+    for name in members.missing() {
         app.fail_at(ExitStatus::Failed, escape(name), "Not found in archive");
     }
 }

@@ -1,7 +1,8 @@
 //! Lines about members, in the form of GNU tar.
 
+use extern4::build::{Entry, Kind};
+use extern4::diff::file_type;
 use extern4::{FileType, Timespec};
-use extern4_tree::{Entry, Kind};
 
 use crate::text::{ModeText, escape, format_time};
 
@@ -33,7 +34,7 @@ impl MemberLines {
             return name;
         }
         let mode = ModeText {
-            kind: file_type(&entry.kind),
+            kind: file_type(&entry.kind).unwrap_or(FileType::Regular),
             mode: entry.mode.into(),
         }
         .to_string();
@@ -87,18 +88,6 @@ fn quoted(name: &[u8]) -> String {
         .map(escape)
         .collect::<Vec<_>>()
         .join("\\\\")
-}
-
-fn file_type(kind: &Kind) -> FileType {
-    match kind {
-        Kind::Directory => FileType::Directory,
-        Kind::File(_) | Kind::HardLink(_) => FileType::Regular,
-        Kind::Symlink(_) => FileType::Symlink,
-        Kind::CharDevice { .. } => FileType::CharDevice,
-        Kind::BlockDevice { .. } => FileType::BlockDevice,
-        Kind::Fifo => FileType::Fifo,
-        Kind::Socket => FileType::Socket,
-    }
 }
 
 fn size(kind: &Kind) -> String {
