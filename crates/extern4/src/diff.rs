@@ -10,8 +10,9 @@
 //! first (`blocks`). They tell which inodes are the same (`inodes`), and so which directories need
 //! no look (`directories`). The lists then have only what may differ (`joint`).
 //!
-//! [`Tree::view`] shows a tree by its names for comparisons of other kinds, [`same_contents`]
-//! compares two files, and [`TextDiff`] two texts line by line.
+//! [`compare_names`] compares two trees as `diff` of GNU compares directories. [`compare_files`]
+//! compares two files and [`TextDiff`] two texts, line by line. [`Tree::view`] shows a tree by its
+//! names for comparisons of other kinds, and [`same_contents`] says whether two files are the same.
 //!
 //! ```
 //! use extern4::Volume;
@@ -56,9 +57,11 @@ mod compare;
 mod contents;
 mod directories;
 mod fault;
+mod files;
 mod inodes;
 mod joint;
 mod listing;
+mod names;
 mod shared_extents;
 mod text;
 mod threads;
@@ -69,6 +72,8 @@ pub use change::{Change, file_type};
 pub use compare::{Comparison, Difference, Finding, compare};
 pub use contents::{OneError, OpenFile, same_contents};
 pub use fault::{Error, Fault};
+pub use files::{FileDifference, FileError, FileOptions, LineTest, MAX_TEXT_BYTES, compare_files};
+pub use names::{NameFinding, NameOptions, compare_names};
 pub use text::{Hunk, Sign, TextDiff, TextOptions};
 pub use tree::Tree;
 pub use view::{Node, View};

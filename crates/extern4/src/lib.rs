@@ -72,6 +72,8 @@ pub use extern4_ext4::{
     Backup, DEFAULT_COMMIT_INTERVAL, DataMode, ErrorPolicy, Ext4, JournalStats, SharingStats,
 };
 pub use extern4_mkfs as mkfs;
+#[cfg(feature = "build")]
+pub use extern4_tree::Glob;
 pub use extern4_vfs as vfs;
 pub use extern4_vfs::lookup::PATH_MAX;
 pub use extern4_vfs::{

@@ -1,9 +1,9 @@
 //! `extern4 diff`: compares two trees, or two files.
 //!
 //! A tree is a volume or a directory in one, a directory of the host, a tar archive, or an image of
-//! a container. Its attributes and contents are compared by the library ([`extern4::diff`]), and
-//! `show` writes the differences. With an option of GNU diff, `names` compares trees as it compares
-//! directories. Two files are compared line by line.
+//! a container. The library ([`extern4::diff`]) compares trees and files, and these modules write
+//! what it finds: `show` the attributes that differ, `names` the comparison of trees by their names
+//! that an option of GNU diff asks for, and `texts` the changed lines of two files.
 //!
 //! The exit codes are those of diff(1): 0 without differences, 1 with some, 2 for trouble.
 //!
@@ -21,7 +21,7 @@ use std::ffi::OsString;
 use std::io;
 
 use extern4::Timespec;
-use extern4_tree::{Platform, Time};
+use extern4::build::{Platform, Time};
 
 use crate::app::App;
 use crate::color::When;
@@ -119,13 +119,13 @@ fn pair(args: &Args, old: &OsString, new: &OsString, app: &mut App) -> io::Resul
             show::differences(args, &trees, &differences, app)
         }
         Some(Operands::Trees(trees)) => {
-            let Some(excludes) = args.gnu.excludes(app) else {
+            let Some(options) = args.gnu.names(app) else {
                 return Ok(());
             };
             let Some(writer) = Writer::new(args, true, app) else {
                 return Ok(());
             };
-            names::compare(&trees, &excludes, writer, app)
+            names::compare(&trees, &options, writer, app)
         }
         Some(Operands::Files(pair)) => {
             let Some(writer) = Writer::new(args, false, app) else {

@@ -4,9 +4,8 @@
 
 use std::collections::BTreeMap;
 
-use extern4_disk::inode::InodeFlags;
 use extern4_tree::{Entry, Kind, Time};
-use extern4_vfs::FileType;
+use extern4_vfs::{FileFlags, FileType};
 
 use super::{Both, Options};
 
@@ -32,7 +31,7 @@ pub enum Change {
     /// An extended attribute or an ACL. `None` if a file does not have it.
     Xattr(Vec<u8>, Both<Option<Vec<u8>>>),
     /// The inode flags.
-    Flags(Both<InodeFlags>),
+    Flags(Both<FileFlags>),
     /// The project to which the file is charged.
     Project(Both<u32>),
     /// The first path of the file's names.
@@ -73,7 +72,11 @@ pub(super) fn of_attributes(
         changes.push(Change::Time(files.map(|file| file.mtime)));
     }
     if options.flags {
-        push_known(&mut changes, files.map(|file| file.flags), Change::Flags);
+        let flags = |file: &Entry| {
+            let flags = file.flags?;
+            Some(FileFlags::from_bits_retain(flags.bits()))
+        };
+        push_known(&mut changes, files.map(flags), Change::Flags);
         push_known(
             &mut changes,
             files.map(|file| file.project),

@@ -21,11 +21,13 @@ use crate::file::File;
 const CHUNK_BYTES: usize = 256 << 10;
 
 /// The error of one of two files.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("{error}")]
 pub struct OneError {
     /// Whether it is the new file.
     pub is_new: bool,
     /// Why the file cannot be compared.
+    #[source]
     pub error: Error,
 }
 

@@ -62,7 +62,7 @@ struct LineChange {
 /// The lines of a text, each with its end.
 #[derive(Debug)]
 struct Lines<'t> {
-    text: &'t [u8],
+    text: Cow<'t, [u8]>,
     ends: Vec<u32>,
 }
 
@@ -99,8 +99,8 @@ impl Sign {
 
 impl<'t> TextDiff<'t> {
     /// Compares two texts, each of less than 4 GiB.
-    pub fn new(texts: Both<&'t [u8]>, options: &TextOptions) -> Self {
-        let texts = texts.map(Lines::new);
+    pub fn new(texts: Both<impl Into<Cow<'t, [u8]>>>, options: &TextOptions) -> Self {
+        let texts = texts.map(|text| Lines::new(text.into()));
         let mut input = InternedInput::default();
         input.update_before((0..texts.old.len()).map(|line| key(texts.old.line(line), options)));
         input.update_after((0..texts.new.len()).map(|line| key(texts.new.line(line), options)));
@@ -195,7 +195,7 @@ impl<'t> TextDiff<'t> {
     }
 
     /// Returns the lines of a hunk, each with its end, if it has one.
-    pub fn lines<'d>(&'d self, hunk: &'d Hunk) -> impl Iterator<Item = (Sign, &'t [u8])> + 'd {
+    pub fn lines<'d>(&'d self, hunk: &'d Hunk) -> impl Iterator<Item = (Sign, &'d [u8])> + 'd {
         let Both { old, new } = self.texts.as_ref();
         let end = Both {
             old: hunk.lines.old.end..hunk.lines.old.end,
@@ -213,7 +213,7 @@ impl<'t> TextDiff<'t> {
     }
 
     /// Returns the last line of the old text above a hunk that is such, as `diff -p` shows it.
-    pub fn heading(&self, hunk: &Hunk, is_such: impl Fn(&[u8]) -> bool) -> Option<&'t [u8]> {
+    pub fn heading(&self, hunk: &Hunk, is_such: impl Fn(&[u8]) -> bool) -> Option<&[u8]> {
         let above = (0..hunk.lines.old.start)
             .rev()
             .map(|line| self.texts.old.line(line));
@@ -251,24 +251,22 @@ impl Hunk {
 }
 
 impl<'t> Lines<'t> {
-    fn new(text: &'t [u8]) -> Self {
+    fn new(text: Cow<'t, [u8]>) -> Self {
         let ends = text
             .split_inclusive(|byte| *byte == b'\n')
             .scan(0, |end, line| {
                 *end += line.len() as u32;
                 Some(*end)
             });
-        Self {
-            text,
-            ends: ends.collect(),
-        }
+        let ends = ends.collect();
+        Self { text, ends }
     }
 
     fn len(&self) -> usize {
         self.ends.len()
     }
 
-    fn line(&self, line: usize) -> &'t [u8] {
+    fn line(&self, line: usize) -> &[u8] {
         let start = line.checked_sub(1).map_or(0, |before| self.ends[before]);
         &self.text[start as usize..self.ends[line] as usize]
     }

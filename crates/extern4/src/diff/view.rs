@@ -1,6 +1,6 @@
 //! A tree by its names: what is at a path, which names a directory has, and the contents of files.
 //!
-//! The command's `diff -r` walks two trees with it, as `diff` of GNU does. Symbolic links lead on
+//! `names` compares two trees by it, as `diff` of GNU does. Symbolic links lead on
 //! in the tree: within the volume, on the host for one of its directories, and within an archive.
 
 use std::borrow::Cow;

@@ -6,9 +6,11 @@ use std::path::Path;
 
 use extern4::build::TarSource;
 use extern4::diff::{
-    Both, Change, Comparison, Error, Finding, OpenFile, Options, Tree, compare, same_contents,
+    Both, Change, Comparison, Error, FileDifference, FileError, FileOptions, Finding, NameFinding,
+    NameOptions, OpenFile, Options, TextOptions, Tree, compare, compare_files, compare_names,
+    same_contents,
 };
-use extern4::{Cred, FileType, Session, Volume};
+use extern4::{Cred, FileType, Glob, Session, Volume};
 use extern4_testkit::tools::{Need, can_run, run, temporary};
 
 /// Makes one tree in a directory of the host, a volume and an archive.
@@ -184,4 +186,222 @@ fn links_lead_on_in_the_tree() {
             assert_eq!(node(b"absolute/file", true), Some(FileType::Regular));
         }
     }
+}
+
+/// Compares two trees by their names. Returns a line about each finding.
+fn by_names(old: &Tree, new: &Tree, options: &NameOptions) -> Vec<String> {
+    let old = old.view().expect("a view");
+    let new = new.view().expect("a view");
+    let views = Both {
+        old: &old,
+        new: &new,
+    };
+    let mut lines = Vec::new();
+    let done: Result<(), &str> = compare_names(views, options, |path, finding| {
+        let what = match finding {
+            NameFinding::OnlyInOld => "only in old".to_owned(),
+            NameFinding::OnlyInNew => "only in new".to_owned(),
+            NameFinding::Types(nodes) => format!("{:?}", nodes.map(|node| node.file_type)),
+            NameFinding::Same => "same".to_owned(),
+            NameFinding::Links => "links".to_owned(),
+            NameFinding::Directories => "directories".to_owned(),
+            NameFinding::Files { nodes, files } => {
+                let is_same = same_contents(files).expect("a result");
+                let is_there = nodes.map(|node| node.is_some());
+                format!("files {} {} {is_same}", is_there.old, is_there.new)
+            }
+            NameFinding::Unreadable(error) => format!("unreadable {}", error.is_new),
+            NameFinding::Dangling { is_new } => format!("dangling {is_new}"),
+            NameFinding::Loop { is_new } => format!("loop {is_new}"),
+        };
+        lines.push(format!("{}: {what}", String::from_utf8_lossy(path)));
+        Ok(())
+    });
+    assert_eq!(done, Ok(()));
+    lines
+}
+
+#[test]
+fn trees_are_compared_by_their_names() {
+    let dir = temporary("extern4-diff-");
+    let top = |name: &str| dir.path().join(name);
+    for path in ["old/both/below", "new/both/below", "new/more"] {
+        fs::create_dir_all(top(path)).expect("directories");
+    }
+    fs::write(top("old/both/a"), "a").expect("a file");
+    fs::write(top("new/both/a"), "b").expect("a file");
+    fs::write(top("old/gone"), "").expect("a file");
+    fs::write(top("new/more/new"), "").expect("a file");
+    symlink("nowhere", top("old/link")).expect("a link");
+    symlink("somewhere", top("new/link")).expect("a link");
+    symlink("..", top("new/both/below/up")).expect("a link");
+    symlink("..", top("old/both/below/up")).expect("a link");
+    fs::write(top("old/type"), "").expect("a file");
+    fs::create_dir(top("new/type")).expect("a directory");
+    let old = Tree::directory(top("old")).expect("a tree");
+    let new = Tree::directory(top("new")).expect("a tree");
+    let types = "type: Both { old: Regular, new: Directory }";
+    let check = |options: NameOptions, expected: &[&str]| {
+        assert_eq!(by_names(&old, &new, &options), expected, "{options:?}");
+    };
+    check(
+        NameOptions::default(),
+        &[
+            "both: directories",
+            "gone: only in old",
+            "link: dangling false",
+            "link: dangling true",
+            "more: only in new",
+            types,
+        ],
+    );
+    let recursive = NameOptions {
+        recursive: true,
+        ..NameOptions::default()
+    };
+    let links = NameOptions {
+        no_dereference: true,
+        unidirectional_new_file: true,
+        ..recursive.clone()
+    };
+    check(
+        links,
+        &[
+            "both/a: files true true false",
+            "both/below/up: same",
+            "gone: only in old",
+            "link: links",
+            "more/new: files false true true",
+            types,
+        ],
+    );
+    let all = NameOptions {
+        new_file: true,
+        exclude: vec![Glob::new(b"typ?", false)],
+        starting_file: Some(b"both".to_vec()),
+        ..recursive.clone()
+    };
+    check(
+        all,
+        &[
+            "both/a: files true true false",
+            "both/below/up: loop false",
+            "gone: files true false true",
+            "link: dangling false",
+            "link: dangling true",
+            "more/new: files false true true",
+        ],
+    );
+    let late = NameOptions {
+        starting_file: Some(b"more".to_vec()),
+        ..recursive
+    };
+    check(late, &["more: only in new", types]);
+    let mut findings = 0;
+    let views = old.view().expect("a view");
+    let views = Both {
+        old: &views,
+        new: &views,
+    };
+    let ended = compare_names(views, &NameOptions::default(), |_, _| {
+        findings += 1;
+        Err(findings)
+    });
+    assert_eq!(ended, Err(1));
+}
+
+#[test]
+fn deep_trees_take_no_stack() {
+    let dir = temporary("extern4-diff-");
+    let volume = Volume::create_new(dir.path().join("disk.img"), 64 << 20).expect("a volume");
+    let top = volume.superuser();
+    let mut session = top.clone();
+    for _ in 0..1500 {
+        session.create_dir("d").expect("a directory");
+        session = session.at("d").expect("a directory");
+    }
+    session.write("file", "text").expect("a file");
+    let options = NameOptions {
+        recursive: true,
+        ..NameOptions::default()
+    };
+    let compare = move || {
+        let tree = Tree::volume(&volume, top);
+        by_names(&tree, &tree, &options)
+    };
+    let thread = std::thread::Builder::new().stack_size(256 << 10);
+    let lines = thread.spawn(compare).expect("a thread").join();
+    let lines = lines.expect("lines");
+    assert_eq!(lines.len(), 1);
+    assert!(lines[0].ends_with("d/file: files true true true"));
+}
+
+#[test]
+fn files_are_compared_as_the_options_say() {
+    let check = |old: &str, new: &str, options: &FileOptions<'_>, expected: &str| {
+        let old = OpenFile::of_bytes(old.into());
+        let new = OpenFile::of_bytes(new.into());
+        let files = Both {
+            old: &old,
+            new: &new,
+        };
+        let found = match compare_files(files, options) {
+            Ok(FileDifference::None) => "none".to_owned(),
+            Ok(FileDifference::Some) => "some".to_owned(),
+            Ok(FileDifference::Binary) => "binary".to_owned(),
+            Ok(FileDifference::Lines(diff)) => diff.hunks(0).map(|hunk| hunk.header()).collect(),
+            Err(FileError::TooLarge { is_new }) => format!("too large {is_new}"),
+            Err(error) => panic!("{error}"),
+        };
+        assert_eq!(found, expected);
+    };
+    let all = FileOptions::default();
+    let brief = FileOptions { brief: true, ..all };
+    check("a\nb\n", "a\nc\n", &all, "@@ -2 +2 @@");
+    check("a\nb\n", "a\nc\n", &brief, "some");
+    check("a\0", "b\0", &all, "binary");
+    check("a\0", "b\0", &brief, "some");
+    check("a\0", "a\0", &all, "none");
+    check(
+        "a\0",
+        "b\0",
+        &FileOptions { text: true, ..all },
+        "@@ -1 +1 @@",
+    );
+    let carriage = FileOptions {
+        strip_trailing_cr: true,
+        ..all
+    };
+    check("a\r\nb\n", "a\nb\n", &carriage, "none");
+    check("a\rb\n", "ab\n", &carriage, "@@ -1 +1 @@");
+    let blank = FileOptions {
+        ignore_blank_lines: true,
+        brief: true,
+        ..all
+    };
+    check("a\n\nb\n", "a\nb\n", &blank, "none");
+    check("a\n \nb\n", "a\nb\n", &blank, "some");
+    let space = FileOptions {
+        lines: TextOptions {
+            ignore_space_change: true,
+            ..TextOptions::default()
+        },
+        ..blank
+    };
+    check("a\n \nb\n", "a\nb\n", &space, "none");
+    let comments = |line: &[u8]| line.starts_with(b"#");
+    let comments = FileOptions {
+        ignore_lines: Some(&comments),
+        ..all
+    };
+    check("#a\nb", "#c\nb", &comments, "none");
+    check("#a\nb", "c\nb", &comments, "@@ -1 +1 @@");
+    let small = FileOptions {
+        max_text_bytes: 3,
+        ..all
+    };
+    check("abcd", "abce", &small, "too large false");
+    check("abc", "abcd", &small, "too large true");
+    check("abcd", "abcd", &small, "none");
+    check("abc", "abd", &small, "@@ -1 +1 @@");
 }

@@ -4,12 +4,13 @@ use std::io::{self, Read as _, Write as _};
 use std::path::Path;
 
 use extern4::Timespec;
-use extern4::diff::{Both, Error, OneError, OpenFile, same_contents};
+use extern4::build::SourceError;
+use extern4::diff::{Both, Error, FileError, MAX_TEXT_BYTES, OneError, OpenFile, same_contents};
 use rustix::time::{ClockId, clock_gettime};
 
 use super::Args;
 use super::operand::TextFile;
-use super::texts::{Side, Trouble, Writer, max_text_bytes};
+use super::texts::{Side, Trouble, Writer, too_large};
 use crate::app::{App, host_reason};
 use crate::exit_status::ExitStatus;
 use crate::interruptible::Interruptible;
@@ -66,11 +67,11 @@ pub(super) fn compare(
         Ok(true) => {}
         Ok(false) => app.differs(),
         Err(Trouble::Output(error)) => return Err(error),
-        Err(Trouble::TooLarge(is_new)) => {
+        Err(Trouble::File(FileError::TooLarge { is_new })) => {
             let name = if is_new { &pair.new } else { &pair.old }.name();
-            app.fail_at(ExitStatus::Failed, escape(&name), Trouble::too_large());
+            app.fail_at(ExitStatus::Failed, escape(&name), too_large());
         }
-        Err(Trouble::Unreadable(OneError { is_new, error })) => {
+        Err(Trouble::File(FileError::Unreadable(OneError { is_new, error }))) => {
             report(if is_new { &pair.new } else { &pair.old }, &error, app);
         }
     }
@@ -83,7 +84,7 @@ fn json(
     opened: Both<&Opened>,
     writer: &mut Writer<'_>,
 ) -> Result<bool, Trouble> {
-    let is_same = same_contents(opened.map(|opened| &opened.file))?;
+    let is_same = same_contents(opened.map(|opened| &opened.file)).map_err(FileError::from)?;
     if !is_same {
         let names = pair.as_ref().map(|file| escape(&file.name()).into_owned());
         let line = json::line(|object| {
@@ -158,10 +159,10 @@ fn open_host(path: &Path, app: &App) -> io::Result<Opened> {
 fn spool(input: Interruptible) -> io::Result<OpenFile<'static>> {
     let mut bytes = Vec::new();
     input
-        .take(max_text_bytes() as u64 + 1)
+        .take(MAX_TEXT_BYTES as u64 + 1)
         .read_to_end(&mut bytes)?;
-    if bytes.len() > max_text_bytes() {
-        return Err(io::Error::other(Trouble::too_large()));
+    if bytes.len() > MAX_TEXT_BYTES {
+        return Err(io::Error::other(too_large()));
     }
     Ok(OpenFile::of_bytes(bytes))
 }
@@ -169,7 +170,7 @@ fn spool(input: Interruptible) -> io::Result<OpenFile<'static>> {
 fn report(file: &TextFile, error: &Error, app: &mut App) {
     match (error, file) {
         (Error::Volume(error), TextFile::Volume(target)) => app.error(&target.image_path, error),
-        (Error::Source(extern4_tree::Error::Io { source, .. }), _) => fail(file, source, app),
+        (Error::Source(SourceError::Io { source, .. }), _) => fail(file, source, app),
         (error, _) => app.fail_at(ExitStatus::Failed, escape(&file.name()), error),
     }
 }

@@ -12,7 +12,7 @@ use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
 use extern4::diff::{Both, Error, Tree};
-use extern4_tree::TarSource;
+use extern4::tar::TarSource;
 
 use super::Args;
 use crate::app::{App, Shown, Target, host_reason};

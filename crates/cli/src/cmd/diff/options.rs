@@ -4,8 +4,8 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 
-use extern4::diff::{TextDiff, TextOptions};
-use extern4_tree::Glob;
+use extern4::Glob;
+use extern4::diff::{FileOptions, NameOptions, TextOptions};
 use regex::bytes::Regex;
 
 use crate::app::{App, host_reason};
@@ -23,7 +23,7 @@ const FUNCTION: &str = "^[[:alpha:]$_]";
 pub(super) struct Gnu {
     /// Only say whether files differ
     #[arg(short = 'q', long)]
-    pub(super) brief: bool,
+    brief: bool,
     /// Say which files are the same, too
     #[arg(short = 's', long)]
     pub(super) report_identical_files: bool,
@@ -56,16 +56,16 @@ pub(super) struct Gnu {
     pub(super) label: Vec<OsString>,
     /// Compare subdirectories, too
     #[arg(short, long)]
-    pub(super) recursive: bool,
+    recursive: bool,
     /// Compare symbolic links, and not the files that they lead to
     #[arg(long)]
-    pub(super) no_dereference: bool,
+    no_dereference: bool,
     /// Take a file that is not there as empty
     #[arg(short = 'N', long)]
     pub(super) new_file: bool,
     /// Take a file that is not in the first tree as empty
     #[arg(short = 'P', long)]
-    pub(super) unidirectional_new_file: bool,
+    unidirectional_new_file: bool,
     /// Leave out files whose names match
     #[arg(short = 'x', long, value_name = "PATTERN")]
     exclude: Vec<OsString>,
@@ -74,7 +74,7 @@ pub(super) struct Gnu {
     exclude_from: Vec<PathBuf>,
     /// Begin with this name in the directory
     #[arg(short = 'S', long, value_name = "NAME")]
-    pub(super) starting_file: Option<OsString>,
+    starting_file: Option<OsString>,
     /// File names that differ in case are of two files, as always
     #[arg(long, hide = true)]
     no_ignore_file_name_case: bool,
@@ -101,31 +101,26 @@ pub(super) struct Gnu {
     ignore_matching_lines: Vec<OsString>,
     /// Take all files as text
     #[arg(short = 'a', long)]
-    pub(super) text: bool,
+    text: bool,
     /// Ignore a carriage return at the end of a line
     #[arg(long)]
-    pub(super) strip_trailing_cr: bool,
+    strip_trailing_cr: bool,
     /// Look for the smallest set of changes
     #[arg(short = 'd', long)]
     minimal: bool,
 }
 
-/// How texts are compared and shown.
+/// The form in which the changes of two texts are shown.
 pub(super) struct TextForm {
-    pub(super) options: TextOptions,
     /// Lines around a change; `None` for the form of diff(1) without `-u`.
     pub(super) context: Option<usize>,
     /// The lines that are shown behind the header of a hunk.
     pub(super) headings: Option<Regex>,
-    /// Lines of which a change does not count.
-    ignored: Option<Regex>,
-    ignores_blank: bool,
-    strips_cr: bool,
 }
 
 impl Gnu {
-    /// Returns how texts are compared and shown. Of two trees, `-u` says that it is as a patch;
-    /// two files always are. Reports an expression that is none.
+    /// Returns the form of changes. Of two trees, `-u` says that it is as a patch; two files always
+    /// are. Reports an expression that is none.
     pub(super) fn text_form(&self, are_trees: bool, app: &mut App) -> Option<TextForm> {
         let numbers = self.unified_num.iter().chain(&self.unified).copied();
         let context = numbers.chain(self.unified_3.then_some(CONTEXT)).max();
@@ -136,7 +131,21 @@ impl Gnu {
             Vec::new()
         };
         Some(TextForm {
-            options: TextOptions {
+            context: context.or(default),
+            headings: any_of(headings, &self.show_function_line, app)?,
+        })
+    }
+
+    /// Returns the lines of which a change does not count; `None` within for no lines. Reports an
+    /// expression that is none.
+    pub(super) fn ignored(&self, app: &mut App) -> Option<Option<Regex>> {
+        any_of(Vec::new(), &self.ignore_matching_lines, app)
+    }
+
+    /// Returns how files are compared, but for the lines that are ignored.
+    pub(super) fn files(&self) -> FileOptions<'static> {
+        FileOptions {
+            lines: TextOptions {
                 minimal: self.minimal,
                 ignore_case: self.ignore_case,
                 ignore_tab_expansion: self.ignore_tab_expansion,
@@ -144,16 +153,30 @@ impl Gnu {
                 ignore_space_change: self.ignore_space_change,
                 ignore_all_space: self.ignore_all_space,
             },
-            context: context.or(default),
-            headings: any_of(headings, &self.show_function_line, app)?,
-            ignored: any_of(Vec::new(), &self.ignore_matching_lines, app)?,
-            ignores_blank: self.ignore_blank_lines,
-            strips_cr: self.strip_trailing_cr,
+            brief: self.brief,
+            text: self.text,
+            strip_trailing_cr: self.strip_trailing_cr,
+            ignore_blank_lines: self.ignore_blank_lines,
+            ..FileOptions::default()
+        }
+    }
+
+    /// Returns how trees are compared by their names. Reports a file of patterns that cannot be
+    /// read.
+    pub(super) fn names(&self, app: &mut App) -> Option<NameOptions> {
+        let starting_file = self.starting_file.as_ref();
+        Some(NameOptions {
+            recursive: self.recursive,
+            no_dereference: self.no_dereference,
+            new_file: self.new_file,
+            unidirectional_new_file: self.unidirectional_new_file,
+            exclude: self.excludes(app)?,
+            starting_file: starting_file.map(|name| name.as_bytes().to_vec()),
         })
     }
 
     /// Returns the patterns of names that are left out. Reports a file that cannot be read.
-    pub(super) fn excludes(&self, app: &mut App) -> Option<Vec<Glob>> {
+    fn excludes(&self, app: &mut App) -> Option<Vec<Glob>> {
         let mut patterns: Vec<_> = self
             .exclude
             .iter()
@@ -213,52 +236,5 @@ fn any_of(mut all: Vec<String>, texts: &[OsString], app: &mut App) -> Option<Opt
             );
             None
         }
-    }
-}
-
-impl TextForm {
-    /// Returns whether any byte that differs is a difference.
-    pub(super) fn is_exact(&self) -> bool {
-        let options = TextOptions {
-            minimal: false,
-            ..self.options
-        };
-        options == TextOptions::default()
-            && self.ignored.is_none()
-            && !self.ignores_blank
-            && !self.strips_cr
-    }
-
-    /// Returns a text as it is compared.
-    pub(super) fn prepare(&self, text: Vec<u8>) -> Vec<u8> {
-        if !self.strips_cr {
-            return text;
-        }
-        let next = text.iter().skip(1).chain([&0]);
-        let kept = text
-            .iter()
-            .zip(next)
-            .filter(|pair| *pair != (&b'\r', &b'\n'));
-        kept.map(|(byte, _)| *byte).collect()
-    }
-
-    /// Passes over the changes that do not count.
-    pub(super) fn ignore(&self, diff: &mut TextDiff<'_>) {
-        let any_space = self.options.ignore_all_space
-            || self.options.ignore_space_change
-            || self.options.ignore_trailing_space;
-        diff.ignore(|line| {
-            let text = line.strip_suffix(b"\n").unwrap_or(line);
-            let is_blank = if any_space {
-                text.trim_ascii().is_empty()
-            } else {
-                text.is_empty()
-            };
-            self.ignores_blank && is_blank
-                || self
-                    .ignored
-                    .as_ref()
-                    .is_some_and(|ignored| ignored.is_match(text))
-        });
     }
 }

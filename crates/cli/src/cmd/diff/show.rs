@@ -7,9 +7,8 @@ use std::borrow::Cow;
 use std::io::{self, IsTerminal as _, Write as _};
 
 use extern4::FileFlags;
+use extern4::build::Entry;
 use extern4::diff::{Both, Change, Difference, Finding, file_type};
-use extern4_disk::inode::InodeFlags;
-use extern4_tree::Entry;
 
 use super::operand::NamedTree;
 use super::{Args, timespec};
@@ -98,8 +97,8 @@ fn arrow(what: &str, values: Both<impl std::fmt::Display>) -> String {
 }
 
 /// Returns the letters of the flags that are set, as `chattr` takes them, or a hyphen.
-fn letters(flags: InodeFlags) -> String {
-    let mut letters = file_flags::letters(FileFlags::from_bits_retain(flags.bits()));
+fn letters(flags: FileFlags) -> String {
+    let mut letters = file_flags::letters(flags);
     letters.retain(|letter| letter != '-');
     if letters.is_empty() {
         "-".to_owned()

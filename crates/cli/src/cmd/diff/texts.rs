@@ -1,15 +1,17 @@
 //! The difference of two files, as diff(1) writes it.
 //!
-//! `files` and `names` call it. Files that are no text are only said to differ. These, and files
-//! that only have to be the same, are compared piece by piece; texts are read whole, so there is a
-//! limit to their size.
+//! `files` and `names` call it. Files that are no text are only said to differ.
 
 use std::borrow::Cow;
 use std::io::{self, IsTerminal as _, Write as _};
 use std::ops::Range;
 
 use extern4::Timespec;
-use extern4::diff::{Both, Hunk, OneError, OpenFile, Sign, TextDiff, same_contents};
+use extern4::diff::{
+    Both, FileDifference, FileError, FileOptions, Hunk, LineTest, MAX_TEXT_BYTES, OpenFile, Sign,
+    TextDiff, compare_files,
+};
+use regex::bytes::Regex;
 
 use super::Args;
 use super::options::{Gnu, TextForm};
@@ -17,10 +19,6 @@ use crate::app::App;
 use crate::output::{Out, flush, out};
 use crate::text::{escape_bytes, full_time};
 
-/// A file with a NUL byte among these first ones is no text, as in GNU diff.
-const BINARY_BYTES: usize = 4096;
-/// The longest text, in MiB. Two of this size that have nothing but line ends take three gigabytes.
-const MAX_TEXT_MIB: usize = 128;
 /// The longest heading of a hunk, as in GNU diff.
 const MAX_HEADING_BYTES: usize = 40;
 
@@ -35,9 +33,7 @@ pub(super) struct Side<'f> {
 
 /// Why two files were not compared.
 pub(super) enum Trouble {
-    Unreadable(OneError),
-    /// The new file is larger than a text may be, or else the old one.
-    TooLarge(bool),
+    File(FileError),
     Output(io::Error),
 }
 
@@ -45,6 +41,8 @@ pub(super) enum Trouble {
 pub(super) struct Writer<'a> {
     pub(super) gnu: &'a Gnu,
     form: TextForm,
+    /// The lines of which a change does not count.
+    ignored: Option<Regex>,
     is_colored: bool,
     is_terminal: bool,
     pub(super) out: Out,
@@ -56,35 +54,29 @@ impl From<io::Error> for Trouble {
     }
 }
 
-impl From<OneError> for Trouble {
-    fn from(error: OneError) -> Self {
-        Self::Unreadable(error)
+impl From<FileError> for Trouble {
+    fn from(error: FileError) -> Self {
+        Self::File(error)
     }
 }
 
-impl Trouble {
-    /// Returns the reason why a file that is too large is not compared.
-    pub(super) fn too_large() -> String {
-        format!(
-            "larger than {MAX_TEXT_MIB} MiB, up to which texts are compared; -q tells whether files differ"
-        )
-    }
-}
-
-/// Returns the limit for the size of a text in bytes.
-pub(super) const fn max_text_bytes() -> usize {
-    MAX_TEXT_MIB << 20
+/// Returns the reason why a file that is too large is not compared.
+pub(super) fn too_large() -> String {
+    let mib = MAX_TEXT_BYTES >> 20;
+    format!("larger than {mib} MiB, up to which texts are compared; -q tells whether files differ")
 }
 
 impl<'a> Writer<'a> {
     /// Makes a writer for two trees or two files. Reports an option whose value is wrong.
     pub(super) fn new(args: &'a Args, are_trees: bool, app: &mut App) -> Option<Self> {
         let form = args.gnu.text_form(are_trees, app)?;
+        let ignored = args.gnu.ignored(app)?;
         let is_colored = args.color.is_wanted();
         let is_terminal = io::stdout().is_terminal();
         Some(Self {
             gnu: &args.gnu,
             form,
+            ignored,
             is_colored,
             is_terminal,
             out: out(),
@@ -106,28 +98,24 @@ impl<'a> Writer<'a> {
     /// Compares two files, and writes how they differ, or with `-s` that they do not. `title` comes
     /// before the changes. Returns whether they are the same.
     pub(super) fn compare(&mut self, sides: Both<&Side<'_>>, title: &str) -> Result<bool, Trouble> {
-        let files = sides.map(|side| side.file);
-        let is_binary = !self.gnu.text
-            && (is_binary(files.old).map_err(OneError::of_old)?
-                || is_binary(files.new).map_err(OneError::of_new)?);
-        let is_same = if is_binary || self.gnu.brief && self.form.is_exact() {
-            let is_same = same_contents(files)?;
-            if !is_same {
-                let what: &[u8] = if is_binary && !self.gnu.brief {
-                    b"Binary files "
-                } else {
-                    b"Files "
-                };
-                self.line(&[what, &sides.old.name, b" and ", &sides.new.name, b" differ"])?;
-            }
-            is_same
-        } else {
-            self.texts(sides, title)?
+        let is_ignored = self.ignored.as_ref();
+        let is_ignored = is_ignored.map(|ignored| |line: &[u8]| ignored.is_match(line));
+        let options = FileOptions {
+            ignore_lines: is_ignored.as_ref().map(|test| test as LineTest<'_>),
+            ..self.gnu.files()
         };
-        if is_same {
-            self.identical(&sides.old.name, &sides.new.name)?;
+        let difference = compare_files(sides.map(|side| side.file), &options)?;
+        let old = &*sides.old.name;
+        let new = &*sides.new.name;
+        match &difference {
+            FileDifference::None => self.identical(old, new)?,
+            FileDifference::Some => self.line(&[b"Files ", old, b" and ", new, b" differ"])?,
+            FileDifference::Binary => {
+                self.line(&[b"Binary files ", old, b" and ", new, b" differ"])?;
+            }
+            FileDifference::Lines(diff) => self.changes(sides, diff, title)?,
         }
-        Ok(is_same)
+        Ok(matches!(difference, FileDifference::None))
     }
 
     /// With `-s`, says that two files are the same.
@@ -139,47 +127,21 @@ impl<'a> Writer<'a> {
         }
     }
 
-    fn texts(&mut self, sides: Both<&Side<'_>>, title: &str) -> Result<bool, Trouble> {
-        let files = sides.map(|side| side.file);
-        let most = max_text_bytes();
-        if files.old.size().max(files.new.size()) > most as u64 {
-            let is_new = files.old.size() <= most as u64;
-            return if same_contents(files)? {
-                Ok(true)
-            } else {
-                Err(Trouble::TooLarge(is_new))
-            };
-        }
-        let old = files.old.read(most).map_err(OneError::of_old)?;
-        let new = files.new.read(most).map_err(OneError::of_new)?;
-        let texts = Both { old, new }.map(|text| self.form.prepare(text));
-        if texts.old == texts.new {
-            return Ok(true);
-        }
-        let mut diff = TextDiff::new(texts.as_ref().map(|text| &text[..]), &self.form.options);
-        self.form.ignore(&mut diff);
-        if diff.is_same() {
-            return Ok(true);
-        }
-        if self.gnu.brief {
-            self.line(&[
-                b"Files ",
-                &sides.old.name,
-                b" and ",
-                &sides.new.name,
-                b" differ",
-            ])?;
-            return Ok(false);
-        }
+    /// Writes the changes of two texts.
+    fn changes(
+        &mut self,
+        sides: Both<&Side<'_>>,
+        diff: &TextDiff<'_>,
+        title: &str,
+    ) -> io::Result<()> {
         if !title.is_empty() {
             self.paint("1", title.as_bytes())?;
             self.out.write_all(b"\n")?;
         }
         match self.form.context {
-            Some(context) => self.unified(sides, &diff, context)?,
-            None => self.normal(&diff)?,
+            Some(context) => self.unified(sides, diff, context),
+            None => self.normal(diff),
         }
-        Ok(false)
     }
 
     /// Writes the changes in the form of `diff -u`.
@@ -283,10 +245,6 @@ impl<'a> Writer<'a> {
             self.out.write_all(text)
         }
     }
-}
-
-fn is_binary(file: &OpenFile<'_>) -> Result<bool, extern4::diff::Error> {
-    Ok(file.read(BINARY_BYTES)?.contains(&0))
 }
 
 /// Returns a name as the header of a patch has it: in quotes, if a byte of it needs them.
