@@ -9,8 +9,8 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 
+use extern4::Glob;
 use extern4::{Errno, Session};
-use extern4_tree::Glob;
 
 use crate::app::App;
 use crate::holder::is_busy;

@@ -9,8 +9,8 @@ use std::io::{self, Write as _};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
+use extern4::Glob;
 use extern4::{FileType, Metadata};
-use extern4_tree::Glob;
 
 use crate::app::{App, Opened, Shown, Target, host_reason};
 use crate::exit_status::ExitStatus;

@@ -14,7 +14,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use extern4::FileType;
-use extern4_tree::Glob;
+use extern4::Glob;
 
 use crate::app::{App, Shown, Target, host_reason};
 use crate::color::When;

@@ -16,8 +16,7 @@ use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use extern4::block::{BlockDevice, bad_blocks};
-use extern4::build::{BuildOptions, Size};
-use extern4_build::Edit;
+use extern4::build::{BuildOptions, Edit, Size};
 use extern4_mkfs::{Config, LABEL_BYTES, LAST_MOUNTED_BYTES, Options, Plan};
 use rustix::fs::FallocateFlags;
 

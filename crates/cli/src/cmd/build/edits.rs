@@ -5,8 +5,7 @@
 
 use std::path::PathBuf;
 
-use extern4_build::{Edit, Label};
-use extern4_tree::{Entry, IdMap, IdRange, Kind};
+use extern4::build::{Edit, Entry, IdMap, IdRange, Kind, Label};
 use nix::unistd::User;
 
 use super::selinux::Contexts;
@@ -167,7 +166,7 @@ fn map(given: &[Ranges], option: &str) -> Result<Option<IdMap>, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use extern4_tree::Time;
+    use extern4::build::Time;
 
     #[test]
     fn modes_change_by_type() {

@@ -8,7 +8,7 @@
 
 use std::path::{Path, PathBuf};
 
-use extern4_tree::{Entry, Kind};
+use extern4::build::{Entry, Kind};
 use regex::bytes::Regex;
 
 use crate::interruptible;
@@ -191,7 +191,7 @@ mod tests {
     fn label(contexts: &Contexts, path: &str, kind: Kind) -> Option<String> {
         let xattrs = vec![(NAME.to_vec(), b"old\0".to_vec())];
         let path = path.into();
-        let mtime = extern4_tree::Time::default();
+        let mtime = extern4::build::Time::default();
         let mut entry = Entry {
             path,
             kind,

@@ -6,8 +6,8 @@
 use std::ffi::{OsStr, OsString};
 use std::io;
 
+use extern4::Glob;
 use extern4::{Access, FileType, Timespec};
-use extern4_tree::Glob;
 use regex::bytes::Regex;
 
 use crate::app::App;

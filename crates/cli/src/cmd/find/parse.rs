@@ -15,8 +15,8 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 use std::rc::Rc;
 
+use extern4::Glob;
 use extern4::{Access, FileType};
-use extern4_tree::Glob;
 use regex::bytes::RegexBuilder;
 
 use crate::app::{App, Target};

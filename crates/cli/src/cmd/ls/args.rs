@@ -6,7 +6,7 @@
 use std::ffi::OsString;
 
 use clap::ValueEnum;
-use extern4_tree::Glob;
+use extern4::Glob;
 use std::io::IsTerminal as _;
 use std::os::unix::ffi::OsStrExt as _;
 

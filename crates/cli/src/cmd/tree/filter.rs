@@ -6,7 +6,7 @@
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt as _;
 
-use extern4_tree::Glob;
+use extern4::Glob;
 
 /// Patterns of names.
 pub(super) struct Patterns(Vec<Pattern>);
