@@ -20,6 +20,8 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
+use crate::arena::mapped_bytes;
+
 /// The system's allocator with a count of the allocations of each thread, and of live bytes while
 /// [`count_live`] is on.
 #[derive(Clone, Copy, Debug, Default)]
@@ -42,9 +44,10 @@ pub fn count_live(on: bool) {
     COUNTS_LIVE.store(on, Relaxed);
 }
 
-/// Returns the bytes that are allocated; always 0 if no allocator counts them.
+/// Returns the bytes that are allocated, if an allocator counts them, and those of the pages of
+/// hash maps, which no allocator sees.
 pub fn live_bytes() -> usize {
-    LIVE.load(Relaxed)
+    LIVE.load(Relaxed) + mapped_bytes()
 }
 
 // SAFETY: every call goes to `System` with the arguments of the caller, so its guarantees hold.

@@ -19,6 +19,7 @@
 //! - [`membarrier`]: two barriers that pair, a light one and a heavy one.
 //!
 //! Memory and placement:
+//! - `arena`: the memory of the values of a hash map.
 //! - [`slab`]: a cache of freed memory.
 //! - [`thread_slots`]: a slot for each thread, and a small number for each.
 //! - [`per_thread`]: a value for each thread that no other thread sees.
@@ -38,6 +39,7 @@
 //! the cache that leads to shared blocks, are in `crates/ext4/tests/loom.rs`.
 
 pub mod allocations;
+mod arena;
 pub mod biased_rwlock;
 pub mod cache_budget;
 pub mod closable_refcount;

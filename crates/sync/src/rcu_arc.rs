@@ -20,6 +20,7 @@
 //! | has references | `n` to `n` | a holder of an `RcuArc` |
 //! | drop | `n` to `n - 1` | a holder of an `RcuArc` |
 //! | end last | 1 to 0, only from 1 | the hash map that has the last reference |
+//! | end last | 2 to 0, only from 2 | the hash map and a caller that have the last references |
 //!
 //! # Rules
 //! 1. The thread that makes the count zero ends the value: it calls `release`, then retires the
@@ -48,6 +49,7 @@ use std::mem::ManuallyDrop;
 use std::ops::Deref;
 use std::ptr::{self, NonNull};
 
+use crate::arena::{Arena, Page};
 use crate::primitive::{AtomicPtr, AtomicUsize, Ordering, fence, thread_local};
 use crate::rcu::{Guard, pin};
 use crate::slab;
@@ -58,7 +60,7 @@ pub use link::{First, Last, Link, Place};
 
 /// A value that is counted, and its end when it has no counted reference any more.
 pub trait Release: Send + Sync + 'static {
-    /// The place of its link in a [hash map](crate::rcu_hash_map): [`First`] or [`Last`].
+    /// The place of its link in a [hash map](crate::rcu_hash_map).
     type Link: Place;
 
     /// Gives up what the value keeps in use. Runs once, on the thread that dropped the last
@@ -94,6 +96,36 @@ unsafe impl<T: Release> Send for RcuRef<'_, T> {}
 unsafe impl<T: Release> Sync for RcuRef<'_, T> {}
 
 impl<T: Release> Inner<T> {
+    /// Returns a value with one reference.
+    fn new(value: T) -> Self {
+        let (before, apart, behind) = Default::default();
+        Self {
+            before,
+            value,
+            apart,
+            count: AtomicUsize::new(1),
+            behind,
+        }
+    }
+
+    #[inline]
+    fn link(&self) -> &Link {
+        T::Link::link(&self.before, &self.behind)
+    }
+
+    pub(crate) fn link_mut(&mut self) -> &mut Link {
+        T::Link::link_mut(&mut self.before, &mut self.behind)
+    }
+
+    /// Returns the link of a value, which may have been dropped.
+    ///
+    /// # Safety
+    /// The memory of the value is not freed during `'a`.
+    pub(crate) unsafe fn link_at<'a>(at: NonNull<Self>) -> &'a Link {
+        // SAFETY: these fields have no destructor that changes them.
+        unsafe { T::Link::link(&(*at.as_ptr()).before, &(*at.as_ptr()).behind) }
+    }
+
     #[inline]
     #[cfg_attr(feature = "audit", track_caller)]
     fn references(&self) -> &AtomicUsize {
@@ -113,15 +145,12 @@ impl<T: Release> RcuArc<T> {
 
     /// Creates the first reference to a value.
     pub fn new(value: T) -> Self {
-        let (before, apart, behind) = Default::default();
-        let inner = Inner {
-            before,
-            value,
-            apart,
-            count: AtomicUsize::new(1),
-            behind,
-        };
-        Self(slab::alloc(inner), PhantomData)
+        Self(slab::alloc(Inner::new(value)), PhantomData)
+    }
+
+    /// Creates the first reference to a value, whose memory is in `arena`.
+    pub(crate) fn new_in(value: T, arena: &Arena<T>) -> Self {
+        Self(arena.alloc(Inner::new(value)), PhantomData)
     }
 
     /// Returns an uncounted reference to the value.
@@ -155,6 +184,16 @@ impl<T: Release> RcuArc<T> {
         unsafe { self.0.as_ref() }
     }
 
+    /// Drops the reference. Returns the value if this was the last one.
+    pub(crate) fn into_final(self) -> Option<FinalRef<T>> {
+        let this = ManuallyDrop::new(self);
+        if this.counted().drop_reference() {
+            Some(FinalRef(this.0, PhantomData))
+        } else {
+            None
+        }
+    }
+
     /// Turns the reference into a pointer, and passes its count to the caller.
     pub(crate) fn into_raw(this: Option<Self>) -> *mut Inner<T> {
         this.map_or(ptr::null_mut(), |this| ManuallyDrop::new(this).0.as_ptr())
@@ -166,6 +205,14 @@ impl<T: Release> RcuArc<T> {
     /// `raw` is null, or came from [`Self::into_raw`] and the caller owns its count.
     pub(crate) unsafe fn from_raw(raw: *mut Inner<T>) -> Option<Self> {
         NonNull::new(raw).map(|at| Self(at, PhantomData))
+    }
+
+    /// Turns a pointer back into the reference.
+    ///
+    /// # Safety
+    /// As [`from_raw`](Self::from_raw).
+    pub(crate) unsafe fn from_ptr(at: NonNull<Inner<T>>) -> Self {
+        Self(at, PhantomData)
     }
 }
 
@@ -192,10 +239,11 @@ impl<T: Release> Clone for RcuArc<T> {
     }
 }
 
-impl<T: Release> Drop for RcuArc<T> {
-    fn drop(&mut self) {
+impl<T: Release> Inner<T> {
+    /// Takes one reference off. Returns whether it was the last: then the caller ends the value.
+    fn drop_reference(&self) -> bool {
         // Release: pairs with the Acquire fence below on the thread that drops the last reference.
-        let before = self.counted().references().fetch_sub(1, Ordering::Release);
+        let before = self.references().fetch_sub(1, Ordering::Release);
         debug_assert!(
             before > 0,
             "a reference to a value that has ended is dropped"
@@ -203,8 +251,74 @@ impl<T: Release> Drop for RcuArc<T> {
         if before == 1 {
             // Acquire: pairs with the Release above of all other holders.
             fence(Ordering::Acquire);
-            // SAFETY: this subtraction made the count zero.
+        }
+        before == 1
+    }
+}
+
+impl<T: Release> Drop for RcuArc<T> {
+    fn drop(&mut self) {
+        if self.counted().drop_reference() {
+            // SAFETY: the count is zero now.
             unsafe { end(self.0) };
+        }
+    }
+}
+
+/// Values that one destructor frees, at most: it may run on a thread that has other work to do.
+const BATCH: usize = 256;
+
+/// Ends values as the drop of each [`FinalRef`] does, and retires them in batches: for less per
+/// value, above all if values that are neighbours in memory come one after the other.
+pub fn end_all<T: Release>(values: impl IntoIterator<Item = FinalRef<T>>) {
+    let mut values = values.into_iter();
+    while let Some(first) = values.next() {
+        let left = values.size_hint().1.unwrap_or(BATCH);
+        let mut batch = Vec::with_capacity(BATCH.min(1 + left));
+        for value in std::iter::once(first).chain(values.by_ref().take(BATCH - 1)) {
+            let at = ManuallyDrop::new(value).0;
+            // SAFETY: the memory is retired only below.
+            unsafe { at.as_ref() }.value.release();
+            batch.push(at);
+        }
+        // SAFETY: the count of each is zero, and each is released.
+        unsafe { retire(batch) };
+    }
+}
+
+/// Frees values when no reader is left.
+///
+/// # Safety
+/// Their counts are zero, they have been released, and they are retired once.
+unsafe fn retire<T: Release>(values: Vec<NonNull<Inner<T>>>) {
+    // SAFETY: `T` is `Send + 'static`, so any thread may drop it at any later time, and no
+    // transition leads up from zero.
+    unsafe { pin().defer(move || free(&values)) };
+}
+
+/// Drops values and frees their memory.
+///
+/// # Safety
+/// The values have no user any more.
+unsafe fn free<T: Release>(values: &[NonNull<Inner<T>>]) {
+    // SAFETY: the values exist until they are dropped below, one page after the other.
+    let lines = |at: &NonNull<Inner<T>>| unsafe { at.as_ref() }.link().lines;
+    // SAFETY: as above; a value that has a page came from its arena.
+    let page = |at: &NonNull<Inner<T>>| unsafe {
+        match lines(at) {
+            0 => None,
+            lines => Some(Page::of(*at, lines)),
+        }
+    };
+    for values in values.chunk_by(|one, next| page(one) == page(next)) {
+        match page(&values[0]) {
+            // SAFETY: the caller's promise.
+            Some(page) => unsafe {
+                values.iter().for_each(|at| at.drop_in_place());
+                Page::free(page, values);
+            },
+            // SAFETY: as above, and they came from `slab::alloc`.
+            None => values.iter().for_each(|&at| unsafe { slab::free(at) }),
         }
     }
 }
@@ -260,8 +374,12 @@ impl<'a, T: Release> RcuRef<'a, T> {
 
     #[inline]
     pub(crate) fn link(self) -> &'a Link {
-        let inner = self.counted();
-        T::Link::link(&inner.before, &inner.behind)
+        self.counted().link()
+    }
+
+    /// Returns whether the value is in the memory of `arena`.
+    pub(crate) fn is_in(self, arena: &Arena<T>) -> bool {
+        arena.has(self.link(), self.0)
     }
 
     /// Returns the value at a pointer.
@@ -279,18 +397,18 @@ impl<'a, T: Release> RcuRef<'a, T> {
         self.0.as_ptr()
     }
 
-    /// Ends the value if the caller has its only reference. No thread can get a reference after
-    /// that.
+    /// Ends the value if the caller has all of its references, which are `references`. No thread
+    /// can get a reference after that.
     ///
     /// # Safety
-    /// The caller owns a count, which it gives up if this returns the value.
-    pub(crate) unsafe fn end_last(self) -> Option<FinalRef<T>> {
+    /// The caller owns that many counts, which it gives up if this returns the value.
+    pub(crate) unsafe fn end_last(self, references: usize) -> Option<FinalRef<T>> {
         let count = self.counted().references();
         // The test keeps the lines of values in use. The transition "end last". Acquire: pairs with
         // the Release in `drop` of earlier references.
-        (self.counted().seems_to_have(1)
+        (self.counted().seems_to_have(references)
             && count
-                .compare_exchange(1, 0, Ordering::Acquire, Ordering::Relaxed)
+                .compare_exchange(references, 0, Ordering::Acquire, Ordering::Relaxed)
                 .is_ok())
         .then(|| FinalRef(self.0, PhantomData))
     }
@@ -419,9 +537,9 @@ unsafe fn end<T: Release>(at: NonNull<Inner<T>>) {
         let at = at.cast::<Inner<T>>();
         // SAFETY: the memory is retired only below.
         unsafe { at.as_ref() }.value.release();
-        // SAFETY: `T` is `Send + 'static`, so any thread may drop it at any later time. It came
-        // from `slab::alloc`, and no transition leads up from zero.
-        unsafe { pin().defer(move || slab::free(at)) };
+        // SAFETY: `T` is `Send + 'static`, so any thread may drop it at any later time, and no
+        // transition leads up from zero.
+        unsafe { pin().defer(move || free(&[at])) };
     }
 
     /// Clears `ENDING` when it is dropped, also if a `release` panics.

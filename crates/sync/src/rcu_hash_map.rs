@@ -33,7 +33,8 @@
 //!    the lock, and the value is unlinked under the same lock. So a locked stripe has no value
 //!    whose count is zero. A reader may find such a value, which it cannot refer to any more. It
 //!    looks again with the lock.
-//! 9. RCU frees the memory of values and of replaced buckets.
+//! 9. RCU frees the memory of values and of replaced buckets. The memory of the values is the
+//!    map's own ([`RcuHashMap::alloc`]), so a map that is dropped visits them page by page.
 //!
 //! # No wrong miss
 //! A reader misses without a lock only if it ends at the mark of the bucket B where it began. Let N
@@ -91,10 +92,11 @@ use std::marker::PhantomData;
 use std::ptr::NonNull;
 use std::sync::PoisonError;
 
+use crate::arena::Arena;
 use crate::percpu::Padded;
 use crate::primitive::{AtomicPtr, AtomicUsize, Latch, LatchGuard, Ordering, capacity};
 use crate::rcu::{Guard, pin};
-use crate::rcu_arc::{FinalRef, RcuArc, RcuRef, Release};
+use crate::rcu_arc::{FinalRef, RcuArc, RcuRef, Release, end_all};
 
 use age::{Clock, Rank};
 use buckets::{Buckets, Head, STRIPE_BITS, Unit, end_of, is_end};
@@ -132,6 +134,7 @@ pub struct RcuHashMap<T: Release> {
     clock: Clock,
     /// The stripe where the next [`evict`](Self::evict) begins.
     hand: Padded<AtomicUsize>,
+    arena: Arena<T>,
     owns: PhantomData<RcuArc<T>>,
 }
 
@@ -171,8 +174,15 @@ impl<T: Release> RcuHashMap<T> {
             stripes: (0..STRIPES).map(stripe).collect(),
             clock: Clock::new(),
             hand: Padded(AtomicUsize::new(0)),
+            arena: Arena::new(),
             owns: PhantomData,
         }
+    }
+
+    /// Creates the first reference to a value that may be inserted into this map. The value is in
+    /// the map's own memory.
+    pub fn alloc(&self, value: T) -> RcuArc<T> {
+        RcuArc::new_in(value, &self.arena)
     }
 
     /// Returns the first value of this hash that `matches`. It waits only if nothing was found and
@@ -322,30 +332,55 @@ impl<T: Release> RcuHashMap<T> {
             }
         }
         window.sort_unstable_by_key(|place| place.map(|(rank, _)| rank));
-        window.into_iter().rev().flatten().find_map(|(_, value)| {
-            let stripe = stripe(value.link().hash.load(Ordering::Relaxed));
-            self.bucket(stripe, guard).end_last(value, &mut *left)
-        })
+        window
+            .into_iter()
+            .rev()
+            .flatten()
+            .find_map(|(_, value)| self.end_last(value, guard, &mut *left))
     }
 
     /// Evicts every value that has no other reference, as [`evict`](Self::evict) does.
     pub fn evict_all(&self, mut left: impl FnMut(&T)) -> Vec<FinalRef<T>> {
-        let mut gone = Vec::new();
-        for stripe in 0..STRIPES {
-            // The test saves a short-lived map the walk over its buckets.
-            if self.entries(stripe).load(Ordering::Relaxed) > 0 {
-                let guard = pin();
-                let mut bucket = self.bucket(stripe, &guard);
-                for index in bucket.chains.buckets.of_stripe(stripe) {
-                    gone.extend(
-                        bucket
-                            .chain(index)
-                            .filter_map(|value| bucket.end_last(value, &mut left)),
-                    );
-                }
-            }
+        let guard = pin();
+        let linked = self.arena.linked().into_iter();
+        // SAFETY: after the guard was pinned, the map owned a count of each value, or the thread
+        // did that inserts it.
+        let values = linked.map(|at| unsafe { RcuRef::<T>::at(at) });
+        let end = |value: RcuRef<'_, T>| self.end_last(value, &guard, &mut left);
+        values.filter_map(end).collect()
+    }
+
+    /// Evicts a value if the map and the caller have its only references, and calls `left` with
+    /// it as [`evict`](Self::evict) does. Drops the caller's reference in any case.
+    ///
+    /// Locks: a stripe, within. The caller drops the result without a lock.
+    pub fn evict_held(&self, value: RcuArc<T>, left: impl FnOnce(&T)) -> Option<FinalRef<T>> {
+        let guard = pin();
+        let at = value.as_rcu_ref();
+        // Relaxed: as in `end_last`.
+        let stripe = stripe(at.link().hash.load(Ordering::Relaxed));
+        let mut bucket = self.bucket(stripe, &guard);
+        // SAFETY: the chain owns a count, and the caller has passed another one.
+        let last = unsafe { bucket.end_referenced(at, 2, left) };
+        drop(bucket);
+        drop(guard);
+        if last.is_some() {
+            // The count has been given up.
+            RcuArc::into_raw(Some(value));
         }
-        gone
+        last
+    }
+
+    /// Evicts a value if it has no other reference.
+    fn end_last(
+        &self,
+        value: RcuRef<'_, T>,
+        guard: &Guard,
+        left: impl FnOnce(&T),
+    ) -> Option<FinalRef<T>> {
+        // Relaxed: a value that gets another hash meanwhile is in use.
+        let stripe = stripe(value.link().hash.load(Ordering::Relaxed));
+        self.bucket(stripe, guard).end_last(value, left)
     }
 
     /// Returns the number of values: out of date at once.
@@ -411,9 +446,10 @@ impl<'g, T: Release> Bucket<'g, T> {
     /// Adds a value.
     ///
     /// # Panics
-    /// If the value is in a map.
+    /// If the value is in the map, or was not [allocated](RcuHashMap::alloc) by it.
     pub fn insert(&mut self, hash: u64, new: RcuArc<T>) {
         let value = new.as_rcu_ref();
+        assert!(value.is_in(&self.map.arena), "a value is in its own map");
         assert!(value.link().claim(), "a value is in one map, and once");
         value.link().hash.store(hash, Ordering::Relaxed);
         value.link().uses.begin(self.map.clock.now());
@@ -446,33 +482,34 @@ impl<'g, T: Release> Bucket<'g, T> {
     /// Removes a value of this stripe if it has no other reference, and calls `left` with it. The
     /// caller drops it without the lock.
     pub fn end_last(&mut self, value: RcuRef<'_, T>, left: impl FnOnce(&T)) -> Option<FinalRef<T>> {
-        if !self.holds(value) {
-            return None;
-        }
-        // SAFETY: the chain owns a count, which this gives up.
-        let last = unsafe { value.end_last() }?;
-        self.take(value);
-        left(last.get());
-        Some(last)
+        // SAFETY: the chain owns a count.
+        unsafe { self.end_referenced(value, 1, left) }
     }
 
-    /// Returns whether a value is in a chain of this stripe. No other thread changes that.
-    fn holds(&self, value: RcuRef<'_, T>) -> bool {
-        let hash = value.link().hash.load(Ordering::Relaxed);
-        stripe(hash) == self.stripe
-            && self
-                .chain(self.chains.buckets.index(hash))
-                .any(|there| there.ptr_eq(value))
+    /// Removes a value of this stripe if `references` are all that it has, and calls `left` with
+    /// it.
+    ///
+    /// # Safety
+    /// The chain and the caller own that many counts, which they give up if this returns the value.
+    unsafe fn end_referenced(
+        &mut self,
+        value: RcuRef<'_, T>,
+        references: usize,
+        left: impl FnOnce(&T),
+    ) -> Option<FinalRef<T>> {
+        let link = self.link_to(value)?;
+        // SAFETY: the caller's promise.
+        let last = unsafe { value.end_last(references) }?;
+        self.unlink(link, value);
+        left(last.get());
+        Some(last)
     }
 
     /// Takes a value out of its chain, and the count of the chain passes to the caller. Returns
     /// false if it is in no chain of this stripe.
     fn take(&mut self, value: RcuRef<'_, T>) -> bool {
-        let taken = self.unlink(value);
-        if taken {
-            value.link().release();
-        }
-        taken
+        let link = self.link_to(value);
+        link.inspect(|link| self.unlink(link, value)).is_some()
     }
 
     /// Puts the next values of the stripe into the places of `room`, with their ranks.
@@ -517,26 +554,32 @@ impl<'g, T: Release> Bucket<'g, T> {
         self.count(1);
     }
 
-    /// Takes a value out of its chain. Returns false if it is in no chain of this stripe.
-    fn unlink(&mut self, value: RcuRef<'_, T>) -> bool {
+    /// Returns the head or the link that leads to a value; `None` if the value is in no chain of
+    /// this stripe. No other thread changes that.
+    fn link_to(&self, value: RcuRef<'_, T>) -> Option<&'g AtomicPtr<()>> {
         let hash = value.link().hash.load(Ordering::Relaxed);
         if stripe(hash) != self.stripe {
-            return false;
+            return None;
         }
         let mut link: &AtomicPtr<()> = self.head(hash);
         loop {
-            // SAFETY: under the lock, a chain owns a count of each of its values.
-            let at = unsafe { value_unless_end::<T>(link.load(Ordering::Relaxed)) };
-            let Some(at) = at else { return false };
+            // SAFETY: under the lock, a chain owns a count of each of its values, and the guard
+            // keeps values that this thread removes meanwhile.
+            let at: RcuRef<'g, T> = unsafe { value_unless_end(link.load(Ordering::Relaxed)) }?;
             if at.ptr_eq(value) {
-                // Release: P for the values behind, which a reader may first meet through this
-                // link.
-                link.store(at.link().next.load(Ordering::Relaxed), Ordering::Release);
-                self.count(-1);
-                return true;
+                return Some(link);
             }
             link = &at.link().next;
         }
+    }
+
+    /// Takes a value out of its chain, where `link` leads to it. The count of the chain passes to
+    /// the caller.
+    fn unlink(&self, link: &AtomicPtr<()>, value: RcuRef<'_, T>) {
+        // Release: P for the values behind, which a reader may first meet through this link.
+        link.store(value.link().next.load(Ordering::Relaxed), Ordering::Release);
+        self.count(-1);
+        value.link().release();
     }
 
     /// Moves the chains of the stripe to `new`, which has twice as many buckets (rule 6). The
@@ -602,40 +645,22 @@ impl<T: Release> Drop for RcuHashMap<T> {
         // Relaxed: the owner of `&mut self` has synchronised with every user.
         let current = Buckets::at_pointer(self.buckets.load(Ordering::Relaxed));
         let mut old = Buckets::none();
-        let mut values = Vec::with_capacity(self.len());
-        for (stripe, state) in self.stripes.iter().enumerate() {
-            let buckets = state
-                .lock
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .buckets;
-            for index in buckets.of_stripe(stripe) {
-                // SAFETY: lookups borrow the map, so the buckets have no other user.
-                let mut at = unsafe { buckets.at(index) }.load(Ordering::Relaxed);
-                // SAFETY: the chain owns a count of each value until the value is dropped below.
-                while let Some(value) = unsafe { value_unless_end::<T>(at) } {
-                    at = value.link().next.load(Ordering::Relaxed);
-                    values.push(value.as_ptr());
-                }
-            }
+        for stripe in &self.stripes {
+            let chains = stripe.lock.lock();
+            let buckets = chains.unwrap_or_else(PoisonError::into_inner).buckets;
             if buckets != current {
                 old = buckets;
             }
         }
-        // Values that were made one after the other lie next to each other, each next to what it
-        // owns. In this order the processor fetches them ahead. A model takes the same course each
-        // time, and its addresses differ.
-        if cfg!(not(feature = "loom")) {
-            values.sort_unstable();
-        }
-        for value in values {
-            // SAFETY: it was in one chain, whose count of it this takes over.
-            let value = unsafe { RcuArc::from_raw(value) };
-            value
-                .iter()
-                .for_each(|value| value.as_rcu_ref().link().release());
-        }
-        // SAFETY: as above. All stripes that the map has not moved are in the same buckets.
+        let last = self.arena.linked().into_iter().filter_map(|at| {
+            // SAFETY: the value is in a chain of this map, whose count of it this takes over.
+            let value = unsafe { RcuArc::from_ptr(at) };
+            value.as_rcu_ref().link().release();
+            value.into_final()
+        });
+        end_all(last);
+        // SAFETY: lookups borrow the map, so the buckets have no other user. All stripes that the
+        // map has not moved are in the same buckets.
         unsafe {
             old.free();
             current.free();

@@ -1,6 +1,6 @@
 //! A slab cache: memory for values that are allocated and freed often.
 //!
-//! RCU values, entries of hash maps, inodes and the bytes of buffers come from it. Memory that it
+//! RCU values, the state of inodes and the bytes of buffers come from it. Memory that it
 //! returns is as long and as aligned as the layout asks for. It keeps a bounded number of free
 //! objects.
 //!

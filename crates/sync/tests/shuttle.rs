@@ -20,8 +20,7 @@ impl Release for Maker {
 type Map = RcuHashMap<Maker>;
 
 fn insert(map: &Map, hash: u64, index: usize) {
-    map.lock(hash, &pin())
-        .insert(hash, RcuArc::new(Maker(index)));
+    map.lock(hash, &pin()).insert(hash, map.alloc(Maker(index)));
 }
 
 /// Creates a map with a value of hash 0.
@@ -42,7 +41,7 @@ fn threads_never_hold_two_values_of_a_key() {
             let mut bucket = map.lock(hash, &guard);
             let first = bucket.find(hash, |_| true).and_then(RcuRef::try_upgrade);
             let first = first.unwrap_or_else(|| {
-                let new = RcuArc::new(Maker(index));
+                let new = map.alloc(Maker(index));
                 bucket.insert(hash, new.clone());
                 new
             });
@@ -71,7 +70,7 @@ fn threads_always_find_a_value_while_the_map_grows_and_others_move() {
         || {
             let map = map_of_one();
             // Before the value in its chain.
-            let moved = RcuArc::new(Maker(9));
+            let moved = map.alloc(Maker(9));
             map.lock(1, &pin()).insert(1, moved.clone());
             (map, moved)
         },
@@ -100,7 +99,7 @@ fn threads_always_find_a_value_that_is_replaced() {
         map_of_one,
         |map, index| {
             if index < 3 {
-                let new = RcuArc::new(Maker(index + 1));
+                let new = map.alloc(Maker(index + 1));
                 map.lock(0, &pin())
                     .replace(0, new, |_| true)
                     .expect("there is always one");

@@ -252,7 +252,7 @@ impl Session {
         let dentry = Dentry::nameless(sb.dcache.new_id(), &parent.dentry, inode);
         let location = Location {
             mount: parent.mount.clone(),
-            dentry: RcuArc::new(dentry),
+            dentry: sb.dcache.counted(dentry),
         };
         OpenFile::new(
             self,

@@ -58,13 +58,12 @@
 //! | its name, hash, parent | the holder of its name | all threads | Relaxed; the state |
 
 use std::cell::Cell;
-use std::ptr;
 use std::sync::Arc;
 
 use extern4_sync::cache_budget::{CacheAccount, Reclaim};
 use extern4_sync::lock_order::{Ordered, Rank, Ranked};
 use extern4_sync::rcu::{Guard, pin};
-use extern4_sync::rcu_arc::{FinalRef, RcuArc, RcuRef};
+use extern4_sync::rcu_arc::{FinalRef, RcuArc, RcuRef, end_all};
 use extern4_sync::rcu_hash_map::RcuHashMap;
 use extern4_sync::thread_counter::IdAllocator;
 
@@ -540,7 +539,7 @@ impl DentryCache {
         inode: RcuArc<Inode>,
     ) -> RcuArc<Dentry> {
         let texts = (key.name.bytes, spelling);
-        RcuArc::new(Dentry::new(
+        self.counted(Dentry::new(
             DentryState::cached(),
             self.new_id(),
             key.parent,
@@ -551,7 +550,12 @@ impl DentryCache {
 
     fn new_negative(&self, key: Key<'_>, state: DentryState) -> RcuArc<Dentry> {
         let texts = (key.name.bytes, key.name.bytes);
-        RcuArc::new(Dentry::new(state, self.new_id(), key.parent, texts, None))
+        self.counted(Dentry::new(state, self.new_id(), key.parent, texts, None))
+    }
+
+    /// Returns the first reference to a dentry of this file system.
+    pub(crate) fn counted(&self, dentry: Dentry) -> RcuArc<Dentry> {
+        self.table.alloc(dentry)
     }
 
     /// Binds a name that is not in the cache to nothing, and returns the negative dentry: the cache
@@ -616,28 +620,26 @@ impl DentryCache {
 
     /// Drops every unused dentry.
     pub(crate) fn shrink(&self) {
-        // Parents become free when their children have gone, so rounds go on while they find
-        // something.
-        while self.end(self.table.evict_all(|dentry| dentry.state.evict())) > 0 {}
+        let mut evicted = self.table.evict_all(|dentry| dentry.state.evict());
+        // A directory is unused when its last child has gone.
+        while !evicted.is_empty() {
+            let parents = Dentry::parents(evicted.iter().map(FinalRef::get));
+            self.end(evicted);
+            let evict = |parent| self.table.evict_held(parent, |dentry| dentry.state.evict());
+            evicted = parents.into_iter().filter_map(evict).collect();
+        }
     }
 
     /// Drops evicted dentries, and takes their inodes out of the cache unless these are in use.
     /// Returns the number of dentries.
-    fn end(&self, mut dentries: Vec<FinalRef<Dentry>>) -> usize {
+    fn end(&self, dentries: Vec<FinalRef<Dentry>>) -> usize {
         let evicted = dentries.len();
-        // Dentries that were made one after the other lie next to each other and to their inodes.
-        // In this order the processor fetches them ahead. A model takes the same course each time,
-        // and its addresses differ.
-        if cfg!(not(feature = "loom")) {
-            dentries.sort_unstable_by_key(|dentry| ptr::from_ref(dentry.get()));
-        }
-        for dentry in dentries {
-            let ino = dentry.get().inode().map(Inode::ino);
-            drop(dentry);
-            if let Some(ino) = ino {
-                self.inodes.evict_unused(ino);
-            }
-        }
+        let inodes = dentries
+            .iter()
+            .filter_map(|dentry| dentry.get().take_inode());
+        let inodes = inodes.collect::<Vec<_>>();
+        end_all(dentries);
+        self.inodes.evict_held(inodes);
         self.inodes.account().sub(evicted as u64 * DENTRY_BYTES);
         evicted
     }

@@ -122,6 +122,28 @@ impl Dentry {
         self.see_inode()?.try_upgrade()
     }
 
+    /// Takes the inode out of a dentry that is no longer in use.
+    pub(crate) fn take_inode(&self) -> Option<RcuArc<Inode>> {
+        self.inode
+            .take()
+            .inspect(|inode| inode.forget_alias(self.id))
+    }
+
+    /// Returns the directories of dentries, each once if its dentries follow one another.
+    pub(crate) fn parents<'d>(dentries: impl Iterator<Item = &'d Self>) -> Vec<RcuArc<Self>> {
+        let guard = pin();
+        let mut parents: Vec<RcuArc<Self>> = Vec::new();
+        for parent in dentries.filter_map(|dentry| dentry.parent.load(&guard)) {
+            if parents
+                .last()
+                .is_none_or(|last| !last.as_rcu_ref().ptr_eq(parent))
+            {
+                parents.extend(parent.try_upgrade());
+            }
+        }
+        parents
+    }
+
     /// Returns whether its key has this name. The caller compares the hash, too, and then asks the
     /// state whether the key has changed.
     #[inline]
@@ -259,9 +281,7 @@ impl Release for Dentry {
     type Link = First;
 
     fn release(&self) {
-        if let Some(inode) = self.inode.take() {
-            inode.forget_alias(self.id);
-        }
+        drop(self.take_inode());
         drop(self.parent.take());
     }
 }

@@ -87,7 +87,9 @@ impl Namespace {
 impl SuperBlock {
     /// Returns a dentry for a file of which no path is known.
     fn nameless(&self, inode: RcuArc<Inode>) -> RcuArc<Dentry> {
-        RcuArc::new(Dentry::nameless(self.dcache.new_id(), self.root(), inode))
+        let id = self.dcache.new_id();
+        self.dcache
+            .counted(Dentry::nameless(id, self.root(), inode))
     }
 
     /// Returns the dentry of a directory if the cache has it. `None` says nothing about the

@@ -23,7 +23,7 @@ use extern4_sync::per_thread::PerThread;
 use extern4_sync::percpu::Padded;
 use extern4_sync::primitive::{AtomicU64, Ordering};
 use extern4_sync::rcu::pin;
-use extern4_sync::rcu_arc::RcuArc;
+use extern4_sync::rcu_arc::{RcuArc, end_all};
 use extern4_sync::rcu_hash_map::RcuHashMap;
 use extern4_sync::thread_refcount::ThreadRefcount;
 
@@ -132,7 +132,7 @@ impl InodeCache {
 
     /// Inserts an inode that the file system has just made or read.
     pub(crate) fn insert(&self, fs: &Arc<dyn FileSystem>, new: NewInode) -> RcuArc<Inode> {
-        let inode = RcuArc::new(Inode::of(self.refer_to(fs), new));
+        let inode = self.table.alloc(Inode::of(self.refer_to(fs), new));
         self.links_changed(&inode);
         inode
     }
@@ -192,6 +192,15 @@ impl InodeCache {
         drop(last);
     }
 
+    /// Drops the references, and the inodes that nothing else uses.
+    pub(crate) fn evict_held(&self, inodes: Vec<RcuArc<Inode>>) {
+        let evict = |inode| self.table.evict_held(inode, |_| ());
+        let evicted: Vec<_> = inodes.into_iter().filter_map(evict).collect();
+        self.account.sub(evicted.len() as u64 * self.inode_bytes);
+        // An evicted inode calls its file system, without a lock of the table.
+        end_all(evicted);
+    }
+
     /// Evicts up to `want` unused inodes, after a thread has inserted one by its number alone. The
     /// inodes of dentries leave with these.
     pub(crate) fn evict(&self, want: usize) -> usize {
@@ -225,6 +234,7 @@ impl InodeCache {
     pub(crate) fn shrink(&self) {
         let evicted = self.table.evict_all(|_| ());
         self.account.sub(evicted.len() as u64 * self.inode_bytes);
+        end_all(evicted);
     }
 
     /// Returns the number of inodes in memory.

@@ -233,7 +233,7 @@ impl SuperBlock {
                 ));
             }
         };
-        let root = RcuArc::new(Dentry::root(dcache.new_id(), root));
+        let root = dcache.counted(Dentry::root(dcache.new_id(), root));
         let alias = Alias {
             dentry: root.id(),
             parent: root.id(),

@@ -38,7 +38,7 @@ impl BlockTable {
     /// Locks: the bucket's, within.
     pub(super) fn find_or_insert(&self, number: u64) -> (RcuArc<Block>, bool) {
         let hash = self.hash(number);
-        let new = RcuArc::new(Block::empty(number));
+        let new = self.map.alloc(Block::empty(number));
         let guard = pin();
         let mut bucket = self.map.lock(hash, &guard);
         match bucket.find(hash, |_| true).and_then(RcuRef::try_upgrade) {

@@ -3,9 +3,12 @@
 //! [`RcuHashMap`](crate::rcu_hash_map::RcuHashMap) uses it. A value is in one map at a time.
 
 use std::ptr;
+// Not an atomic of models: it is read under a lock of the standard library.
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::{Acquire, Release};
 
 use crate::percpu::Line;
-use crate::primitive::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
+use crate::primitive::{AtomicPtr, AtomicU64};
 use crate::rcu_hash_map::age::Uses;
 
 /// The link of a value in the chain of a hash map, which describes the fields.
@@ -16,6 +19,8 @@ pub struct Link {
     pub(crate) uses: Uses,
     /// Whether the value is in a map.
     linked: AtomicBool,
+    /// Its distance from its page in an arena, in lines; 0 if it has no page.
+    pub(crate) lines: u16,
 }
 
 impl Default for Link {
@@ -25,6 +30,7 @@ impl Default for Link {
             hash: AtomicU64::new(0),
             uses: Uses::none(),
             linked: AtomicBool::new(false),
+            lines: 0,
         }
     }
 }
@@ -33,12 +39,18 @@ impl Link {
     /// Claims the link for a map. Returns false if the value is in one.
     pub(crate) fn claim(&self) -> bool {
         // Acquire: pairs with the Release in `release`, so the link is out of its chain.
-        !self.linked.swap(true, Ordering::Acquire)
+        !self.linked.swap(true, Acquire)
     }
 
     /// Ends the claim, after the link was taken out of its chain.
     pub(crate) fn release(&self) {
-        self.linked.store(false, Ordering::Release);
+        self.linked.store(false, Release);
+    }
+
+    /// Returns whether the value is in a map.
+    pub(crate) fn is_linked(&self) -> bool {
+        // Acquire: pairs with the Release in `release`.
+        self.linked.load(Acquire)
     }
 }
 
@@ -53,6 +65,9 @@ pub trait Place: 'static {
 
     /// Returns the link.
     fn link<'a>(before: &'a Self::Before, behind: &'a Self::Behind) -> &'a Link;
+
+    /// Returns the link of a value that no other thread has seen.
+    fn link_mut<'a>(before: &'a mut Self::Before, behind: &'a mut Self::Behind) -> &'a mut Link;
 }
 
 /// The link lies before the value, on the line that a lookup reads in any case. The count begins a
@@ -74,6 +89,10 @@ impl Place for First {
     fn link<'a>(before: &'a Link, (): &'a ()) -> &'a Link {
         before
     }
+
+    fn link_mut<'a>(before: &'a mut Link, (): &'a mut ()) -> &'a mut Link {
+        before
+    }
 }
 
 impl Place for Last {
@@ -83,6 +102,10 @@ impl Place for Last {
 
     #[inline]
     fn link<'a>((): &'a (), behind: &'a Link) -> &'a Link {
+        behind
+    }
+
+    fn link_mut<'a>((): &'a mut (), behind: &'a mut Link) -> &'a mut Link {
         behind
     }
 }

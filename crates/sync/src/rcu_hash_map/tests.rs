@@ -43,7 +43,7 @@ impl<V: Send + Sync + PartialEq + std::hash::Hash + Copy + 'static> Hashed<V> {
         let mut bucket = self.map.lock(hash, &guard);
         let found = bucket.find(hash, |entry| entry.0 == value);
         found.and_then(RcuRef::try_upgrade).unwrap_or_else(|| {
-            let new = RcuArc::new(Value(value));
+            let new = self.map.alloc(Value(value));
             bucket.insert(hash, new.clone());
             new
         })
@@ -74,7 +74,7 @@ fn finds_replaces_and_removes() {
     for key in 0..500u32 {
         let hash = hasher.hash_one(key);
         map.lock(hash, &guard)
-            .insert(hash, RcuArc::new(Value((key, 0))));
+            .insert(hash, map.alloc(Value((key, 0))));
     }
     let find = |key: u32| map.find(hasher.hash_one(key), &guard, |entry| entry.0.0 == key);
     assert!((0..500).all(|key| find(key).is_some_and(|found| found.0 == (key, 0))));
@@ -84,7 +84,7 @@ fn finds_replaces_and_removes() {
     let hash = hasher.hash_one(7u32);
     let mut bucket = map.lock(hash, &guard);
     let replaced = bucket
-        .replace(hash, RcuArc::new(Value((7, 1))), |entry| entry.0.0 == 7)
+        .replace(hash, map.alloc(Value((7, 1))), |entry| entry.0.0 == 7)
         .unwrap();
     assert!(bucket.remove(old).is_none());
     drop(bucket);
@@ -155,7 +155,7 @@ fn references_outlive_the_map_and_all_memory_is_freed() {
     let alive = Arc::new(());
     let map = RcuHashMap::new();
     let insert = |hash: u64| {
-        let new = RcuArc::new(Value(alive.clone()));
+        let new = map.alloc(Value(alive.clone()));
         map.lock(hash, &pin()).insert(hash, new.clone());
         new
     };
@@ -348,12 +348,12 @@ fn values_are_found_while_others_are_moved() {
 #[test]
 fn a_key_that_is_replaced_is_always_found() {
     let map = &RcuHashMap::new();
-    map.lock(9, &pin()).insert(9, RcuArc::new(Value(0u32)));
+    map.lock(9, &pin()).insert(9, map.alloc(Value(0u32)));
     std::thread::scope(|scope| {
         scope.spawn(|| {
             for next in 1..50_000 {
                 map.lock(9, &pin())
-                    .replace(9, RcuArc::new(Value(next)), |_| true)
+                    .replace(9, map.alloc(Value(next)), |_| true)
                     .unwrap();
             }
         });
@@ -370,4 +370,12 @@ fn a_key_that_is_replaced_is_always_found() {
         });
     });
     assert_eq!(map.len(), 1);
+}
+
+#[test]
+#[should_panic(expected = "its own map")]
+fn a_value_of_another_map_is_refused() {
+    let map = RcuHashMap::new();
+    let other = RcuHashMap::new();
+    map.lock(5, &pin()).insert(5, other.alloc(Value(6)));
 }

@@ -24,7 +24,12 @@ unsafe impl Sync for Ending {}
 unsafe impl Send for Ending {}
 
 impl Ending {
-    pub(crate) fn new(value: u64) -> (RcuArc<Self>, Ends) {
+    fn new(value: u64) -> (RcuArc<Self>, Ends) {
+        let (this, ends) = Self::watched(value);
+        (RcuArc::new(this), ends)
+    }
+
+    pub(crate) fn watched(value: u64) -> (Self, Ends) {
         let ends = StdArc::default();
         let value = Poisoned::new(value);
         let work = UnsafeCell::new(0);
@@ -32,7 +37,7 @@ impl Ending {
             ends: StdArc::clone(&ends),
             alive: value.alive.clone(),
         };
-        (RcuArc::new(Self { value, work, ends }), watch)
+        (Self { value, work, ends }, watch)
     }
 
     /// Writes as a holder. One thread of a model does this.

@@ -29,7 +29,7 @@ fn chain(keys: impl IntoIterator<Item = u64>) -> Map {
 
 fn insert(map: &Map, hash: u64, key: u64) {
     map.lock(hash, &pin())
-        .insert(hash, RcuArc::new(Poisoned::new(key)));
+        .insert(hash, map.alloc(Poisoned::new(key)));
 }
 
 fn find<'g>(map: &'g Map, key: u64, guard: &'g rcu::Guard) -> Option<RcuRef<'g, Poisoned>> {
@@ -48,7 +48,7 @@ fn hold(map: &Map, key: u64) -> RcuArc<Poisoned> {
 
 /// Returns a reference to the value of a key, which is inserted if there is none.
 fn find_or_insert(map: &Map, key: u64) -> RcuArc<Poisoned> {
-    let new = RcuArc::new(Poisoned::new(key));
+    let new = map.alloc(Poisoned::new(key));
     let guard = pin();
     let mut bucket = map.lock(HASH, &guard);
     let found = bucket.find(HASH, |value| value.value() == key);
@@ -95,7 +95,7 @@ fn hash_replace_vs_find() {
         },
         |map| {
             for next in 2..4 {
-                let new = RcuArc::new(Poisoned::new(next));
+                let new = map.alloc(Poisoned::new(next));
                 assert!(
                     map.lock(HASH, &pin())
                         .replace(HASH, new, |_| true)
@@ -349,8 +349,8 @@ fn hash_evict_vs_drop() {
     race(
         || {
             let map = RcuHashMap::new();
-            let (value, ends) = Ending::new(1);
-            map.lock(HASH, &pin()).insert(HASH, value);
+            let (value, ends) = Ending::watched(1);
+            map.lock(HASH, &pin()).insert(HASH, map.alloc(value));
             (map, ends)
         },
         |(map, _)| {
@@ -408,4 +408,32 @@ fn hash_end_of_the_map_vs_holder() {
         drop(pin());
         assert!(!alive.load(Ordering::Relaxed), "never freed");
     });
+}
+
+/// A holder evicts a value only if no other thread holds it.
+#[test]
+fn hash_evict_held_vs_find() {
+    race_for(
+        || {
+            let map = chain([1, 2]);
+            let held = std::sync::Mutex::new(Some(hold(&map, 1)));
+            (map, held)
+        },
+        |(map, _)| {
+            let guard = pin();
+            let seen = find(map, 1, &guard)?;
+            let held = seen.try_upgrade();
+            seen.value();
+            drop(guard);
+            held.inspect(|held| check_listed(map, 1, held))
+        },
+        |(map, held)| {
+            let held = held.lock().unwrap().take().expect("it is taken once");
+            usize::from(map.evict_held(held, |_| ()).is_some())
+        },
+        |(map, _), held, gone| {
+            assert!(held.is_none() || gone == 0, "a value in use was evicted");
+            assert_eq!((map.len(), has(map, HASH, 1)), (2 - gone, gone == 0));
+        },
+    );
 }

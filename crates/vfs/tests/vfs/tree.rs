@@ -230,3 +230,26 @@ impl FileOps for TreeFs {
         Ok(())
     }
 }
+
+#[test]
+fn dropped_caches_leave_the_names_in_use_and_the_directories_above_them() {
+    let root = crate::fixture::volume();
+    let mut path = String::new();
+    for depth in 0..30 {
+        path.push_str("/d");
+        root.mkdir(&path, 0o755).unwrap();
+        for file in 0..depth {
+            crate::fixture::put(&root, &format!("{path}/{file}"), b"bytes");
+        }
+    }
+    let sb = crate::fixture::sb(&root);
+    assert!(sb.stats().dentries > 450 && sb.stats().inodes > 450);
+    let held = root.open("/d/d/d/1", OpenFlags::READ).unwrap();
+    sb.drop_caches();
+    assert_eq!((sb.stats().dentries, sb.stats().inodes), (4, 5));
+    assert_eq!(held.size(), 5);
+    drop(held);
+    sb.drop_caches();
+    // The root has no name.
+    assert_eq!((sb.stats().dentries, sb.stats().inodes), (0, 1));
+}
