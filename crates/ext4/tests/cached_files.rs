@@ -14,7 +14,7 @@ use extern4_vfs::*;
 static ALLOCATOR: CountingLive = CountingLive;
 
 /// The most bytes that a cached file may take, next to its buffers.
-const MAX_BYTES: usize = 890;
+const MAX_BYTES: usize = 820;
 const DIRS: usize = 100;
 const FILES: usize = 1000;
 const SPEC: ImageSpec = ImageSpec::new(

@@ -56,7 +56,7 @@ use crate::slab;
 
 mod link;
 
-pub use link::{First, Last, Link, Place};
+pub use link::{First, FirstPacked, Last, Link, Place};
 
 /// A value that is counted, and its end when it has no counted reference any more.
 pub trait Release: Send + Sync + 'static {

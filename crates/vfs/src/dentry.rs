@@ -32,14 +32,16 @@ use std::fmt;
 
 use extern4_sync::primitive::thread;
 use extern4_sync::rcu::{Guard, pin};
-use extern4_sync::rcu_arc::{AtomicRcuArc, First, RcuArc, RcuRef, Release};
+use extern4_sync::rcu_arc::{AtomicRcuArc, FirstPacked, RcuArc, RcuRef, Release};
 
 use crate::dentry_state::DentryState;
 use crate::inode::Inode;
 use crate::name::{DentryName, Scanned};
 
-/// A directory entry. The first line, which begins with the link in the cache's table, holds what
-/// walks read of names of fewer than 16 bytes. Holders write only the count, on a line behind.
+/// A directory entry, in two cache lines. The first, which begins with the link in the cache's
+/// table, holds what walks read of names of fewer than 16 bytes. The second ends with the count.
+/// So holders of a dentry, which write the count, disturb walks by its name only if that is longer,
+/// and walks from it through `..`.
 #[repr(C)]
 pub(crate) struct Dentry {
     pub(crate) state: DentryState,
@@ -51,7 +53,7 @@ pub(crate) struct Dentry {
 }
 
 const _: () = assert!(
-    RcuArc::<Dentry>::BYTES == 192
+    RcuArc::<Dentry>::BYTES == 128
         // Words of models are larger.
         || cfg!(any(feature = "loom", feature = "audit", not(target_pointer_width = "64")))
 );
@@ -278,7 +280,7 @@ pub(crate) fn is_ancestor(above: &RcuArc<Dentry>, below: &RcuArc<Dentry>) -> boo
 }
 
 impl Release for Dentry {
-    type Link = First;
+    type Link = FirstPacked;
 
     fn release(&self) {
         drop(self.take_inode());

@@ -54,7 +54,7 @@ impl Link {
     }
 }
 
-/// The place of a link in the allocation of its value: [`First`] or [`Last`].
+/// The place of a link in the allocation of its value: [`First`], [`FirstPacked`] or [`Last`].
 pub trait Place: 'static {
     /// The part of the allocation before the value.
     type Before: Default + Send + Sync;
@@ -75,6 +75,11 @@ pub trait Place: 'static {
 #[derive(Debug)]
 pub enum First {}
 
+/// The link lies as with [`First`], and the count directly behind the value. Holders that count
+/// disturb readers of the value's last line.
+#[derive(Debug)]
+pub enum FirstPacked {}
+
 /// The link lies next to the count, directly behind the value. Holders that count disturb lookups
 /// in the map, and readers of the value's last line.
 #[derive(Debug)]
@@ -83,6 +88,21 @@ pub enum Last {}
 impl Place for First {
     type Before = Link;
     type Apart = Line<()>;
+    type Behind = ();
+
+    #[inline]
+    fn link<'a>(before: &'a Link, (): &'a ()) -> &'a Link {
+        before
+    }
+
+    fn link_mut<'a>(before: &'a mut Link, (): &'a mut ()) -> &'a mut Link {
+        before
+    }
+}
+
+impl Place for FirstPacked {
+    type Before = Link;
+    type Apart = ();
     type Behind = ();
 
     #[inline]
