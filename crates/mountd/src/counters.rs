@@ -32,7 +32,7 @@ pub const ALL: &[Counter] = &[
     Counter {
         name: "dentries",
         kind: Kind::Now,
-        meaning: "Names in the cache, those that are known not to exist included.",
+        meaning: "Names in the cache, including names that are known not to exist.",
         read: |stats| Some(stats.names.dentries as u64),
     },
     Counter {
