@@ -14,8 +14,8 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 
-use extern4::{Cred, ErrorKind, Session, Volume};
-use extern4_disk::{CorruptKind, Structure};
+use extern4::ext4::{Error as Ext4Error, Unsupported};
+use extern4::{CorruptKind, Cred, ErrorKind, Session, Structure, Volume};
 use signal_hook::consts::SIGINT;
 
 use crate::caller::Caller;
@@ -745,7 +745,7 @@ impl App {
     }
 
     /// Reports an error of the ext4 crate about `name`.
-    pub(crate) fn ext4_error(&mut self, name: impl Display, error: &extern4_ext4::Error) {
+    pub(crate) fn ext4_error(&mut self, name: impl Display, error: &Ext4Error) {
         self.fail_at(status_of(error.into()), &name, error);
     }
 
@@ -854,9 +854,9 @@ pub(crate) fn open(image: &Image, writing: bool, opening: &Opening) -> extern4::
 /// breaks the format.
 fn blames_superblock(error: &extern4::Error) -> bool {
     match error.source().and_then(|cause| cause.downcast_ref()) {
-        Some(extern4_ext4::Error::NotExt(_)) => true,
+        Some(Ext4Error::NotExt(_)) => true,
         // A copy does not bring back what is cut off.
-        Some(extern4_ext4::Error::Corrupt(corrupt)) => {
+        Some(Ext4Error::Corrupt(corrupt)) => {
             corrupt.place.structure == Structure::Superblock
                 && !matches!(corrupt.kind, CorruptKind::CutOff { .. })
         }
@@ -886,7 +886,7 @@ fn reason(error: &extern4::Error) -> String {
         return error.reason();
     }
     let hint = match cause.downcast_ref() {
-        Some(extern4_ext4::Error::Unsupported(extern4_ext4::Unsupported::ExternalJournal)) => {
+        Some(Ext4Error::Unsupported(Unsupported::ExternalJournal)) => {
             " (--journal says where it is, or mount -o journal_path=)"
         }
         _ => "",

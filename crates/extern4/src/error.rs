@@ -23,7 +23,8 @@ pub enum ErrorKind {
     NotExt,
     /// The volume uses a feature that this version cannot read; the message names it.
     Unsupported,
-    /// The volume's own structures break the format; the message says where.
+    /// The volume's own structures break the format; the message says where. The error's source, an
+    /// [`ext4::Error`](extern4_ext4::Error), has the place as a [`Corrupt`](crate::Corrupt).
     Corrupt,
     /// An operation failed as it would have failed on Linux, with this error number.
     Os(Errno),

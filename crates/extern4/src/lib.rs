@@ -67,6 +67,7 @@ pub use dir::{DirEntry, ReadDir, Walk, is_step};
 pub use error::{Error, ErrorKind, Result};
 pub use extern4_block as block;
 pub use extern4_block::partition::{Partition, Table as PartitionTable};
+pub use extern4_disk::{Corrupt, CorruptKind, Structure};
 pub use extern4_ext4 as ext4;
 pub use extern4_ext4::{
     Backup, DEFAULT_COMMIT_INTERVAL, DataMode, ErrorPolicy, Ext4, JournalStats, SharingStats,
