@@ -228,7 +228,7 @@ mod tests {
 
     #[test]
     fn racing_drops_drop_the_value_once() {
-        for _ in 0..300 {
+        for _ in 0..if cfg!(miri) { 10 } else { 300 } {
             let alive = Arc::new(());
             let owner = ThreadArcOwner::new(Arc::clone(&alive));
             std::thread::scope(|scope| {
