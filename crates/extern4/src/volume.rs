@@ -45,6 +45,12 @@ const MANY_INODES: usize = 4096;
 /// A drop writes nothing in a child made by `fork(2)`, after [`shut_down`](Volume::shut_down), or
 /// after an error that ended all changes. A drop during a panic writes and does not panic again.
 ///
+/// # Forks
+/// A child made by the C library's `fork` may open other volumes. With the volumes of its parent it
+/// may do nothing but drop handles: every other call may wait for ever for a lock that another
+/// thread of the parent held. If another thread was using such a volume, the volume's memory stays
+/// allocated in the child.
+///
 /// ```
 /// use extern4::Volume;
 ///

@@ -3,6 +3,7 @@
 //! A test binary of its own, for it may contain `unsafe`.
 
 use std::io::Write as _;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use extern4::Volume;
@@ -98,4 +99,62 @@ fn a_drop_in_a_forked_child_writes_nothing_and_leaves_the_locks() {
             contents.as_bytes()
         );
     }
+}
+
+#[test]
+fn a_child_drops_handles_and_uses_another_volume_although_threads_were_busy() {
+    if !SPEC.can_run() {
+        return;
+    }
+    let image = SPEC.build();
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut options = Volume::options();
+    options.write(true);
+    let volume = options.open(&image.path).expect("it opens");
+    let session = volume.superuser();
+    session.write_file("/file", "kept").expect("a file");
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for thread in 0..3 {
+            let session = &session;
+            let stop = &stop;
+            scope.spawn(move || {
+                while !stop.load(Ordering::Relaxed) {
+                    for name in 0..5 {
+                        let path = format!("/{thread}-{name}");
+                        session.write_file(&path, "text").expect("a file");
+                        session.read("/file").expect("its contents");
+                        session.remove_file(&path).expect("it is removed");
+                    }
+                }
+            });
+        }
+        let rounds = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            for round in 0..20 {
+                let path = format!("/open-{round}");
+                let mut open = session.create(&path).expect("a file");
+                open.write_all(b"kept").expect("it is written");
+                session.remove_file(&path).expect("it is removed");
+                let mut handles = Some((open, session.open("/file").expect("a file")));
+                let other = dir.path().join(format!("{round}.img"));
+                in_child(|| {
+                    drop(handles.take());
+                    let volume = Volume::create_new(&other, 4 << 20).expect("a volume");
+                    let session = volume.superuser();
+                    session.write_file("/file", "new").expect("a file");
+                    drop(session);
+                    volume.close().expect("it is closed");
+                });
+                let volume = Volume::open(&other).expect("the child's volume");
+                let contents = volume.superuser().read("/file").expect("its file");
+                assert_eq!(contents, b"new");
+            }
+        }));
+        stop.store(true, Ordering::Relaxed);
+        if let Err(panic) = rounds {
+            std::panic::resume_unwind(panic);
+        }
+    });
+    drop((session, volume));
+    tools::e2fsck(&image.path).unwrap_or_else(|e| panic!("{e}"));
 }

@@ -18,6 +18,7 @@ use extern4_sync::percpu::Padded;
 use extern4_sync::primitive::{
     AtomicU32, AtomicU64, Mutex, MutexGuard, Ordering::Relaxed, capacity,
 };
+use extern4_sync::process_ids::ProcessIds;
 
 const SHARDS: usize = capacity(64, 1);
 
@@ -25,10 +26,8 @@ const SHARDS: usize = capacity(64, 1);
 /// opened now or before.
 fn next_number() -> u64 {
     // Not part of the loom model: it only distinguishes transactions.
-    static LAST: std::sync::Mutex<u64> = std::sync::Mutex::new(0);
-    let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
-    *last += 1;
-    *last
+    static NUMBERS: ProcessIds = ProcessIds::new();
+    NUMBERS.take()
 }
 
 /// The operation of a transaction on a block.

@@ -15,6 +15,9 @@
 //! millisecond later at the earliest. A lock that is read and written in alternation stays an
 //! ordinary lock.
 //!
+//! In a child of `fork(2)`, the published reads of threads that it does not have are over. Those
+//! that hold `lock` are not: the child cannot know them.
+//!
 //! Each bias of the process has a number of its own. So a guard that is forgotten, whose slot keeps
 //! the number for ever, keeps no writer of a later lock at the same address waiting.
 //!
@@ -47,10 +50,14 @@ use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::sync::{PoisonError, TryLockError, TryLockResult};
 #[cfg(not(feature = "loom"))]
-use std::{sync::LazyLock, time::Instant};
+use std::{ptr, sync::LazyLock, time::Instant};
 
+#[cfg(not(feature = "loom"))]
+use crate::fork::{AtFork, HeldAtFork};
 use crate::membarrier::{heavy_fence, publish, read_published};
 use crate::percpu::Padded;
+#[cfg(not(feature = "loom"))]
+use crate::primitive::MutexGuard;
 use crate::primitive::{
     AtomicU32, AtomicU64, Condvar, Mutex, Ordering, RwLock, RwLockReadGuard, RwLockWriteGuard,
     capacity,
@@ -236,6 +243,26 @@ impl VisibleReaders {
         }
     }
 
+    /// Clears the slots of all threads but this one, in a child of `fork(2)`: the other threads do
+    /// not exist.
+    #[cfg(not(feature = "loom"))]
+    fn end_other_reads(&self) {
+        // A thread without a number reads under no bias, and one that has given its number back
+        // has no guard left: no thread local holds one.
+        let own = self.readers.own_if_numbered().map(ptr::from_ref);
+        for slots in self.readers.iter() {
+            if own == Some(ptr::from_ref(slots)) {
+                continue;
+            }
+            // Relaxed, both: the process has one thread. A store copies a page, so there is none
+            // without need.
+            let others = slots.0.iter().flat_map(|line| &line.0);
+            others
+                .filter(|slot| slot.load(Ordering::Relaxed) != 0)
+                .for_each(|slot| slot.store(0, Ordering::Relaxed));
+        }
+    }
+
     #[cold]
     fn wake(&self) {
         drop(self.sleepers.lock().unwrap_or_else(PoisonError::into_inner));
@@ -264,7 +291,31 @@ fn new_bias() -> u32 {
 
 /// The visible readers of this process.
 #[cfg(not(feature = "loom"))]
-static PROCESS: LazyLock<VisibleReaders> = LazyLock::new(VisibleReaders::new);
+static PROCESS: LazyLock<VisibleReaders> = LazyLock::new(|| {
+    AT_FORK.register();
+    VisibleReaders::new()
+});
+
+/// Holds `sleepers` of [`PROCESS`] while a thread forks, and ends the published reads of threads
+/// that the child does not have.
+#[cfg(not(feature = "loom"))]
+static AT_FORK: AtFork = {
+    static HELD: HeldAtFork<MutexGuard<'static, ()>> = HeldAtFork::new();
+    extern "C" fn before() {
+        let sleepers = &PROCESS.sleepers;
+        // SAFETY: this is the handler before the fork.
+        unsafe { HELD.keep(sleepers.lock().unwrap_or_else(PoisonError::into_inner)) };
+    }
+    extern "C" fn parent() {
+        // SAFETY: this is the handler after the fork.
+        drop(unsafe { HELD.release() });
+    }
+    extern "C" fn child() {
+        PROCESS.end_other_reads();
+        parent();
+    }
+    AtFork::new(before, parent, child)
+};
 
 impl<T> BiasedRwLock<T> {
     /// Creates a free lock.

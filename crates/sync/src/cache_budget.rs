@@ -21,13 +21,18 @@
 //!
 //! The lock of the registry is outside of all locks of volumes. It is held while registered caches
 //! evict, so a cache whose registration has ended is used by no other thread.
+//!
+//! In a child of `fork(2)`, locks of the parent's caches may be held by threads that the child does
+//! not have, and so may the lock of the registry. A child therefore lets no cache of its parent
+//! evict. It does without the registry of a parent's budget while that is locked: a cache that is
+//! not registered then evicts only for itself.
 
 #[cfg(not(feature = "loom"))]
 mod memory;
 
 use std::fmt;
 // Not a lock of models: no model evicts from a registered cache.
-use std::sync::{self, Arc, PoisonError};
+use std::sync::{self, Arc, PoisonError, TryLockError};
 
 use crate::opener::Opener;
 use crate::percpu::{Padded, PerCpu, possible_cpus};
@@ -41,9 +46,16 @@ const MAX_PENDING: u64 = 64 << 10;
 /// A bound on the memory of several caches.
 pub struct CacheBudget {
     limit: u64,
+    opener: Opener,
     caches: AtomicU64,
     used: Padded<AtomicU64>,
-    registered: sync::Mutex<Vec<Arc<dyn Reclaim>>>,
+    registered: sync::Mutex<Vec<Registered>>,
+}
+
+/// A registered cache, and the process that uses it.
+struct Registered {
+    cache: Arc<dyn Reclaim>,
+    opener: Opener,
 }
 
 /// A cache that evicts entries at the request of a thread that holds none of its locks.
@@ -60,7 +72,6 @@ pub trait Reclaim: Send + Sync {
 pub struct Registration {
     budget: Arc<CacheBudget>,
     cache: Arc<dyn Reclaim>,
-    opener: Opener,
 }
 
 /// The memory of one cache, as a part of a [`CacheBudget`].
@@ -79,6 +90,7 @@ impl CacheBudget {
     pub fn new(limit: u64) -> Arc<Self> {
         Arc::new(Self {
             limit,
+            opener: Opener::here(),
             caches: AtomicU64::new(0),
             used: Padded::default(),
             registered: sync::Mutex::default(),
@@ -112,11 +124,15 @@ impl CacheBudget {
     /// Registers a cache, so that it evicts at the requests of others as long as the registration
     /// lasts.
     pub fn register(self: &Arc<Self>, cache: Arc<dyn Reclaim>) -> Registration {
-        self.registered().push(Arc::clone(&cache));
+        if let Some(mut registered) = self.registered() {
+            registered.push(Registered {
+                cache: Arc::clone(&cache),
+                opener: Opener::here(),
+            });
+        }
         Registration {
             budget: Arc::clone(self),
             cache,
-            opener: Opener::here(),
         }
     }
 
@@ -126,8 +142,10 @@ impl CacheBudget {
         let used = u128::from(self.used()).max(1);
         let part =
             |of: u64| u64::try_from(u128::from(of) * u128::from(bytes) / used).unwrap_or(u64::MAX);
-        self.registered()
-            .iter()
+        let Some(registered) = self.registered() else {
+            return 0;
+        };
+        caches_here(&registered)
             .map(|cache| cache.reclaim(part(cache.account().used())))
             .sum()
     }
@@ -136,37 +154,48 @@ impl CacheBudget {
     /// each of them evicts what it has beyond an equal share. The caller holds no lock of a volume.
     pub fn make_room(&self) {
         let share = self.limit() / self.caches.load(Relaxed).max(1);
-        if self.used().saturating_add(share) > self.limit() {
-            for cache in self.registered().iter() {
-                let excess = cache.account().used().saturating_sub(share);
-                if excess > 0 {
-                    cache.reclaim(excess);
-                }
+        if self.used().saturating_add(share) <= self.limit() {
+            return;
+        }
+        let Some(registered) = self.registered() else {
+            return;
+        };
+        for cache in caches_here(&registered) {
+            let excess = cache.account().used().saturating_sub(share);
+            if excess > 0 {
+                cache.reclaim(excess);
             }
         }
     }
 
-    fn registered(&self) -> sync::MutexGuard<'_, Vec<Arc<dyn Reclaim>>> {
+    /// Locks the registry; `None` in a child of the process that made the budget, if it is locked.
+    fn registered(&self) -> Option<sync::MutexGuard<'_, Vec<Registered>>> {
         // Ignores poison: each change of the list is one step.
-        self.registered
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        if self.opener.is_here() {
+            let locked = self.registered.lock();
+            return Some(locked.unwrap_or_else(PoisonError::into_inner));
+        }
+        match self.registered.try_lock() {
+            Ok(registered) => Some(registered),
+            Err(TryLockError::Poisoned(registered)) => Some(registered.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
     }
+}
+
+/// Returns the caches that this process has registered itself.
+fn caches_here(registered: &[Registered]) -> impl Iterator<Item = &Arc<dyn Reclaim>> {
+    let own = registered.iter().filter(|entry| entry.opener.is_here());
+    own.map(|entry| &entry.cache)
 }
 
 impl Drop for Registration {
     fn drop(&mut self) {
-        // In a forked child, the lock may be held by a thread that the child does not have.
-        if !self.opener.is_here() {
-            return;
-        }
-        let ended = {
-            let mut registered = self.budget.registered();
-            let index = registered
-                .iter()
-                .position(|cache| Arc::ptr_eq(cache, &self.cache));
-            index.map(|index| registered.swap_remove(index))
-        };
+        let ended = self.budget.registered().and_then(|mut registered| {
+            let mut entries = registered.iter();
+            let index = entries.position(|entry| Arc::ptr_eq(&entry.cache, &self.cache))?;
+            Some(registered.swap_remove(index))
+        });
         drop(ended);
     }
 }

@@ -48,7 +48,9 @@
 //! 3. A destructor may pin, retire and flush. Collections do not nest: values that a destructor
 //!    retires wait for a later collection, so a long chain of values needs no deep stack. A
 //!    destructor that panics does not run again. A later collection runs the others of its bag.
-//! 4. Records are never freed, only given back, so that a scan can follow their list without
+//! 4. In a child of `fork(2)`, the read sections of threads that it does not have are over
+//!    (`abandon_others`). The forking thread holds the lock of the queue, so that it is free.
+//! 5. Records are never freed, only given back, so that a scan can follow their list without
 //!    protection. There are as many as the most threads that lived at one time.
 //!
 //! | field | written by | read by | orderings |
@@ -202,7 +204,7 @@ impl Collector {
                 Ordering::Release,
                 Ordering::Relaxed,
             ) {
-                // SAFETY: it came from a box that is never freed (rule 4).
+                // SAFETY: it came from a box that is never freed (rule 5).
                 Ok(_) => return unsafe { &*new },
                 Err(now) => head = now,
             }
@@ -216,7 +218,7 @@ impl Collector {
         // read-modify-writes.
         let mut next = self.records.load(Ordering::Acquire).cast_const();
         std::iter::from_fn(move || {
-            // SAFETY: null, or a record of the list: complete (N) and never freed (rule 4).
+            // SAFETY: null, or a record of the list: complete (N) and never freed (rule 5).
             let record = unsafe { next.as_ref() }?;
             next = record.next;
             Some(record)
@@ -237,6 +239,21 @@ impl Collector {
         // Release: O, pairs with the Acquire of the next owner, which finds the cells as they are
         // now.
         record.owned.store(false, Ordering::Release);
+    }
+
+    /// Ends the read sections of all threads but the owner of `own`, in a child of `fork(2)`: the
+    /// other threads do not exist. Their bags leak, because the fork may have found them half
+    /// changed, and their records are not used again for the same reason.
+    #[cfg(not(feature = "loom"))]
+    fn abandon_others(&self, own: Option<&Record>) {
+        for record in self.records() {
+            if !own.is_some_and(|own| ptr::eq(own, record)) {
+                // Relaxed, both: the process has one thread.
+                record.pinned.store(UNPINNED, Ordering::Relaxed);
+            }
+        }
+        self.threads
+            .store(usize::from(own.is_some()), Ordering::Relaxed);
     }
 
     /// Enters a read section, or one more level of it.

@@ -23,6 +23,7 @@
 //! - [`slab`]: a cache of freed memory.
 //! - [`thread_slots`]: a slot for each thread, and a small number for each.
 //! - [`per_thread`]: a value for each thread that no other thread sees.
+//! - [`process_ids`]: numbers that distinguish the objects of a process.
 //! - [`percpu`]: values with one cache line a CPU.
 //!
 //! For tests and tools:
@@ -31,6 +32,7 @@
 //! - `model`, with the feature `loom`: the runner of loom and shuttle tests.
 //! - `audit`, with the feature of that name: the crate that records accesses to shared memory.
 //! - [`allocations`]: allocators that count.
+//! - `fork`: locks of the process that are free in a child of `fork(2)`.
 //! - [`opener`]: the process that opened something, which a forked child is not.
 //!
 //! Most `unsafe` code of the workspace is here, each block with its reason. Each module documents
@@ -45,6 +47,8 @@ pub mod cache_budget;
 pub mod closable_refcount;
 #[cfg(any(test, not(feature = "loom")))]
 mod epoch;
+#[cfg(not(feature = "loom"))]
+mod fork;
 pub mod lock_order;
 pub mod membarrier;
 #[cfg(feature = "loom")]
@@ -53,6 +57,7 @@ pub mod opener;
 pub mod per_thread;
 pub mod percpu;
 pub mod primitive;
+pub mod process_ids;
 pub mod rcu;
 pub mod rcu_arc;
 pub mod rcu_hash_map;

@@ -9,8 +9,12 @@
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
+#[cfg(not(feature = "loom"))]
+use std::sync::MutexGuard;
 use std::sync::{Mutex, PoisonError};
 
+#[cfg(not(feature = "loom"))]
+use crate::fork::{AtFork, HeldAtFork};
 use crate::thread_slots::{LIMIT, Position};
 
 /// Numbers that no living thread has.
@@ -18,6 +22,22 @@ static FREE: Mutex<Numbers> = Mutex::new(Numbers {
     returned: BTreeSet::new(),
     next: 0,
 });
+
+/// Holds [`FREE`] while a thread forks. In the child, the numbers of the threads that it does not
+/// have stay taken: their slots may be half changed.
+#[cfg(not(feature = "loom"))]
+static AT_FORK: AtFork = {
+    static HELD: HeldAtFork<MutexGuard<'static, Numbers>> = HeldAtFork::new();
+    extern "C" fn before() {
+        // SAFETY: this is the handler before the fork.
+        unsafe { HELD.keep(FREE.lock().unwrap_or_else(PoisonError::into_inner)) };
+    }
+    extern "C" fn after() {
+        // SAFETY: this is the handler after the fork.
+        drop(unsafe { HELD.release() });
+    }
+    AtFork::new(before, after, after)
+};
 
 struct Numbers {
     returned: BTreeSet<usize>,
@@ -97,6 +117,8 @@ pub(crate) fn own_position() -> Position {
 
 #[cold]
 fn draw() -> usize {
+    #[cfg(not(feature = "loom"))]
+    AT_FORK.register();
     let number = FREE.lock().unwrap_or_else(PoisonError::into_inner).take();
     OWN.set(Own {
         number,

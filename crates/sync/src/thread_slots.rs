@@ -98,6 +98,12 @@ impl<T: Default> ThreadSlots<T> {
         self.at(own_position()).or_else(|| self.first_use())
     }
 
+    /// Returns this thread's slot if the thread has a number and the slot exists. Takes no lock.
+    #[cfg(not(feature = "loom"))]
+    pub(crate) fn own_if_numbered(&self) -> Option<&T> {
+        self.at(own_position())
+    }
+
     /// Returns `None`: all threads of a model run on one thread of the system. Models pass a
     /// thread's number to [`of`](Self::of).
     #[cfg(feature = "loom")]

@@ -39,13 +39,14 @@
 
 use std::borrow::Cow;
 use std::ops::Range;
-use std::sync::{self, Arc, PoisonError};
+use std::sync::Arc;
 
 use extern4_acl::{Acl, AclKind};
 use extern4_sync::cache_budget::{CacheAccount, CacheBudget, Registration};
 use extern4_sync::lock_order::{Ordered, Rank, Ranked};
 use extern4_sync::opener::Opener;
 use extern4_sync::primitive::{AtomicU64, Ordering};
+use extern4_sync::process_ids::ProcessIds;
 use extern4_sync::rcu::Guard;
 use extern4_sync::rcu_arc::RcuArc;
 use extern4_sync::thread_counter::ThreadCounter;
@@ -210,7 +211,7 @@ impl SuperBlock {
     /// # Errors
     /// The error of reading the root inode; `ENOTDIR` if it is no directory.
     pub fn new(fs: Arc<dyn FileSystem>, options: SuperOptions) -> Result<Arc<Self>> {
-        static LAST_ID: sync::Mutex<u64> = sync::Mutex::new(0);
+        static IDS: ProcessIds = ProcessIds::new();
         let traits = fs.traits();
         let write_gate = WriteGate::new(options.read_only || traits.read_only);
         let account = CacheAccount::new(&options.budget);
@@ -240,11 +241,7 @@ impl SuperBlock {
             name: Box::default(),
         };
         directory(&root).claim_alias(alias, |_| true);
-        let id = {
-            let mut last = LAST_ID.lock().unwrap_or_else(PoisonError::into_inner);
-            *last += 1;
-            *last
-        };
+        let id = IDS.take();
         let parts = (
             OpenFiles::new(),
             Checker::new(Arc::clone(&fs), options.security),

@@ -367,7 +367,10 @@ impl FileOps for Ext4 {
     }
 
     fn release(&self, inode: &Inode) {
-        end_window(self, inode);
+        // In a forked child, a thread that it does not have may hold the lock of a group.
+        if self.opener.is_here() {
+            end_window(self, inode);
+        }
     }
 
     fn sync_file(&self, inode: &Inode, data_only: bool) -> Result<()> {

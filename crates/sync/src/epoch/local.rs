@@ -10,12 +10,40 @@
 //! the last of them gives the record back.
 
 use std::cell::Cell;
+use std::collections::VecDeque;
 use std::marker::PhantomData;
+use std::sync::PoisonError;
 
+use super::bag::Bag;
 use super::{Collector, Deferred, LEAVING, Record};
-use crate::primitive::Ordering;
+use crate::fork::{AtFork, HeldAtFork};
+use crate::primitive::{MutexGuard, Ordering};
 
 pub(super) static COLLECTOR: Collector = Collector::new();
+
+/// Holds the queue of [`COLLECTOR`] while a thread forks, and ends the read sections of the threads
+/// that the child does not have.
+static AT_FORK: AtFork = {
+    static HELD: HeldAtFork<MutexGuard<'static, VecDeque<Box<Bag>>>> = HeldAtFork::new();
+    extern "C" fn before() {
+        let queue = COLLECTOR
+            .queue
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        // SAFETY: this is the handler before the fork.
+        unsafe { HELD.keep(queue) };
+    }
+    extern "C" fn parent() {
+        // SAFETY: this is the handler after the fork.
+        drop(unsafe { HELD.release() });
+    }
+    extern "C" fn child() {
+        // A thread that is pinned has its record here until its last guard goes.
+        COLLECTOR.abandon_others(RECORD.try_with(Cell::get).ok().flatten());
+        parent();
+    }
+    AtFork::new(before, parent, child)
+};
 
 thread_local! {
     // It has no destructor, so an access is one load, at any time in a thread's life.
@@ -62,6 +90,7 @@ pub(crate) fn pin() -> Guard {
 
 #[cold]
 fn pin_first() -> Guard {
+    AT_FORK.register();
     let record = COLLECTOR.register();
     COLLECTOR.pin(record);
     if END.try_with(|_| ()).is_err() {
