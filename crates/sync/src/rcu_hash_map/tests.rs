@@ -299,11 +299,7 @@ fn an_eviction_looks_at_few_values_where_all_are_in_use() {
 /// Readers find a value that is there, also while its stripe moves.
 #[test]
 fn values_are_found_while_the_map_grows() {
-    let (rounds, values) = if cfg!(miri) {
-        (1, 3000)
-    } else {
-        (10, 200_000)
-    };
+    let (rounds, values) = if cfg!(miri) { (1, 3000) } else { (10, 200_000) };
     for _ in 0..rounds {
         let map = &Hashed::new();
         (0..1000u64).for_each(|number| drop(map.get(number)));
