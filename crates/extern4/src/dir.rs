@@ -1,11 +1,9 @@
-//! Directories: their entries, and walks over whole trees.
+//! Directories and their entries.
 //!
-//! [`Session::read_dir`](crate::Session::read_dir) and [`walk`](crate::Session::walk) return these
-//! iterators to programs and to the command. A listing has each name that is there throughout
-//! exactly once, and perhaps names that come or go meanwhile. A walk does not follow symbolic
-//! links. An error of one directory is an item, and the walk goes on after it.
+//! [`Session::read_dir`](crate::Session::read_dir) returns the iterator, and
+//! [`walk`](crate::Session::walk) the entries, to programs and to the command. A listing has each
+//! name that is there throughout exactly once, and perhaps names that come or go meanwhile.
 
-use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::fmt;
 use std::os::unix::ffi::OsStrExt;
@@ -13,26 +11,24 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use extern4_vfs as vfs;
-use vfs::{Attr, DirBatch, FileType, LookupFlags, OpenFile, OpenFlags};
+use vfs::{Attr, FileType, LookupFlags, OpenFile};
 
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
+use crate::listing::Listing;
 use crate::metadata::Metadata;
 use crate::session::bytes;
-
-/// Entries fetched at a time.
-const BATCH: usize = 1024;
 
 /// One entry of a directory or a walk.
 pub struct DirEntry {
     /// The session, standing in the directory that has the entry.
-    parent: Arc<vfs::Session>,
-    path: PathBuf,
+    pub(crate) parent: Arc<vfs::Session>,
+    pub(crate) path: PathBuf,
     /// The length in bytes of the entry's name in `parent`, which ends `path`.
-    name_len: usize,
-    depth: usize,
-    ino: u64,
-    kind: Option<FileType>,
-    attr: Option<Attr>,
+    pub(crate) name_len: usize,
+    pub(crate) depth: usize,
+    pub(crate) ino: u64,
+    pub(crate) kind: Option<FileType>,
+    pub(crate) attr: Option<Attr>,
 }
 
 impl DirEntry {
@@ -94,6 +90,21 @@ impl DirEntry {
         }
     }
 
+    /// Removes the entry from its directory: a file, a symbolic link, or a directory that is empty.
+    ///
+    /// # Errors
+    /// Those of [`remove_file`](crate::Session::remove_file) and
+    /// [`remove_dir`](crate::Session::remove_dir).
+    pub fn remove(&self) -> Result<()> {
+        let parent = self.parent();
+        let removed = if self.file_type()? == FileType::Directory {
+            parent.remove_dir(self.file_name())
+        } else {
+            parent.remove_file(self.file_name())
+        };
+        removed.map_err(|error| error.at(&self.path))
+    }
+
     /// Returns a view of the volume that stands in the directory of this entry. From there,
     /// [`file_name`](Self::file_name) alone leads to the entry, however long its path is.
     pub fn parent(&self) -> crate::Session {
@@ -111,91 +122,6 @@ impl fmt::Debug for DirEntry {
     }
 }
 
-/// The state of listing one open directory.
-struct Listing {
-    session: Arc<vfs::Session>,
-    directory: OpenFile,
-    path: PathBuf,
-    depth: usize,
-    with_metadata: bool,
-    batch: DirBatch,
-    /// Entries of the batch that the caller has received.
-    taken: usize,
-    cookie: u64,
-    done: bool,
-}
-
-impl Listing {
-    fn new(
-        session: &vfs::Session,
-        directory: OpenFile,
-        path: PathBuf,
-        depth: usize,
-        with_metadata: bool,
-    ) -> Self {
-        let session = Arc::new(session.at(directory.location()));
-        let batch = DirBatch::new();
-        Self {
-            session,
-            directory,
-            path,
-            depth,
-            with_metadata,
-            batch,
-            taken: 0,
-            cookie: 0,
-            done: false,
-        }
-    }
-
-    fn next(&mut self) -> Option<Result<DirEntry>> {
-        loop {
-            if self.taken == self.batch.len() {
-                if self.done {
-                    return None;
-                }
-                if let Err(error) = self.fetch() {
-                    self.done = true;
-                    return Some(Err(error));
-                }
-                continue;
-            }
-            let entry = self.batch.get(self.taken);
-            self.taken += 1;
-            if entry.name == b"." || entry.name == b".." {
-                continue;
-            }
-            return Some(Ok(DirEntry {
-                parent: Arc::clone(&self.session),
-                path: join(&self.path, OsStr::from_bytes(entry.name)),
-                name_len: entry.name.len(),
-                depth: self.depth,
-                ino: entry.ino,
-                kind: entry.kind,
-                attr: entry.attr.copied(),
-            }));
-        }
-    }
-
-    fn fetch(&mut self) -> Result<()> {
-        let listed = if self.with_metadata {
-            self.directory
-                .read_dir_plus(self.cookie, BATCH, &mut self.batch)
-        } else {
-            self.directory.read_dir(self.cookie, BATCH, &mut self.batch)
-        };
-        self.taken = 0;
-        self.done = self.batch.reaches_end();
-        if let Some(cookie) = self.batch.next_cookie() {
-            self.cookie = cookie;
-        }
-        listed.map_err(|e| {
-            self.done = true;
-            Error::vfs("list", &self.path, e)
-        })
-    }
-}
-
 /// Joins as [`Path::join`] does, in memory that is allocated once.
 fn join(directory: &Path, name: &OsStr) -> PathBuf {
     let mut path = PathBuf::with_capacity(directory.as_os_str().len() + 1 + name.len());
@@ -206,16 +132,22 @@ fn join(directory: &Path, name: &OsStr) -> PathBuf {
 
 /// An iterator over the entries of a directory; see
 /// [`Session::read_dir`](crate::Session::read_dir).
-pub struct ReadDir(Listing);
+pub struct ReadDir {
+    path: PathBuf,
+    listing: Listing,
+}
 
 impl ReadDir {
     pub(crate) fn new(session: &vfs::Session, directory: OpenFile, path: &Path) -> Self {
-        Self(Listing::new(session, directory, path.to_owned(), 1, false))
+        Self {
+            path: path.to_owned(),
+            listing: Listing::new(session, directory),
+        }
     }
 
     /// Fetches the attributes along with the entries, which is cheaper than one query for each.
     pub fn with_metadata(mut self) -> Self {
-        self.0.with_metadata = true;
+        self.listing.with_metadata = true;
         self
     }
 }
@@ -223,7 +155,7 @@ impl ReadDir {
 impl fmt::Debug for ReadDir {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ReadDir")
-            .field("path", &self.0.path)
+            .field("path", &self.path)
             .finish_non_exhaustive()
     }
 }
@@ -232,151 +164,20 @@ impl Iterator for ReadDir {
     type Item = Result<DirEntry>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        self.0.next()
-    }
-}
-
-/// A walk over a tree; see [`Session::walk`](crate::Session::walk).
-pub struct Walk {
-    session: Arc<vfs::Session>,
-    /// The start of the walk; the first step takes it.
-    start: Option<(PathBuf, LookupFlags)>,
-    with_metadata: bool,
-    /// The directory returned last; the next step enters it.
-    pending: Option<Pending>,
-    stack: Vec<Listing>,
-    /// Directories entered. A sound volume never leads to one twice, so this set ends a walk over
-    /// an unsound one.
-    entered: HashSet<u64>,
-}
-
-struct Pending {
-    parent: Arc<vfs::Session>,
-    path: PathBuf,
-    name_len: usize,
-    depth: usize,
-    ino: u64,
-}
-
-impl Walk {
-    pub(crate) fn new(session: &vfs::Session, path: &Path, how: LookupFlags) -> Self {
-        Self {
-            session: Arc::new(session.clone()),
-            start: Some((path.to_owned(), how)),
-            with_metadata: false,
-            pending: None,
-            stack: Vec::new(),
-            entered: HashSet::new(),
-        }
-    }
-
-    /// Fetches the attributes along with the entries, which is cheaper than one query for each.
-    pub fn with_metadata(mut self) -> Self {
-        self.with_metadata = true;
-        self
-    }
-
-    /// Does not descend into the directory returned last.
-    pub fn skip_subtree(&mut self) {
-        self.pending = None;
-    }
-
-    fn first(&mut self, path: PathBuf, how: LookupFlags) -> Result<DirEntry> {
-        let attr = self
-            .session
-            .stat(bytes(&path), how)
-            .map_err(|e| Error::vfs("stat", &path, e))?;
-        Ok(DirEntry {
-            parent: Arc::clone(&self.session),
-            name_len: bytes(&path).len(),
-            path,
-            depth: 0,
-            ino: attr.ino,
-            kind: Some(attr.kind),
-            attr: Some(attr),
-        })
-    }
-
-    fn descend(&mut self, into: Pending) -> Result<()> {
-        if !self.entered.insert(into.ino) {
-            let twice = "the directory has more than one name, or is inside itself";
-            return Err(Error::new(ErrorKind::Corrupt, "enter")
-                .at(&into.path)
-                .because(twice));
-        }
-        let path = bytes(&into.path);
-        let name = &path[path.len() - into.name_len..];
-        let open = || -> vfs::Result<OpenFile> {
-            let location = into.parent.locate(name, LookupFlags::NOFOLLOW)?;
-            into.parent
-                .open_location(location, OpenFlags::READ | OpenFlags::DIRECTORY, path)
+        let parent = Arc::clone(&self.listing.session);
+        let found = match self.listing.next(bytes(&self.path))? {
+            Ok(found) => found,
+            Err(error) => return Some(Err(error)),
         };
-        let directory = open().map_err(|e| Error::vfs("open", &into.path, e))?;
-        self.stack.push(Listing::new(
-            &into.parent,
-            directory,
-            into.path,
-            into.depth + 1,
-            self.with_metadata,
-        ));
-        Ok(())
-    }
-
-    /// Remembers a directory for the next step to enter.
-    fn found(&mut self, entry: DirEntry) -> Result<DirEntry> {
-        // Where the directory does not store types, the inode has the type. The walk does not enter
-        // an entry whose inode it cannot read.
-        let kind = match entry.kind {
-            Some(kind) => kind,
-            None => entry.metadata()?.file_type(),
-        };
-        if kind == FileType::Directory {
-            self.pending = Some(Pending {
-                parent: Arc::clone(&entry.parent),
-                path: entry.path.clone(),
-                name_len: entry.name_len,
-                depth: entry.depth,
-                ino: entry.ino,
-            });
-        }
-        Ok(DirEntry {
-            kind: Some(kind),
-            ..entry
-        })
-    }
-}
-
-impl fmt::Debug for Walk {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Walk")
-            .field("depth", &self.stack.len())
-            .finish_non_exhaustive()
-    }
-}
-
-impl Iterator for Walk {
-    type Item = Result<DirEntry>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        if let Some((path, how)) = self.start.take() {
-            let first = self.first(path, how).and_then(|entry| self.found(entry));
-            return Some(first);
-        }
-        if let Some(pending) = self.pending.take()
-            && let Err(error) = self.descend(pending)
-        {
-            return Some(Err(error));
-        }
-        while let Some(listing) = self.stack.last_mut() {
-            match listing.next() {
-                Some(Ok(entry)) => return Some(self.found(entry)),
-                Some(Err(error)) => return Some(Err(error)),
-                None => {
-                    self.stack.pop();
-                }
-            }
-        }
-        None
+        Some(Ok(DirEntry {
+            parent,
+            path: join(&self.path, OsStr::from_bytes(found.name)),
+            name_len: found.name.len(),
+            depth: 1,
+            ino: found.ino,
+            kind: found.kind,
+            attr: found.attr.copied(),
+        }))
     }
 }
 

@@ -48,6 +48,7 @@ mod error;
 pub mod export;
 mod file;
 mod file_flags;
+mod listing;
 mod make;
 mod memory_pressure;
 mod metadata;
@@ -62,8 +63,9 @@ pub mod tar;
 pub mod terminal;
 mod transaction;
 mod volume;
+mod walk;
 
-pub use dir::{DirEntry, ReadDir, Walk, is_step};
+pub use dir::{DirEntry, ReadDir, is_step};
 pub use error::{Error, ErrorKind, Result};
 pub use extern4_block as block;
 pub use extern4_block::partition::{Partition, Table as PartitionTable};
@@ -90,6 +92,7 @@ pub use open_options::OpenOptions;
 pub use session::Session;
 pub use transaction::Transaction;
 pub use volume::{Stats, Volume, VolumeOptions};
+pub use walk::{Walk, WalkEvent};
 
 /// The guide's page about the library, so that its examples are compiled with the documentation's.
 #[cfg(doctest)]

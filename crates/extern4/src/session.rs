@@ -1,8 +1,9 @@
 //! A view of a volume with the rights of one caller.
 //!
 //! A program gets one from [`Volume::session`](crate::Volume::session) and reads through it;
-//! `change` has its methods that write. Each call is checked as Linux checks that caller, whatever
-//! rights the process has. Sessions are cheap to clone, and any thread may use them at once.
+//! `change` has its methods that write, and `walk` the one that visits a tree. Each call is checked
+//! as Linux checks that caller, whatever rights the process has. Sessions are cheap to clone, and
+//! any thread may use them at once.
 
 use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
@@ -16,7 +17,7 @@ use vfs::attr::permission_bits;
 use vfs::lookup::PATH_MAX;
 use vfs::{Access, Acl, AclKind, Cred, Errno, FileType, LookupFlags, OpenFlags};
 
-use crate::dir::{ReadDir, Walk};
+use crate::dir::ReadDir;
 use crate::error::{Error, ErrorKind, Result};
 use crate::file::File;
 use crate::metadata::Metadata;
@@ -149,7 +150,7 @@ impl Session {
         self.resolve
     }
 
-    fn how(&self, follow: bool) -> LookupFlags {
+    pub(crate) fn how(&self, follow: bool) -> LookupFlags {
         self.resolve.with_follow(follow)
     }
 
@@ -386,35 +387,6 @@ impl Session {
             Err(error) if error == Errno::EOPNOTSUPP => Ok(None),
             Err(error) => Err(Error::vfs("read the ACL of", path, error)),
         }
-    }
-
-    /// Walks over `path` itself and everything below it, a directory before its entries, in the
-    /// directories' own order. The walk does not follow symbolic links, unless `path` itself is one
-    /// that ends in a slash.
-    ///
-    /// An entry that the walk cannot read is an error in its place; the walk then goes on.
-    ///
-    /// ```
-    /// use extern4::Volume;
-    ///
-    /// fn main() -> Result<(), Box<dyn std::error::Error>> {
-    ///     let dir = tempfile::tempdir()?;
-    ///     let session = Volume::create_new(dir.path().join("disk.img"), 16 << 20)?.superuser();
-    ///     session.create_dir_all("/usr/include/linux")?;
-    ///     session.write("/usr/include/linux/fs.h", "/* fs */")?;
-    ///     let mut headers = Vec::new();
-    ///     for entry in session.walk("/usr") {
-    ///         let entry = entry?;
-    ///         if entry.path().extension().is_some_and(|extension| extension == "h") {
-    ///             headers.push(entry.into_path());
-    ///         }
-    ///     }
-    ///     assert_eq!(headers, [std::path::Path::new("/usr/include/linux/fs.h")]);
-    ///     Ok(())
-    /// }
-    /// ```
-    pub fn walk(&self, path: impl AsRef<Path>) -> Walk {
-        Walk::new(&self.vfs, path.as_ref(), self.how(false))
     }
 
     /// Returns the type of `path` itself, without following a symbolic link.

@@ -5,19 +5,21 @@
 //! it. The order does not depend on how a volume stores its directories. A damaged volume gives
 //! errors, but the walk always ends.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::path::Path;
 
 use extern4_disk::inode::InodeFlags;
 use extern4_tree::{Contents, Data, Entry, Kind, Piece, Time, Unwanted};
 use extern4_vfs::FileType;
 
-use crate::dir::is_step;
-use crate::error::{Error, ErrorKind, Result};
+use crate::dir::DirEntry;
+use crate::error::{Error, Result};
 use crate::file::File;
 use crate::metadata::Metadata;
 use crate::session::Session;
+use crate::walk::Walk;
 
 /// The inode of a volume's root directory.
 const ROOT_INO: u64 = 2;
@@ -30,13 +32,12 @@ const LOST_FOUND: &[u8] = b"lost+found";
 /// A file with several names is a hard link to its first name at all others. A file that the walk
 /// cannot read is an error in its place; the walk then goes on.
 pub struct TreeWalk {
-    levels: Vec<Level>,
-    /// The results of the next calls.
-    ready: VecDeque<std::result::Result<TreeFile, Unreadable>>,
+    walk: Walk,
+    /// The length of the top's path, which begins all paths of the walk.
+    top_len: usize,
+    /// The top, until the first call returns it.
+    top: Option<TreeFile>,
     reader: TreeReader,
-    /// Directories entered. A sound volume never leads to one twice, so this set ends a walk over
-    /// an unsound one.
-    entered: HashSet<u64>,
     /// Directories that are not entered.
     unwanted: Option<Unwanted>,
     /// Whether the walk starts at the root of the volume.
@@ -48,15 +49,6 @@ pub struct TreeWalk {
 pub struct TreeReader {
     /// The first path of each file with several names, by its inode number.
     first_paths: HashMap<u64, Vec<u8>>,
-}
-
-/// A directory whose names are being visited.
-struct Level {
-    session: Session,
-    /// The directory's path below the top.
-    path: Vec<u8>,
-    /// The names left to visit, the next one last.
-    names: Vec<Box<[u8]>>,
 }
 
 /// A file that a [`TreeWalk`] found.
@@ -97,21 +89,18 @@ impl TreeWalk {
     /// The file cannot be read.
     pub fn of(session: &Session, name: &[u8]) -> std::result::Result<Self, Unreadable> {
         let mut walk = Self {
-            levels: Vec::new(),
-            ready: VecDeque::new(),
+            walk: session.walk(OsStr::from_bytes(name)).sorted(),
+            top_len: name.len(),
+            top: None,
             reader: TreeReader::default(),
-            entered: HashSet::new(),
             unwanted: None,
             is_whole: false,
         };
-        let visited = walk.visit(session, name, Vec::new());
-        visited.map_err(|error| Unreadable {
-            path: Vec::new(),
-            error,
-        })?;
-        if let Some(Ok(top)) = walk.ready.front() {
-            walk.is_whole = top.metadata.ino() == ROOT_INO;
-        }
+        let top = walk.next().transpose()?;
+        walk.is_whole = top
+            .as_ref()
+            .is_some_and(|top| top.metadata.ino() == ROOT_INO);
+        walk.top = top;
         Ok(walk)
     }
 
@@ -129,52 +118,38 @@ impl TreeWalk {
         }
     }
 
-    /// Finds a file, and lists it if it is a directory.
-    fn visit(&mut self, session: &Session, name: &[u8], path: Vec<u8>) -> Result<()> {
-        let (entry, metadata) = self.reader.file(session, name, path)?;
-        let path = entry.path.clone();
+    fn visit(&mut self, found: &DirEntry) -> Result<TreeFile> {
+        let session = found.parent();
+        let name = found.file_name();
+        let path = self.below_top(found.path());
+        let (entry, metadata) = self.reader.file(&session, name.as_bytes(), path)?;
         let is_entered = entry.kind == Kind::Directory
             && !self
                 .unwanted
                 .as_ref()
-                .is_some_and(|unwanted| unwanted(&path));
-        let level = is_entered.then(|| self.list(session, name, &path, metadata.ino()));
-        let is_empty = matches!(&level, Some(Ok(level)) if level.names.is_empty());
-        let is_lost_found = is_empty && self.is_whole && path == LOST_FOUND;
-        let session = session.clone();
-        let name = Box::from(name);
-        let file = TreeFile {
+                .is_some_and(|unwanted| unwanted(&entry.path));
+        if !is_entered {
+            self.walk.skip_subtree();
+        }
+        let is_lost_found = is_entered
+            && self.is_whole
+            && entry.path == LOST_FOUND
+            && session
+                .read_dir(name)
+                .is_ok_and(|mut names| names.next().is_none());
+        Ok(TreeFile {
             entry,
             metadata,
             is_lost_found,
+            name: name.as_bytes().into(),
             session,
-            name,
-        };
-        self.ready.push_back(Ok(file));
-        match level {
-            Some(Ok(level)) => self.levels.push(level),
-            Some(Err(error)) => self.ready.push_back(Err(Unreadable { path, error })),
-            None => {}
-        }
-        Ok(())
+        })
     }
 
-    fn list(&mut self, session: &Session, name: &[u8], path: &[u8], ino: u64) -> Result<Level> {
-        if !self.entered.insert(ino) {
-            let cause = "the directory has more than one name, or is inside itself";
-            return Err(Error::new(ErrorKind::Corrupt, "read").because(cause));
-        }
-        let session = session.at(OsStr::from_bytes(name))?;
-        let names = session
-            .read_dir(".")?
-            .map(|entry| Ok(Box::from(entry?.file_name().as_bytes())));
-        let mut names = names.collect::<Result<Vec<Box<[u8]>>>>()?;
-        names.sort_unstable_by(|left, right| right.cmp(left));
-        Ok(Level {
-            session,
-            path: path.to_vec(),
-            names,
-        })
+    /// Returns the path below the top for a path of the walk.
+    fn below_top(&self, path: &Path) -> Vec<u8> {
+        let below = path.as_os_str().as_bytes().get(self.top_len + 1..);
+        below.unwrap_or_default().to_vec()
     }
 }
 
@@ -182,28 +157,24 @@ impl Iterator for TreeWalk {
     type Item = std::result::Result<TreeFile, Unreadable>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        loop {
-            if let Some(ready) = self.ready.pop_front() {
-                return Some(ready);
-            }
-            let level = self.levels.last_mut()?;
-            let Some(name) = level.names.pop() else {
-                self.levels.pop();
-                continue;
-            };
-            let path = match &*level.path {
-                b"" => name.to_vec(),
-                directory => [directory, b"/", &name].concat(),
-            };
-            if !is_step(OsStr::from_bytes(&name)) {
-                let error = Error::new(ErrorKind::Corrupt, "read").because("not a file name");
-                return Some(Err(Unreadable { path, error }));
-            }
-            let session = level.session.clone();
-            if let Err(error) = self.visit(&session, &name, path.clone()) {
-                return Some(Err(Unreadable { path, error }));
-            }
+        if let Some(top) = self.top.take() {
+            return Some(Ok(top));
         }
+        Some(match self.walk.next()? {
+            Ok(found) => self.visit(&found).map_err(|error| {
+                self.walk.skip_subtree();
+                Unreadable {
+                    path: self.below_top(found.path()),
+                    error,
+                }
+            }),
+            Err(error) => Err(Unreadable {
+                path: error
+                    .path()
+                    .map_or_else(Vec::new, |path| self.below_top(path)),
+                error,
+            }),
+        })
     }
 }
 

@@ -22,5 +22,6 @@ mod std_parity;
 mod transaction;
 #[cfg(feature = "build")]
 mod updating;
+mod walking;
 mod writing;
 mod zoo;

@@ -18,8 +18,9 @@ use super::destination::HostDestination;
 use super::fault::Fault;
 use super::host_tree::HostTree;
 use super::{CopyOut, Origin};
-use crate::dir::{DirEntry, Walk};
+use crate::dir::DirEntry;
 use crate::metadata::Metadata;
+use crate::walk::Walk;
 
 /// Symbolic links to directories that lead on from each other, at most: as many as on a path.
 const MAX_LINKS: usize = 40;
