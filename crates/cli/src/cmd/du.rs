@@ -9,8 +9,7 @@ use std::io::{self, Write as _};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-use extern4::Glob;
-use extern4::{FileType, Metadata};
+use extern4::{DirEntry, Glob, Metadata, WalkEvent};
 
 use crate::app::{App, Opened, Shown, Target, host_reason};
 use crate::exit_status::ExitStatus;
@@ -134,9 +133,8 @@ fn threshold(text: &str) -> Result<i64, String> {
         .ok_or_else(|| "write it as 4096, 1M or -1M".to_owned())
 }
 
-/// A directory on the way down to the current entry.
-struct Level {
-    path: PathBuf,
+/// The bytes of a directory that the walk is inside of.
+struct Sum {
     bytes: u64,
     /// The bytes of directories below, where they are kept apart.
     below: u64,
@@ -241,62 +239,70 @@ impl Du<'_> {
         counted: &mut HashSet<u64>,
         app: &mut App,
     ) -> io::Result<()> {
-        let mut levels: Vec<Level> = Vec::new();
+        let mut sums: Vec<Sum> = Vec::new();
         let mut walk = target.session().walk(target.path()).with_metadata();
-        while let Some(entry) = walk.next() {
-            let found = entry.and_then(|entry| entry.metadata().map(|metadata| (entry, metadata)));
-            let (entry, metadata) = match found {
-                Ok(found) => found,
+        while let Some(event) = walk.next_event() {
+            let found = event.and_then(|event| match event {
+                WalkEvent::Leave(entry) => Ok((entry, None)),
+                WalkEvent::Enter(entry) | WalkEvent::File(entry) => {
+                    entry.metadata().map(|metadata| (entry, Some(metadata)))
+                }
+            });
+            match found {
+                Ok((entry, None)) => self.leave(&target.volume, entry, &mut sums)?,
+                Ok((entry, Some(_))) if self.excludes(entry.path()) => walk.skip_subtree(),
+                Ok((entry, Some(metadata))) => {
+                    self.visit(&target.volume, entry, &metadata, counted, &mut sums)?;
+                }
                 Err(error) => {
                     flush(&mut self.out)?;
                     let path = error.path().unwrap_or(target.path()).to_owned();
                     app.error(target.volume.image_path(&path), &error);
-                    continue;
                 }
-            };
-            self.ascend(&target.volume, &mut levels, entry.depth())?;
-            if self.excludes(entry.path()) {
-                walk.skip_subtree();
-                continue;
             }
-            let is_single = self.args.count_links || metadata.nlink() < 2;
-            let new = is_single && !metadata.is_dir() || counted.insert(metadata.ino());
-            let bytes = if new { self.bytes(&metadata) } else { 0 };
-            let path = entry.path().to_owned();
-            if metadata.file_type() == FileType::Directory {
-                levels.push(Level {
-                    path,
-                    bytes,
-                    below: 0,
-                });
-                continue;
-            }
-            if let Some(level) = levels.last_mut() {
-                level.bytes = level.bytes.saturating_add(bytes);
-            } else {
-                self.total_bytes = self.total_bytes.saturating_add(bytes);
-            }
-            if new && (self.args.all || entry.depth() == 0) {
-                self.line(&target.volume, path, bytes, entry.depth())?;
-            }
-        }
-        self.ascend(&target.volume, &mut levels, 0)
-    }
-
-    /// Leaves the directories that are not above depth `depth`.
-    fn ascend(&mut self, volume: &Opened, levels: &mut Vec<Level>, depth: usize) -> io::Result<()> {
-        while levels.len() > depth {
-            let Some(level) = levels.pop() else { break };
-            let whole = level.bytes.saturating_add(level.below);
-            let sum = match levels.last_mut() {
-                None => &mut self.total_bytes,
-                Some(above) if self.args.separate_dirs => &mut above.below,
-                Some(above) => &mut above.bytes,
-            };
-            *sum = sum.saturating_add(whole);
-            self.line(volume, level.path, level.bytes, levels.len())?;
         }
         Ok(())
+    }
+
+    /// Adds a file to the sum of its directory, or begins the sum of a directory.
+    fn visit(
+        &mut self,
+        volume: &Opened,
+        entry: DirEntry,
+        metadata: &Metadata,
+        counted: &mut HashSet<u64>,
+        sums: &mut Vec<Sum>,
+    ) -> io::Result<()> {
+        let is_single = self.args.count_links || metadata.nlink() < 2;
+        let new = is_single && !metadata.is_dir() || counted.insert(metadata.ino());
+        let bytes = if new { self.bytes(metadata) } else { 0 };
+        if metadata.is_dir() {
+            sums.push(Sum { bytes, below: 0 });
+            return Ok(());
+        }
+        let sum = sums
+            .last_mut()
+            .map_or(&mut self.total_bytes, |sum| &mut sum.bytes);
+        *sum = sum.saturating_add(bytes);
+        if new && (self.args.all || entry.depth() == 0) {
+            let depth = entry.depth();
+            self.line(volume, entry.into_path(), bytes, depth)?;
+        }
+        Ok(())
+    }
+
+    /// Ends the sum of a directory.
+    fn leave(&mut self, volume: &Opened, entry: DirEntry, sums: &mut Vec<Sum>) -> io::Result<()> {
+        let Some(Sum { bytes, below }) = sums.pop() else {
+            return Ok(());
+        };
+        let sum = match sums.last_mut() {
+            None => &mut self.total_bytes,
+            Some(above) if self.args.separate_dirs => &mut above.below,
+            Some(above) => &mut above.bytes,
+        };
+        *sum = sum.saturating_add(bytes.saturating_add(below));
+        self.line(volume, entry.into_path(), bytes, sums.len())
     }
 
     fn bytes(&self, metadata: &Metadata) -> u64 {

@@ -24,7 +24,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::rc::Rc;
 
-use extern4::{DirEntry, FileType};
+use extern4::{DirEntry, FileType, Walk, WalkEvent};
 
 use crate::app::{App, Opened, Shown, Target, try_help};
 use crate::exit_status::ExitStatus;
@@ -209,28 +209,10 @@ fn usage(app: &mut App, message: &str) {
     }
 }
 
-/// Where a walk starts, and how deep below the image path of the command line that is.
-struct Start<'a> {
-    path: &'a Path,
-    depth: usize,
-}
-
 impl Search<'_> {
     /// Returns a path as it is printed where nothing is escaped.
     fn printed(&self, path: &Path) -> Vec<u8> {
         [&self.prefix, path.as_os_str().as_bytes()].concat()
-    }
-
-    fn run(&self, target: &Target, outputs: &mut Outputs, app: &mut App) -> io::Result<Flow> {
-        self.walk(
-            target,
-            &Start {
-                path: target.path(),
-                depth: 0,
-            },
-            outputs,
-            app,
-        )
     }
 
     /// Returns whether the symbolic links at this depth are followed.
@@ -242,97 +224,106 @@ impl Search<'_> {
         }
     }
 
-    /// Visits everything from `start` on. Where links are followed, the walk of a directory behind
-    /// a link is one of its own.
-    fn walk(
-        &self,
-        target: &Target,
-        start: &Start<'_>,
-        outputs: &mut Outputs,
-        app: &mut App,
-    ) -> io::Result<Flow> {
-        let through_link =
-            self.follows(start.depth) && leads_to_directory(target.session(), start.path);
-        // A walk follows a link only where a slash says so.
-        let mut walk = if through_link {
+    /// Visits everything from the image path on.
+    fn run(&self, target: &Target, outputs: &mut Outputs, app: &mut App) -> io::Result<Flow> {
+        let top = target.path();
+        // A walk follows a link at its start only where a slash says so.
+        let mut walk = if self.follows(0) && leads_to_directory(target.session(), top) {
             target.session().walk(OsStr::from_bytes(
-                &[start.path.as_os_str().as_bytes(), b"/"].concat(),
+                &[top.as_os_str().as_bytes(), b"/"].concat(),
             ))
         } else {
-            target.session().walk(start.path)
+            target.session().walk(top)
         };
         if self.json || self.query.expr.reads_attributes() {
             walk = walk.with_metadata();
         }
-        // With -depth, the directories whose entries are being visited.
-        let mut open: Vec<DirEntry> = Vec::new();
-        while let Some(entry) = walk.next() {
-            let entry = match entry {
-                Ok(entry) => entry,
+        while let Some(event) = walk.next_event() {
+            let flow = match event {
+                Ok(WalkEvent::Enter(entry)) => {
+                    self.directory(target, &entry, &mut walk, outputs, app)?
+                }
+                Ok(WalkEvent::File(entry)) => self.file(target, &entry, &mut walk, outputs, app)?,
+                Ok(WalkEvent::Leave(entry)) if self.query.depth_first => {
+                    self.visit(target, &entry, outputs, app)?
+                }
+                Ok(WalkEvent::Leave(_)) => Flow::Descend,
                 Err(error) => {
                     self.report(target, &error, outputs, app)?;
-                    continue;
+                    Flow::Descend
                 }
             };
-            while let Some(left) = open.pop_if(|left| left.depth() >= entry.depth()) {
-                if self.visit(&left, start, outputs, app)? == Flow::Quit {
-                    return Ok(Flow::Quit);
-                }
-            }
-            let depth = start.depth + entry.depth();
-            let is_directory = entry
-                .file_type()
-                .is_ok_and(|kind| kind == FileType::Directory);
-            if is_directory && depth >= self.query.max_depth {
-                walk.skip_subtree();
-            }
-            if is_directory && self.query.depth_first {
-                open.push(entry);
-                continue;
-            }
-            let leads = self.link(target, &entry, start);
-            if leads == Link::Loop {
-                outputs.standard.flush()?;
-                let message = "the link leads to a directory that it is in";
-                app.fail_at(
-                    ExitStatus::Failed,
-                    self.volume.image_path(entry.path()),
-                    message,
-                );
-                continue;
-            }
-            let below = leads == Link::Entered;
-            if self.query.depth_first
-                && below
-                && self.walk_link(target, &entry, start, outputs, app)? == Flow::Quit
-            {
-                return Ok(Flow::Quit);
-            }
-            match self.visit(&entry, start, outputs, app)? {
+            match flow {
                 Flow::Quit => return Ok(Flow::Quit),
                 Flow::Prune => walk.skip_subtree(),
-                Flow::Descend if below && !self.query.depth_first => {
-                    if self.walk_link(target, &entry, start, outputs, app)? == Flow::Quit {
-                        return Ok(Flow::Quit);
-                    }
-                }
                 Flow::Descend => {}
-            }
-        }
-        while let Some(left) = open.pop() {
-            if self.visit(&left, start, outputs, app)? == Flow::Quit {
-                return Ok(Flow::Quit);
             }
         }
         Ok(Flow::Descend)
     }
 
+    /// Visits a directory before its entries, unless it is visited after them.
+    fn directory(
+        &self,
+        target: &Target,
+        entry: &DirEntry,
+        walk: &mut Walk,
+        outputs: &mut Outputs,
+        app: &mut App,
+    ) -> io::Result<Flow> {
+        let is_deepest = entry.depth() >= self.query.max_depth;
+        if is_deepest {
+            walk.skip_subtree();
+        }
+        if self.query.depth_first && !is_deepest {
+            return Ok(Flow::Descend);
+        }
+        self.visit(target, entry, outputs, app)
+    }
+
+    /// Visits a file that is not a directory, and enters a link that is followed.
+    fn file(
+        &self,
+        target: &Target,
+        entry: &DirEntry,
+        walk: &mut Walk,
+        outputs: &mut Outputs,
+        app: &mut App,
+    ) -> io::Result<Flow> {
+        let link = self.link(target, entry);
+        if link == Link::Loop {
+            outputs.standard.flush()?;
+            let message = "the link leads to a directory that it is in";
+            app.fail_at(
+                ExitStatus::Failed,
+                self.volume.image_path(entry.path()),
+                message,
+            );
+            return Ok(Flow::Descend);
+        }
+        let is_visited_later = link == Link::Entered && self.query.depth_first;
+        let flow = if is_visited_later {
+            Flow::Descend
+        } else {
+            self.visit(target, entry, outputs, app)?
+        };
+        if link == Link::Entered
+            && flow == Flow::Descend
+            && let Err(error) = walk.enter()
+        {
+            self.report(target, &error, outputs, app)?;
+            if is_visited_later {
+                return self.visit(target, entry, outputs, app);
+            }
+        }
+        Ok(flow)
+    }
+
     /// Returns what the search does with an entry as a symbolic link.
-    fn link(&self, target: &Target, entry: &DirEntry, start: &Start<'_>) -> Link {
+    fn link(&self, target: &Target, entry: &DirEntry) -> Link {
         let is_link = entry
             .file_type()
             .is_ok_and(|kind| kind == FileType::Symlink);
-        let depth = start.depth + entry.depth();
         if !is_link
             || entry.depth() == 0
             || self.query.follow != Follow::Always
@@ -342,7 +333,7 @@ impl Search<'_> {
         }
         match (
             is_loop(target.session(), entry.path()),
-            depth < self.query.max_depth,
+            entry.depth() < self.query.max_depth,
         ) {
             (true, _) => Link::Loop,
             (false, true) => Link::Entered,
@@ -350,40 +341,20 @@ impl Search<'_> {
         }
     }
 
-    fn walk_link(
+    /// Evaluates the expression on an entry, unless it is not deep enough.
+    fn visit(
         &self,
         target: &Target,
         entry: &DirEntry,
-        start: &Start<'_>,
         outputs: &mut Outputs,
         app: &mut App,
     ) -> io::Result<Flow> {
-        self.walk(
-            target,
-            &Start {
-                path: entry.path(),
-                depth: start.depth + entry.depth(),
-            },
-            outputs,
-            app,
-        )
-    }
-
-    /// Evaluates the expression on an entry, unless it is not deep enough, or the walk below a link
-    /// starts with it.
-    fn visit(
-        &self,
-        entry: &DirEntry,
-        start: &Start<'_>,
-        outputs: &mut Outputs,
-        app: &mut App,
-    ) -> io::Result<Flow> {
-        let depth = start.depth + entry.depth();
-        if depth < self.query.min_depth || entry.depth() == 0 && start.depth > 0 {
+        let depth = entry.depth();
+        if depth < self.query.min_depth {
             return Ok(Flow::Descend);
         }
-        let path = if entry.depth() == 0 {
-            start.path
+        let path = if depth == 0 {
+            target.path()
         } else {
             entry.path()
         };

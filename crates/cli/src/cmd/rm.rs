@@ -3,17 +3,17 @@
 //! `args` calls [`run`]. It follows no link, and removes neither a root nor `.` and `..`. A file
 //! that cannot be removed is reported, and the rest goes on.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use extern4::copy::own_name;
-use extern4::{Errno, FileType, Session};
+use extern4::{DirEntry, Errno, Session, WalkEvent};
 
 use crate::app::{App, Target};
 use crate::exit_status::ExitStatus;
 use crate::progress::{Task, Unit};
-use crate::targets::written_paths;
+use crate::targets::{renamed, written_paths};
 use crate::text::{counted, type_name};
 
 #[derive(clap::Args)]
@@ -77,20 +77,6 @@ struct Removal<'a> {
     app: &'a mut App,
     /// Counts the files and directories that are removed.
     task: &'a Task,
-}
-
-/// A directory that is being emptied.
-struct Level {
-    /// A view whose current directory holds this directory.
-    parent: Session,
-    name: OsString,
-    /// A view whose current directory is this directory.
-    inside: Session,
-    path: PathBuf,
-    /// The names that are left in the directory, each with whether it is a directory.
-    entries: Vec<(OsString, bool)>,
-    /// Whether something in the directory stays. That is reported already, or the user's wish.
-    stays: bool,
 }
 
 pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
@@ -184,114 +170,76 @@ impl Removal<'_> {
                 .fail_at(ExitStatus::Failed, &self.target.image_path, reason);
         }
         match session.at(path.parent().unwrap_or(Path::new("/"))) {
-            Ok(parent) if found.is_dir() && self.args.recursive => self.tree(parent, name),
-            Ok(parent) if found.is_dir() => {
+            Ok(parent) if found.is_dir() && !self.args.recursive => {
                 self.directory(&parent, &name, path);
             }
-            Ok(parent) => {
-                if let Err(error) = self.file(&parent, &name, path) {
-                    self.app.error(&self.target.image_path, &error);
-                }
-            }
+            Ok(parent) => self.tree(&parent, &name),
             Err(error) => self.app.error(&self.target.image_path, &error),
         }
     }
 
-    /// Removes directory `name` of `parent`. Every step goes by one name from the directory before,
-    /// so it removes trees of any depth and follows no link. It reports the files that it cannot
-    /// remove, and removes the rest.
-    fn tree(&mut self, parent: Session, name: OsString) {
-        let mut levels: Vec<Level> = Vec::new();
-        match self.enter(parent, name, self.target.path().to_owned()) {
-            Ok(level) => levels.extend(level),
-            Err(error) => self.app.error(&self.target.image_path, &error),
-        }
+    /// Removes file `name` of `parent`; a directory with everything below it. It reports the files
+    /// that it cannot remove, and removes the rest.
+    fn tree(&mut self, parent: &Session, name: &OsStr) {
+        let top = self.target.path();
+        let shown = |path: &Path| renamed(path, Path::new(name), top);
+        let mut walk = parent.walk(name);
+        // For each directory that the walk is inside of, whether something in it stays. That is
+        // reported already, or the user's wish.
+        let mut stays: Vec<bool> = Vec::new();
         while !self.app.is_stopped()
-            && let Some(level) = levels.last_mut()
+            && let Some(event) = walk.next_event()
         {
-            if let Some((name, is_directory)) = level.entries.pop() {
-                let path = level.path.join(&name);
-                let done = if is_directory {
-                    let next = self.enter(level.inside.clone(), name, path.clone());
-                    next.inspect(|next| level.stays |= next.is_none())
-                } else {
-                    self.file(&level.inside, &name, &path).map(|removed| {
-                        level.stays |= !removed;
-                        None
-                    })
-                };
-                match done {
-                    Ok(next) => levels.extend(next),
-                    Err(error) => {
-                        level.stays = true;
-                        self.app.error(self.target.volume.image_path(&path), &error);
-                    }
+            let removed = match event {
+                Ok(WalkEvent::Enter(entry)) if self.enters(&entry, &shown(entry.path())) => {
+                    stays.push(false);
+                    continue;
                 }
-                continue;
-            }
-            let Some(Level {
-                parent,
-                name,
-                inside,
-                path,
-                stays,
-                ..
-            }) = levels.pop()
-            else {
-                break;
+                Ok(WalkEvent::Enter(_)) => {
+                    walk.skip_subtree();
+                    Ok(false)
+                }
+                Ok(WalkEvent::File(entry)) => self.file(&entry, &shown(entry.path())),
+                Ok(WalkEvent::Leave(entry)) => Ok(stays.pop() == Some(false)
+                    && self.directory(&entry.parent(), entry.file_name(), &shown(entry.path()))),
+                Err(error) => Err(error),
             };
-            drop(inside);
-            let removed = !stays && self.directory(&parent, &name, &path);
-            if let Some(above) = levels.last_mut() {
-                above.stays |= !removed;
+            if let Some(stays) = stays.last_mut() {
+                *stays |= !matches!(removed, Ok(true));
+            }
+            if let Err(error) = removed {
+                let path = shown(error.path().unwrap_or(Path::new(name)));
+                self.app.error(self.target.volume.image_path(&path), &error);
             }
         }
     }
 
-    /// Lists a directory that is to be emptied. Returns `None` if the user wants to keep it.
-    fn enter(
-        &self,
-        parent: Session,
-        name: OsString,
-        path: PathBuf,
-    ) -> extern4::Result<Option<Level>> {
-        let inside = parent.at(&name)?;
-        let mut entries = Vec::new();
-        for entry in inside.read_dir(".")? {
-            let entry = entry?;
-            let is_directory = entry.file_type()? == FileType::Directory;
-            entries.push((entry.file_name().to_owned(), is_directory));
+    /// Returns whether the user wants the contents of a directory to be removed. A directory that
+    /// is empty or cannot be read is no question.
+    fn enters(&self, entry: &DirEntry, path: &Path) -> bool {
+        if self.args.ask() != Ask::Always {
+            return true;
         }
-        if !entries.is_empty() && !self.wants("descend into", "directory", &path) {
-            return Ok(None);
-        }
-        // The walk takes entries from the end: reversed, they go in the directory's own order.
-        entries.reverse();
-        Ok(Some(Level {
-            parent,
-            name,
-            inside,
-            path,
-            entries,
-            stays: false,
-        }))
+        let names = entry.parent().read_dir(entry.file_name());
+        let has_names = names.is_ok_and(|mut names| names.next().is_some_and(|name| name.is_ok()));
+        !has_names || self.wants("descend into", "directory", path)
     }
 
     /// Removes a file that is no directory. Returns whether the user wants that.
-    fn file(&mut self, parent: &Session, name: &OsString, path: &Path) -> extern4::Result<bool> {
+    fn file(&mut self, entry: &DirEntry, path: &Path) -> extern4::Result<bool> {
         if self.args.ask() == Ask::Always {
-            let found = parent.symlink_metadata(name)?;
+            let found = entry.metadata()?;
             if !self.wants("remove", type_name(found.file_type(), found.len()), path) {
                 return Ok(false);
             }
         }
-        parent.remove_file(name)?;
+        entry.remove()?;
         self.tell("removed", path);
         Ok(true)
     }
 
     /// Removes an empty directory. Returns whether it is gone.
-    fn directory(&mut self, parent: &Session, name: &OsString, path: &Path) -> bool {
+    fn directory(&mut self, parent: &Session, name: &OsStr, path: &Path) -> bool {
         if !self.wants("remove", "directory", path) {
             return false;
         }

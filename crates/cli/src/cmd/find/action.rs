@@ -155,22 +155,9 @@ impl Action {
 
 /// Removes the file of an entry. The root stays, as GNU `find` leaves the directory that it is in.
 fn delete(candidate: &Candidate<'_>) -> bool {
-    let parent = candidate.entry.parent();
-    let name = candidate.entry.file_name();
-    let is_root = name.as_bytes().iter().all(|byte| *byte == b'/');
-    if is_root {
-        return true;
-    }
-    let is_directory = candidate
-        .entry
-        .file_type()
-        .is_ok_and(|kind| kind == FileType::Directory);
-    let removed = if is_directory {
-        parent.remove_dir(name)
-    } else {
-        parent.remove_file(name)
-    };
-    candidate.kept(removed).is_some()
+    let name = candidate.entry.file_name().as_bytes();
+    let is_root = name.iter().all(|byte| *byte == b'/');
+    is_root || candidate.kept(candidate.entry.remove()).is_some()
 }
 
 fn print_json(
