@@ -61,6 +61,7 @@ mod kernel_copy;
 mod links;
 mod losses;
 mod observer;
+mod open_directories;
 mod options;
 mod out_of;
 mod paths;

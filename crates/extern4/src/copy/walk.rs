@@ -7,11 +7,9 @@ use std::ffi::OsString;
 use std::path::Path;
 
 use super::failure::{CopyError, Refusal};
+use super::open_directories::OpenDirectories;
 use super::source::{Directory, Found, Id, Node, Wants, Xattrs};
 use crate::dir::is_step;
-
-/// Directories that stay open, not counting the outermost one.
-const MAX_OPEN: usize = 64;
 
 /// One step of a walk.
 pub(super) enum Step {
@@ -30,7 +28,7 @@ pub(super) enum Step {
 /// The walk opens a directory further up again by its names when it returns to it, and checks that
 /// it is the same.
 pub(super) struct Walk {
-    levels: Vec<Level>,
+    directories: OpenDirectories<Directory, Listed>,
     wants: Wants,
     /// The file system to stay on.
     device: Option<u64>,
@@ -38,10 +36,10 @@ pub(super) struct Walk {
     pub(super) bytes: Vec<u8>,
 }
 
-struct Level {
+/// A directory that the walk is inside of.
+struct Listed {
     name: OsString,
     id: Id,
-    directory: Option<Directory>,
     /// Names that are left, in reverse order.
     entries: Vec<OsString>,
 }
@@ -56,19 +54,19 @@ impl Walk {
         device: Option<u64>,
     ) -> Result<Self, CopyError> {
         let mut walk = Self {
-            levels: Vec::new(),
+            directories: OpenDirectories::new(top.clone()),
             wants,
             device,
             bytes: Vec::new(),
         };
-        walk.enter(OsString::new(), top, node)?;
+        walk.enter(OsString::from("."), top, node)?;
         Ok(walk)
     }
 
     /// Returns the next step; `None` at the end.
     pub(super) fn next(&mut self) -> Option<Step> {
-        let level = self.levels.last_mut()?;
-        let Some(name) = level.entries.pop() else {
+        let listed = self.directories.last_mut()?;
+        let Some(name) = listed.entries.pop() else {
             return Some(self.leave());
         };
         if !is_step(&name) {
@@ -82,8 +80,8 @@ impl Walk {
 
     /// Skips the rest of the innermost directory.
     pub(super) fn skip(&mut self) {
-        if let Some(level) = self.levels.last_mut() {
-            level.entries.clear();
+        if let Some(listed) = self.directories.last_mut() {
+            listed.entries.clear();
         }
     }
 
@@ -93,7 +91,7 @@ impl Walk {
         let follow = self.wants.follow;
         let node = directory.node(path, follow)?;
         if node.is_dir() {
-            if follow && self.levels.iter().any(|level| level.id == node.id) {
+            if follow && self.directories.iter().any(|above| above.id == node.id) {
                 return Err(Refusal::LinkLoop.into());
             }
             self.enter(name.clone(), directory.inside(path, follow)?, &node)?;
@@ -117,13 +115,9 @@ impl Walk {
         // All names at once: the copy may be made in this directory.
         let mut entries = directory.entries()?;
         entries.reverse();
-        self.levels.push(Level {
-            name,
-            id: node.id,
-            directory: Some(directory),
-            entries,
-        });
-        self.close_far(self.levels.len() - 1);
+        let id = node.id;
+        self.directories
+            .push(directory, Listed { name, id, entries });
         Ok(())
     }
 
@@ -133,41 +127,20 @@ impl Walk {
         } else {
             Ok(Vec::new())
         };
-        self.levels.pop();
+        self.directories.pop();
         Step::Leave(xattrs)
     }
 
     /// Returns the innermost directory.
     fn current(&mut self) -> Result<&Directory, CopyError> {
-        let open = self
-            .levels
-            .iter()
-            .rposition(|level| level.directory.is_some())
-            .unwrap_or(0);
-        for at in open + 1..self.levels.len() {
-            let level = &self.levels[at];
-            let above = self.levels[at - 1]
-                .directory
-                .as_ref()
-                .ok_or(Refusal::Moved)?;
-            let directory = above.inside(Path::new(&level.name), self.wants.follow)?;
-            if directory.node(Path::new("."), false)?.id != level.id {
-                return Err(Refusal::Moved.into());
+        let follow = self.wants.follow;
+        self.directories.innermost(|above, listed| {
+            let directory = above.inside(Path::new(&listed.name), follow)?;
+            if directory.node(Path::new("."), false)?.id == listed.id {
+                Ok(directory)
+            } else {
+                Err(Refusal::Moved.into())
             }
-            self.levels[at].directory = Some(directory);
-            self.close_far(at);
-        }
-        self.levels
-            .last()
-            .and_then(|level| level.directory.as_ref())
-            .ok_or(Refusal::Moved.into())
-    }
-
-    /// Closes the directory that is too far above level `at` to stay open. The outermost one stays
-    /// open: it has no name.
-    fn close_far(&mut self, at: usize) {
-        if let Some(far) = at.checked_sub(MAX_OPEN).filter(|far| *far > 0) {
-            self.levels[far].directory = None;
-        }
+        })
     }
 }

@@ -10,7 +10,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::io;
-use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::rc::Rc;
 
@@ -18,20 +18,13 @@ use extern4_vfs::Timespec;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, mkdirat, openat, renameat, statat, unlinkat};
 
 use super::super::observer::CopyObserver;
+use super::super::open_directories::OpenDirectories;
 use crate::dir::is_step;
-
-/// Directories that stay open.
-const MAX_OPEN: usize = 64;
 
 /// A stack of directories below one that was open from the start.
 pub(super) struct HostTree {
-    base: Rc<OwnedFd>,
-    levels: Vec<Level>,
-}
-
-struct Level {
-    name: OsString,
-    fd: Option<OwnedFd>,
+    /// The directories, each with its name.
+    directories: OpenDirectories<Rc<OwnedFd>, OsString>,
 }
 
 /// A file below an open directory, by the names that lead to it.
@@ -48,6 +41,16 @@ fn directory_flags() -> OFlags {
     OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC
 }
 
+/// Opens a directory in the one above it; not through a link.
+fn open(above: impl AsFd, name: &OsStr) -> io::Result<Rc<OwnedFd>> {
+    Ok(Rc::new(openat(
+        above,
+        name,
+        directory_flags(),
+        Mode::empty(),
+    )?))
+}
+
 fn step(name: &OsStr) -> io::Result<&OsStr> {
     if is_step(name) {
         Ok(name)
@@ -61,47 +64,14 @@ fn step(name: &OsStr) -> io::Result<&OsStr> {
 
 impl HostTree {
     pub(super) fn new(base: Rc<OwnedFd>) -> Self {
-        Self {
-            base,
-            levels: Vec::new(),
-        }
+        let directories = OpenDirectories::new(base);
+        Self { directories }
     }
 
     /// Returns the directory that the copy is filling.
     pub(super) fn current(&mut self) -> io::Result<BorrowedFd<'_>> {
-        let open = self
-            .levels
-            .iter()
-            .rposition(|level| level.fd.is_some())
-            .map_or(0, |at| at + 1);
-        for at in open..self.levels.len() {
-            let above = match at.checked_sub(1) {
-                Some(above) => self.levels[above]
-                    .fd
-                    .as_ref()
-                    .expect("opened in the step before"),
-                None => &*self.base,
-            };
-            let fd = openat(
-                above,
-                &self.levels[at].name,
-                directory_flags(),
-                Mode::empty(),
-            )?;
-            self.levels[at].fd = Some(fd);
-            self.close_far(at);
-        }
-        Ok(match self.levels.last() {
-            Some(level) => level.fd.as_ref().expect("opened above").as_fd(),
-            None => self.base.as_fd(),
-        })
-    }
-
-    /// Closes the directory that is too far above level `at` to stay open.
-    fn close_far(&mut self, at: usize) {
-        if let Some(far) = at.checked_sub(MAX_OPEN) {
-            self.levels[far].fd = None;
-        }
+        let innermost = self.directories.innermost(|above, name| open(above, name));
+        innermost.map(|fd| fd.as_fd())
     }
 
     /// Goes down into `name`, and makes it with `mode` if it is not there. Returns whether it was
@@ -114,40 +84,34 @@ impl HostTree {
             Err(rustix::io::Errno::EXIST) => false,
             Err(error) => return Err(error.into()),
         };
-        let fd = openat(directory, name, directory_flags(), Mode::empty())?;
-        self.levels.push(Level {
-            name: name.to_owned(),
-            fd: Some(fd),
-        });
-        self.close_far(self.levels.len() - 1);
+        let fd = open(directory, name)?;
+        self.directories.push(fd, name.to_owned());
         Ok(made)
     }
 
     /// Takes the base itself as the outermost directory.
     pub(super) fn enter_base(&mut self) -> io::Result<()> {
-        let fd = openat(&*self.base, ".", directory_flags(), Mode::empty())?;
-        self.levels.push(Level {
-            name: OsString::from("."),
-            fd: Some(fd),
-        });
+        let name = OsStr::new(".");
+        let fd = open(self.directories.base(), name)?;
+        self.directories.push(fd, name.to_owned());
         Ok(())
     }
 
     /// Goes up one level.
     pub(super) fn leave(&mut self) {
-        self.levels.pop();
+        self.directories.pop();
     }
 
     /// Returns the path of `name` in the current directory, for later use.
     pub(super) fn relative_path(&self, name: &OsStr) -> RelativePath {
         let names = self
-            .levels
+            .directories
             .iter()
-            .map(|level| level.name.clone())
+            .cloned()
             .chain([name.to_owned()])
             .collect();
         RelativePath {
-            base: Rc::clone(&self.base),
+            base: Rc::clone(self.directories.base()),
             names,
         }
     }
@@ -298,7 +262,7 @@ mod tests {
         let mut tree = scratch.tree();
         assert!(tree.enter(OsStr::new("link"), Mode::RWXU).is_err());
         assert!(tree.enter(OsStr::new(".."), Mode::RWXU).is_err());
-        assert!(tree.levels.is_empty());
+        assert!(tree.directories.iter().next().is_none());
     }
 
     #[test]
