@@ -15,7 +15,7 @@ use std::sync::Arc;
 use extern4_vfs as vfs;
 use vfs::attr::permission_bits;
 use vfs::lookup::PATH_MAX;
-use vfs::{Access, Acl, AclKind, Cred, Errno, FileType, LookupFlags, OpenFlags};
+use vfs::{Access, Acl, AclKind, Cred, Errno, FileType, LookupFlags, OpenFlags, Uncached};
 
 use crate::dir::ReadDir;
 use crate::error::{Error, ErrorKind, Result};
@@ -193,13 +193,13 @@ impl Session {
 
     fn stat(&self, path: &Path, follow: bool) -> Result<Metadata> {
         let how = self.how(follow);
-        let mut error = None;
+        let mut rest = Uncached::default();
         // In two steps, so that the result of the first is written once, to where the caller wants
         // it.
-        if let Some(attr) = self.vfs.stat_cached(bytes(path), how, &mut error) {
+        if let Some(attr) = self.vfs.stat_cached(bytes(path), how, &mut rest) {
             return Ok(Metadata(attr));
         }
-        let attr = self.vfs.stat_uncached(bytes(path), how, error);
+        let attr = self.vfs.stat_uncached(bytes(path), how, rest);
         attr.map(Metadata).map_err(|e| Error::vfs("stat", path, e))
     }
 

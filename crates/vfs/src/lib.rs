@@ -91,6 +91,6 @@ pub use name::{hash_name, new_seed};
 pub use open_files::{OpenFileInfo, OpenFileStats};
 pub use open_flags::OpenFlags;
 pub use permission::{Access, SecurityHook};
-pub use session::Session;
+pub use session::{Session, Uncached};
 pub use setattr::{Attributes, SetTime};
 pub use superblock::{Atime, CacheStats, Shutdown, SuperBlock, SuperOptions};

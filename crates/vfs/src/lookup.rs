@@ -13,7 +13,8 @@
 //! lock and no reference, and it gives up where it would have to wait. `ref_walk` takes a reference
 //! to each file that it passes, and may read directories, links and ACLs. They share the types of
 //! `path` and `flags`, and neither knows the other. `Lookup` joins them: it tries the first, takes
-//! a reference to its result, and falls back to the second.
+//! a reference to its result, and falls back to the second. If the first walk met a name that the
+//! cache lacks, the second goes on from the directory of that name.
 
 pub(crate) mod flags;
 pub(crate) mod path;
@@ -30,7 +31,7 @@ use crate::cred::Cred;
 use crate::dcache::Expect;
 use crate::errno::Result;
 use crate::mount::{Location, Namespace};
-use path::{InodeRef, LastComponent, ParentRef, PathRef};
+use path::{InodeRef, LastComponent, ParentRef, PathRef, ResumePoint};
 use rcu_walk::{LookupResult, ParentResult, WalkError};
 use ref_walk::RefWalk;
 
@@ -53,7 +54,7 @@ impl<'a> Lookup<'a> {
         path: &'a [u8],
         how: LookupFlags,
         guard: &'a Guard,
-    ) -> Result<LookupResult<'a>, WalkError> {
+    ) -> Result<LookupResult<'a>, WalkError<'a>> {
         rcu_walk::walk(self, path, how, guard)
     }
 
@@ -65,7 +66,10 @@ impl<'a> Lookup<'a> {
         path: &'a [u8],
         guard: &'a Guard,
     ) -> Result<Option<ParentResult<'a>>> {
-        rcu_walk::walk_to_parent(self, path, LookupFlags::empty(), guard)
+        match rcu_walk::walk_to_parent(self, path, LookupFlags::empty(), guard) {
+            Ok(parent) => Ok(Some(parent)),
+            Err(error) => error.or_fall_back().map(|_| None),
+        }
     }
 
     /// Walks a path to the directory of its last component. Fails before it takes a reference if
@@ -126,27 +130,49 @@ impl<'a> Lookup<'a> {
         path: &'a [u8],
         resolve: LookupFlags,
     ) -> Result<(RefWalk<'a>, LastComponent<'a>)> {
-        let held = {
+        let from = {
             let guard = pin();
-            let seen = rcu_walk::walk_to_parent(self, path, resolve, &guard)?;
-            seen.and_then(|seen| {
-                let dir = seen.dir.hold(self.root, self.base)?;
-                let last = LastComponent::new(path, seen.last.clone());
-                Some((RefWalk::resume(self, resolve, dir, seen.links), last))
-            })
+            match rcu_walk::walk_to_parent(self, path, resolve, &guard) {
+                Ok(parent) => parent.hold(self.root, self.base),
+                Err(error) => self.resume_point(error)?,
+            }
         };
-        held.map_or_else(|| RefWalk::start(self, path, resolve), Ok)
+        self.walk_to_last_from(from, path, resolve)
+    }
+
+    /// Like [`walk_to_last`](Self::walk_to_last), from the place that a walk reached, if any.
+    fn walk_to_last_from(
+        self,
+        from: Option<ResumePoint<'a>>,
+        path: &'a [u8],
+        resolve: LookupFlags,
+    ) -> Result<(RefWalk<'a>, LastComponent<'a>)> {
+        match from {
+            Some(from) => RefWalk::resume(self, path, resolve, from),
+            None => RefWalk::start(self, path, resolve),
+        }
+    }
+
+    /// Returns the place where a walk with references goes on after [`rcu`](Self::rcu) ended with
+    /// `error`; `None` if it has to start again. Fails if the error is final.
+    #[inline]
+    pub(crate) fn resume_point(self, error: WalkError<'_>) -> Result<Option<ResumePoint<'a>>> {
+        let missed = error.or_fall_back()?;
+        Ok(missed.and_then(|missed| missed.hold(self.root, self.base)))
     }
 
     /// Walks a path to its end and returns a reference to the dentry there.
     pub(crate) fn path(self, path: &'a [u8], how: LookupFlags) -> Result<PathRef<'a>> {
         let held = {
             let guard = pin();
-            hold(self.rcu(path, how, &guard), |found| {
+            self.hold(self.rcu(path, how, &guard), |found| {
                 found.hold(self.root, self.base)
             })?
         };
-        held.map_or_else(|| self.by_references(path, how), Ok)
+        match held {
+            WalkOutcome::Found(path) => Ok(path),
+            WalkOutcome::Unknown(from) => self.by_references(path, how, from),
+        }
     }
 
     /// Walks a path to its end and returns a reference to the inode there, but not to its name.
@@ -158,46 +184,69 @@ impl<'a> Lookup<'a> {
         self.inode_or_walk(held, path, how)
     }
 
-    /// Takes a reference to the inode that [`rcu`](Self::rcu) found, but not to its name. Returns
-    /// `None` if it has gone out of use, or if the walk could not tell.
+    /// Takes a reference to the inode that [`rcu`](Self::rcu) found, but not to its name.
     #[inline]
     pub(crate) fn hold_inode(
         self,
-        seen: Result<LookupResult<'_>, WalkError>,
-    ) -> Result<Option<InodeRef<'a>>> {
-        hold(seen, |found| found.hold_inode(self.root, self.base))
+        seen: Result<LookupResult<'_>, WalkError<'_>>,
+    ) -> Result<WalkOutcome<'a, InodeRef<'a>>> {
+        self.hold(seen, |found| found.hold_inode(self.root, self.base))
     }
 
     /// Returns what is held already, or the result of a walk with references.
     #[inline]
     pub(crate) fn inode_or_walk(
         self,
-        held: Option<InodeRef<'a>>,
+        held: WalkOutcome<'a, InodeRef<'a>>,
         path: &'a [u8],
         how: LookupFlags,
     ) -> Result<InodeRef<'a>> {
-        held.map_or_else(|| Ok(self.by_references(path, how)?.into()), Ok)
+        match held {
+            WalkOutcome::Found(inode) => Ok(inode),
+            WalkOutcome::Unknown(from) => Ok(self.by_references(path, how, from)?.into()),
+        }
     }
 
-    /// Walks a path to its end with references, where [`rcu`](Self::rcu) could not tell.
-    pub(crate) fn by_references(self, path: &'a [u8], how: LookupFlags) -> Result<PathRef<'a>> {
+    /// Walks a path to its end with references, where [`rcu`](Self::rcu) could not tell. Goes on at
+    /// `from`, if it could tell as far as that.
+    pub(crate) fn by_references(
+        self,
+        path: &'a [u8],
+        how: LookupFlags,
+        from: Option<ResumePoint<'a>>,
+    ) -> Result<PathRef<'a>> {
         if path.is_empty() && how.contains(LookupFlags::EMPTY_PATH) {
             return Ok(PathRef::borrow(self.base));
         }
-        let (walk, last) = self.walk_to_last(path, how.limits())?;
+        let (walk, last) = if from.is_some() {
+            self.walk_to_last_from(from, path, how.limits())?
+        } else {
+            self.walk_to_last(path, how.limits())?
+        };
         walk.finish(last, how.contains(LookupFlags::FOLLOW))
+    }
+
+    /// Takes a reference by `take` to what was found.
+    #[inline]
+    fn hold<T>(
+        self,
+        seen: Result<LookupResult<'_>, WalkError<'_>>,
+        take: impl FnOnce(&LookupResult<'_>) -> Option<T>,
+    ) -> Result<WalkOutcome<'a, T>> {
+        match seen {
+            Ok(found) => Ok(take(&found)
+                .filter(|_| found.is_current())
+                .map_or(WalkOutcome::Unknown(None), WalkOutcome::Found)),
+            Err(error) => self.resume_point(error).map(WalkOutcome::Unknown),
+        }
     }
 }
 
-/// Takes a reference by `take` to what was found. Returns `None` if that has gone out of use or has
-/// lost its name, or if the walk could not tell.
-#[inline]
-fn hold<T>(
-    seen: Result<LookupResult<'_>, WalkError>,
-    take: impl FnOnce(&LookupResult<'_>) -> Option<T>,
-) -> Result<Option<T>> {
-    match seen {
-        Ok(found) => Ok(take(&found).filter(|_| found.is_current())),
-        Err(error) => error.or_fall_back().map(|()| None),
-    }
+/// The outcome of a walk without references.
+pub(crate) enum WalkOutcome<'a, T> {
+    /// A reference to what it found.
+    Found(T),
+    /// The walk could not tell, or what it found has gone out of use or lost its name. A walk with
+    /// references goes on from here, or else starts again.
+    Unknown(Option<ResumePoint<'a>>),
 }

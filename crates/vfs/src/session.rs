@@ -18,13 +18,24 @@ use extern4_sync::rcu::pin;
 
 use crate::attr::{Attr, FileType, StatFs};
 use crate::cred::{Caps, Cred};
-use crate::errno::{Errno, Error, Result};
+use crate::errno::{Errno, Result};
 use crate::inode::Inode;
 use crate::inode_attrs::Copied;
+use crate::lookup::path::ResumePoint;
 use crate::lookup::{Lookup, LookupFlags};
 use crate::mount::{Location, MountRef, Namespace};
 use crate::permission::{Access, Verdict};
 use crate::xattr;
+
+/// The rest of a call of [`Session::stat_cached`] for [`Session::stat_uncached`]: an error, or the
+/// place on the path up to which the caches had the answer.
+pub struct Uncached<'s>(Result<Option<ResumePoint<'s>>>);
+
+impl Default for Uncached<'_> {
+    fn default() -> Self {
+        Self(Ok(None))
+    }
+}
 
 /// A caller of the VFS. Any thread may use it.
 ///
@@ -194,30 +205,29 @@ impl Session {
     #[inline]
     pub fn stat(&self, path: impl AsRef<[u8]>, how: LookupFlags) -> Result<Attr> {
         let path = path.as_ref();
-        let mut error = None;
-        match self.stat_cached(path, how, &mut error) {
+        let mut rest = Uncached::default();
+        match self.stat_cached(path, how, &mut rest) {
             Some(attr) => Ok(attr),
-            None => self.stat_uncached(path, how, error),
+            None => self.stat_uncached(path, how, rest),
         }
     }
 
-    /// Returns attributes from the caches alone, without waiting, as with `RESOLVE_CACHED`. `None`
-    /// with an error in `error` means that the call fails. `None` without one means that the caller
-    /// has to call [`stat_uncached`](Self::stat_uncached).
+    /// Returns attributes from the caches alone, without waiting, as with `RESOLVE_CACHED`. After
+    /// `None` the caller passes `rest` to [`stat_uncached`](Self::stat_uncached).
     // Always inlined, so that the attributes are written once, where the caller wants them. A copy
     // of them would take as long as a third of the walk.
     #[inline(always)]
-    pub fn stat_cached(
-        &self,
+    pub fn stat_cached<'s>(
+        &'s self,
         path: &[u8],
         how: LookupFlags,
-        error: &mut Option<Error>,
+        rest: &mut Uncached<'s>,
     ) -> Option<Attr> {
         let guard = pin();
         let copied = match self.lookup().rcu(path, how, &guard) {
             Ok(found) => found.inode.attr_if_still().filter(|_| found.is_current()),
-            Err(stop) => {
-                *error = stop.or_fall_back().err();
+            Err(error) => {
+                rest.0 = self.lookup().resume_point(error);
                 None
             }
         };
@@ -225,22 +235,20 @@ impl Session {
         copied.map(Copied::decode)
     }
 
-    /// Goes on where [`stat_cached`](Self::stat_cached) had no answer: with the `error` it left, or
+    /// Goes on where [`stat_cached`](Self::stat_cached) had no answer: with the error in `rest`, or
     /// with a walk that may wait.
     ///
     /// # Errors
     /// The errors of a walk ([`Session`]).
     #[inline(never)]
-    pub fn stat_uncached(
-        &self,
-        path: &[u8],
+    pub fn stat_uncached<'s>(
+        &'s self,
+        path: &'s [u8],
         how: LookupFlags,
-        error: Option<Error>,
+        rest: Uncached<'s>,
     ) -> Result<Attr> {
-        match error {
-            Some(error) => Err(error),
-            None => Ok(self.lookup().by_references(path, how)?.inode().attr()),
-        }
+        let there = self.lookup().by_references(path, how, rest.0?)?;
+        Ok(there.inode().attr())
     }
 
     /// Checks whether the session's credentials give these rights (`faccessat(2)` with
@@ -251,6 +259,7 @@ impl Session {
     /// `faccessat2(2)` has them.
     pub fn access(&self, path: impl AsRef<[u8]>, want: Access, how: LookupFlags) -> Result<()> {
         let path = path.as_ref();
+        let mut from = None;
         let guard = pin();
         match self.lookup().rcu(path, how, &guard) {
             Ok(found) if !want.is_empty() => {
@@ -272,10 +281,10 @@ impl Session {
                     return Ok(());
                 }
             }
-            Err(error) => error.or_fall_back()?,
+            Err(error) => from = self.lookup().resume_point(error)?,
         }
         drop(guard);
-        let there = self.lookup().by_references(path, how)?;
+        let there = self.lookup().by_references(path, how, from)?;
         if want.is_empty() {
             Ok(())
         } else {
@@ -318,6 +327,7 @@ impl Session {
         mut take: impl FnMut(&Arc<[u8]>) -> R,
     ) -> Result<R> {
         let how = how.difference(LookupFlags::FOLLOW);
+        let mut from = None;
         let guard = pin();
         match self.lookup().rcu(path, how, &guard) {
             // Other files have no target, and the walk with references then says so.
@@ -329,10 +339,10 @@ impl Session {
                     }
                 }
             }
-            Err(error) => error.or_fall_back()?,
+            Err(error) => from = self.lookup().resume_point(error)?,
         }
         drop(guard);
-        let there = self.lookup().by_references(path, how)?;
+        let there = self.lookup().by_references(path, how, from)?;
         if there.inode().kind() != FileType::Symlink {
             return Err(if path.is_empty() {
                 Errno::ENOENT

@@ -127,6 +127,15 @@ impl<'a> From<PathRef<'a>> for InodeRef<'a> {
     }
 }
 
+/// A directory on a path from which a walk with references goes on. The caller may search it.
+pub(crate) struct ResumePoint<'a> {
+    pub(super) dir: PathRef<'a>,
+    /// The offset in the path of the next component.
+    pub(super) offset: usize,
+    /// The number of symbolic links that were followed on the way.
+    pub(super) links: u32,
+}
+
 /// A text of components: the caller's path, or the target of a symbolic link.
 #[derive(Clone)]
 pub(super) enum PathText<'a> {

@@ -9,6 +9,10 @@
 //! Others are a mount point, a case-folding directory, and `..` in a scoped walk. The caller then
 //! walks again with references. An answer that this walk does give is final, errors included.
 //!
+//! A walk that meets a name that is not cached returns its directory ([`WalkError::Missed`]). The
+//! caller takes a reference to that before the read section ends, and a walk with references goes
+//! on from there. The steps before it were true by the rules below, and its own come later.
+//!
 //! # Why it is right
 //! The dentry that the walk finds holds its key and its inode in itself, and both may change while
 //! the walk reads them. So the walk loads the dentry's state first and compares it afterwards
@@ -45,7 +49,7 @@ use extern4_sync::rcu_arc::RcuRef;
 
 use super::Lookup;
 use super::flags::{LookupFlags, MAX_LINKS, PATH_MAX};
-use super::path::{InodeRef, PathRef, Ref};
+use super::path::{InodeRef, PathRef, Ref, ResumePoint};
 use crate::attr::FileType;
 use crate::cred::Cred;
 use crate::dcache::{DcacheEntry, Expect};
@@ -59,28 +63,32 @@ use crate::permission::{Passed, Search, Verdict, compare_fast_search};
 use crate::superblock::SuperBlock;
 
 /// The reason why a walk ended early.
-pub(crate) enum WalkError {
+pub(crate) enum WalkError<'g> {
     /// Only a walk with references can tell.
     Fallback,
+    /// The cache lacks a name. A walk with references can go on from its directory.
+    Missed(PathPosition<'g>),
     /// The name is known not to exist: `ENOENT`, by far the commonest error.
     Absent,
     /// The lookup fails with this error.
     Failed(Errno),
 }
 
-impl WalkError {
-    /// Returns the error of the lookup, or `Ok` if the caller has to walk with references.
+impl<'g> WalkError<'g> {
+    /// Returns the error of the lookup, or `Ok` if the caller has to walk with references, with the
+    /// place where it can go on.
     #[inline]
-    pub(crate) fn or_fall_back(self) -> Result<(), Error> {
+    pub(crate) fn or_fall_back(self) -> Result<Option<PathPosition<'g>>, Error> {
         match self {
-            Self::Fallback => Ok(()),
+            Self::Fallback => Ok(None),
+            Self::Missed(missed) => Ok(Some(missed)),
             Self::Absent => Err(Errno::ENOENT.into()),
             Self::Failed(errno) => Err(errno.into()),
         }
     }
 }
 
-impl From<Errno> for WalkError {
+impl From<Errno> for WalkError<'_> {
     fn from(errno: Errno) -> Self {
         Self::Failed(errno)
     }
@@ -109,7 +117,7 @@ struct RcuPath<'g> {
 
 impl<'g> RcuPath<'g> {
     /// Returns a walk's position on a dentry. A walk cannot stand on a negative one: it falls back.
-    fn on(dentry: RcuRef<'g, Dentry>) -> Result<Self, WalkError> {
+    fn on(dentry: RcuRef<'g, Dentry>) -> Result<Self, WalkError<'g>> {
         let inode = dentry.get().inode().ok_or(WalkError::Fallback)?;
         Ok(Self {
             dentry,
@@ -129,6 +137,34 @@ pub(crate) struct LookupResult<'g> {
     seen: SeenState,
 }
 
+/// A directory on a path whose next component has not been looked up. The caller may search it. It
+/// holds no reference.
+#[derive(Clone, Copy)]
+pub(crate) struct PathPosition<'g> {
+    dir: LookupResult<'g>,
+    /// The offset of the component in the path.
+    offset: usize,
+    /// The number of symbolic links that the walk followed.
+    links: u32,
+}
+
+impl PathPosition<'_> {
+    /// Takes a reference to the directory. Returns `None` if it has gone out of use. The walk
+    /// started with this `root` and `base`.
+    #[inline]
+    pub(super) fn hold<'a>(
+        &self,
+        root: &'a Location,
+        base: &'a Location,
+    ) -> Option<ResumePoint<'a>> {
+        Some(ResumePoint {
+            dir: self.dir.hold(root, base)?,
+            offset: self.offset,
+            links: self.links,
+        })
+    }
+}
+
 /// The directory of a path's last component, and that component. It holds no reference.
 pub(crate) struct ParentResult<'g> {
     pub(crate) dir: LookupResult<'g>,
@@ -140,6 +176,20 @@ pub(crate) struct ParentResult<'g> {
 }
 
 impl<'g> ParentResult<'g> {
+    /// Takes a reference to the directory, as [`PathPosition::hold`] does.
+    pub(super) fn hold<'a>(
+        &self,
+        root: &'a Location,
+        base: &'a Location,
+    ) -> Option<ResumePoint<'a>> {
+        PathPosition {
+            dir: self.dir,
+            offset: self.last.start,
+            links: self.links,
+        }
+        .hold(root, base)
+    }
+
     /// Fails if the cache knows that the last component is not as expected. Slashes may come after
     /// it. On a read-only mount the check is left for later.
     #[inline]
@@ -198,33 +248,29 @@ impl<'g> ParentResult<'g> {
     }
 }
 
-/// Walks a path to the directory of its last component. Returns `None` if that takes a walk with
-/// references.
+/// Walks a path to the directory of its last component.
 #[inline]
 pub(super) fn walk_to_parent<'g>(
     lookup: Lookup<'g>,
     path: &'g [u8],
     resolve: LookupFlags,
     guard: &'g Guard,
-) -> Result<Option<ParentResult<'g>>, Error> {
+) -> Result<ParentResult<'g>, WalkError<'g>> {
     // `..` in the last component depends on the directories that the walk passed, too.
     if resolve.is_scoped() {
-        return Ok(None);
+        return Err(WalkError::Fallback);
     }
     let Ok(mut walk) = RcuWalk::start(lookup, path, resolve, guard) else {
-        return Ok(None);
+        return Err(WalkError::Fallback);
     };
     let last = walk.walk(path, AtLast::Stop);
     walk.sb.count_walk(walk.searches, last.is_err());
-    match last {
-        Ok(last) => Ok(Some(ParentResult {
-            dir: walk.result(),
-            last,
-            links: walk.links,
-            path,
-        })),
-        Err(error) => error.or_fall_back().map(|()| None),
-    }
+    Ok(ParentResult {
+        last: last?,
+        dir: walk.result(),
+        links: walk.links,
+        path,
+    })
 }
 
 impl LookupResult<'_> {
@@ -282,7 +328,7 @@ pub(super) fn walk<'g>(
     path: &'g [u8],
     how: LookupFlags,
     guard: &'g Guard,
-) -> Result<LookupResult<'g>, WalkError> {
+) -> Result<LookupResult<'g>, WalkError<'g>> {
     let mut walk = RcuWalk::start(lookup, path, how.limits(), guard)?;
     let last = walk.walk(
         path,
@@ -292,8 +338,8 @@ pub(super) fn walk<'g>(
             AtLast::Step
         },
     );
-    walk.sb
-        .count_walk(walk.searches, matches!(last, Err(WalkError::Fallback)));
+    let gave_up = matches!(last, Err(WalkError::Fallback | WalkError::Missed(_)));
+    walk.sb.count_walk(walk.searches, gave_up);
     last.map(|_| walk.result())
 }
 
@@ -322,7 +368,7 @@ impl<'g> RcuWalk<'g> {
         path: &[u8],
         resolve: LookupFlags,
         guard: &'g Guard,
-    ) -> Result<Self, WalkError> {
+    ) -> Result<Self, WalkError<'g>> {
         // Unusual, or an error, which the other walk names.
         if path.is_empty() || path.len() > PATH_MAX {
             return Err(WalkError::Fallback);
@@ -357,11 +403,15 @@ impl<'g> RcuWalk<'g> {
 
     /// Returns the place where it stands.
     fn result(&self) -> LookupResult<'g> {
+        self.result_at(self.at)
+    }
+
+    fn result_at(&self, at: RcuPath<'g>) -> LookupResult<'g> {
         let RcuPath {
             dentry,
             inode,
             seen,
-        } = self.at;
+        } = at;
         LookupResult {
             mount: self.mount,
             sb: self.sb,
@@ -373,7 +423,7 @@ impl<'g> RcuWalk<'g> {
 
     /// Walks along `text`. Returns the range of the last component where it stops before that.
     #[inline(never)]
-    fn walk(&mut self, text: &'g [u8], last: AtLast) -> Result<Range<usize>, WalkError> {
+    fn walk(&mut self, text: &'g [u8], last: AtLast) -> Result<Range<usize>, WalkError<'g>> {
         // Kept in registers: the next step waits for the result of this one.
         let mut at = self.at;
         let mut fast = 0;
@@ -392,7 +442,7 @@ impl<'g> RcuWalk<'g> {
         last: AtLast,
         at: &mut RcuPath<'g>,
         fast: &mut u64,
-    ) -> Result<Range<usize>, WalkError> {
+    ) -> Result<Range<usize>, WalkError<'g>> {
         let sb = self.sb;
         let guard = self.guard;
         let cache_decides = self.cache_decides;
@@ -428,7 +478,7 @@ impl<'g> RcuWalk<'g> {
             } else {
                 let parent = at.dentry.get().id();
                 let Some(entry) = sb.dcache.see(parent, &name, guard) else {
-                    return Err(self.missed(at.inode, parent, &name));
+                    return Err(self.missed(*at, &name, offset(rest)));
                 };
                 let inode = entry.inode.ok_or(WalkError::Absent)?;
                 if entry.seen.is_mountpoint() {
@@ -458,19 +508,28 @@ impl<'g> RcuWalk<'g> {
         }
     }
 
-    /// Returns how the walk ends at a name that the cache lacks.
+    /// Returns how the walk ends in the directory `at` at a name that the cache lacks. The name
+    /// begins at `offset` of the text.
     #[inline(never)]
-    fn missed(&self, dir: &Inode, id: u64, name: &Scanned<'_>) -> WalkError {
-        if self.sb.is_absent(dir, id, name, self.guard) {
+    fn missed(&self, at: RcuPath<'g>, name: &Scanned<'_>, offset: usize) -> WalkError<'g> {
+        let id = at.dentry.get().id();
+        if self.sb.is_absent(at.inode, id, name, self.guard) {
             WalkError::Absent
-        } else {
+        } else if self.resolve.is_scoped() {
+            // A scoped walk with references has to start where the path does.
             WalkError::Fallback
+        } else {
+            WalkError::Missed(PathPosition {
+                dir: self.result_at(at),
+                offset,
+                links: self.links,
+            })
         }
     }
 
     /// Makes the search check where the permission cache is not enough.
     #[inline(never)]
-    fn search_general(&mut self, dir: &'g Inode) -> Result<(), WalkError> {
+    fn search_general(&mut self, dir: &'g Inode) -> Result<(), WalkError<'g>> {
         if !dir.is_dir() {
             return Err(Errno::ENOTDIR.into());
         }
@@ -492,12 +551,12 @@ impl<'g> RcuWalk<'g> {
 
     /// Steps to `.` or `..`.
     #[cold]
-    fn step_dots(&self, name: &[u8], at: RcuPath<'g>) -> Result<RcuPath<'g>, WalkError> {
+    fn step_dots(&self, name: &[u8], at: RcuPath<'g>) -> Result<RcuPath<'g>, WalkError<'g>> {
         if name == b".." { self.up(at) } else { Ok(at) }
     }
 
     /// Goes one directory up, but not out of the mount.
-    fn up(&self, at: RcuPath<'g>) -> Result<RcuPath<'g>, WalkError> {
+    fn up(&self, at: RcuPath<'g>) -> Result<RcuPath<'g>, WalkError<'g>> {
         if self.resolve.is_scoped() {
             return Err(WalkError::Fallback);
         }
@@ -525,7 +584,7 @@ impl<'g> RcuWalk<'g> {
     /// Walks the target of a symbolic link to its end, from the directory of the link.
     #[cold]
     #[inline(never)]
-    fn follow(&mut self, link: &'g Inode, dir: RcuPath<'g>) -> Result<RcuPath<'g>, WalkError> {
+    fn follow(&mut self, link: &'g Inode, dir: RcuPath<'g>) -> Result<RcuPath<'g>, WalkError<'g>> {
         self.links += 1;
         if self.links > MAX_LINKS || self.resolve.contains(LookupFlags::NO_SYMLINKS) {
             return Err(Errno::ELOOP.into());
@@ -540,7 +599,12 @@ impl<'g> RcuWalk<'g> {
             Some(b'/') => self.at = RcuPath::on(self.root.dentry.as_rcu_ref())?,
             Some(_) => self.at = dir,
         }
-        self.walk(target, AtLast::Follow).map(|_| self.at)
+        match self.walk(target, AtLast::Follow) {
+            Ok(_) => Ok(self.at),
+            // The walk with references finds its place by an offset in the path.
+            Err(WalkError::Missed(_)) => Err(WalkError::Fallback),
+            Err(error) => Err(error),
+        }
     }
 }
 

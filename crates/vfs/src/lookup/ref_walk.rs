@@ -15,7 +15,7 @@ use extern4_sync::rcu_arc::RcuArc;
 
 use super::Lookup;
 use super::flags::{LookupFlags, MAX_LINKS, PATH_MAX};
-use super::path::{Component, LastComponent, PathRef, PathText, Ref};
+use super::path::{Component, LastComponent, PathRef, PathText, Ref, ResumePoint};
 use crate::attr::FileType;
 use crate::cred::Cred;
 use crate::dentry::Dentry;
@@ -93,7 +93,7 @@ impl<'a> RefWalk<'a> {
         } else {
             lookup.base
         };
-        let mut walk = Self::resume(lookup, resolve, PathRef::borrow(from), 0);
+        let mut walk = Self::at(lookup, resolve, PathRef::borrow(from), 0);
         if scoped {
             let sb = from.superblock();
             walk.root = lookup.base;
@@ -106,14 +106,32 @@ impl<'a> RefWalk<'a> {
         Ok((walk, last))
     }
 
-    /// Goes on with a walk that stands on the directory of the last component and has followed
-    /// `links`. It is not scoped.
+    /// Goes on along `path` from `from` to the directory of the last component. The walk is not
+    /// scoped.
     pub(super) fn resume(
         lookup: Lookup<'a>,
+        path: &'a [u8],
         resolve: LookupFlags,
-        at: PathRef<'a>,
-        links: u32,
-    ) -> Self {
+        from: ResumePoint<'a>,
+    ) -> Result<(Self, LastComponent<'a>)> {
+        let mut walk = Self::at(lookup, resolve, from.dir, from.links);
+        let mut text = Components {
+            text: PathText::Path(path),
+            pos: from.offset,
+        };
+        // The walk up to here has read the name.
+        let (name, _) = text.take_name();
+        if text.is_done() {
+            return Ok((walk, LastComponent::new(path, name)));
+        }
+        check_no_zero_byte(&path[text.pos..])?;
+        text.pos = from.offset;
+        let last = walk.walk_to_last(text)?;
+        Ok((walk, last))
+    }
+
+    /// Returns a walk that stands on `at` and has followed `links`.
+    fn at(lookup: Lookup<'a>, resolve: LookupFlags, at: PathRef<'a>, links: u32) -> Self {
         let Lookup {
             namespace,
             cred,
@@ -358,7 +376,11 @@ fn check_text(path: &[u8]) -> Result<()> {
     if path.len() > PATH_MAX {
         return Err(Errno::ENAMETOOLONG.into());
     }
-    if path.contains(&0) {
+    check_no_zero_byte(path)
+}
+
+fn check_no_zero_byte(text: &[u8]) -> Result<()> {
+    if text.contains(&0) {
         return Err(Errno::EINVAL.into());
     }
     Ok(())

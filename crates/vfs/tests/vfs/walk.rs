@@ -106,6 +106,7 @@ fn errors_are_linux_s() {
         (&long_name, true, Errno::ENAMETOOLONG),
         (&long_path, true, Errno::ENAMETOOLONG),
         ("a\0b", true, Errno::EINVAL),
+        ("/unseen/a\0b", true, Errno::EINVAL),
     ] {
         let how = if follow {
             LookupFlags::FOLLOW
@@ -436,6 +437,37 @@ fn a_miss_is_asked_for_once() {
     // One check a component, and more where a walk without a lock came to a name that was not
     // cached yet.
     assert!(stats.fast_searches >= 8 * 50 * 6 && stats.rcu_walks >= 8 * 50 * 2);
+}
+
+#[test]
+fn a_walk_goes_on_where_it_met_an_unknown_name() {
+    let sb = SuperBlock::new(tree(), SuperOptions::default()).unwrap();
+    let session = Session::new(&Namespace::new(Arc::clone(&sb)), Cred::root());
+    let stat = |path: &str| session.stat(path, LookupFlags::FOLLOW).map(drop);
+    stat("/a/b").unwrap();
+    let calls: [&dyn Fn(); 4] = [
+        &|| stat("/a/b/f").unwrap(),
+        &|| assert_eq!(stat("/a/b/none").unwrap_err(), Errno::ENOENT),
+        &|| {
+            let readable = session.access("/a/./b/../abs", Access::READ, LookupFlags::NOFOLLOW);
+            readable.unwrap();
+        },
+        &|| drop(session.locate("/a/up", LookupFlags::NOFOLLOW).unwrap()),
+    ];
+    for (call, searches) in calls.into_iter().zip([3, 3, 5, 2]) {
+        let before = sb.stats();
+        call();
+        let after = sb.stats();
+        // The directories above the name are passed once.
+        assert_eq!(
+            (
+                after.rcu_walks - before.rcu_walks,
+                after.walk_fallbacks - before.walk_fallbacks,
+                after.fast_searches - before.fast_searches,
+            ),
+            (1, 1, searches)
+        );
+    }
 }
 
 /// A file system that adds checks of its own gets the full check in every directory, and no other
