@@ -101,25 +101,45 @@ impl<'a> Slots<'a> {
     fn search(
         &self,
         name: &[u8],
-        mut at: usize,
+        offset: usize,
         mut goes_on: impl FnMut() -> bool,
     ) -> Result<Option<(Option<Span>, Span)>, Corrupt> {
         let end = NameEnd::of(name);
-        let mut before = None;
-        while at < self.bytes.len() && goes_on() {
-            let span = self.span_at(at)?;
-            // Names in one directory often begin alike, so the end is compared first.
-            if span.name_len(&self.layout) == name.len()
-                && end.is_at(self.bytes, at + name.len())
-                && !span.is_free()
-                && self.bytes[at + HEADER_SIZE..].starts_with(name)
-            {
-                return Ok(Some((before, span)));
+        let len_mask = if self.layout.filetype { 0xFF } else { 0xFFFF };
+        let len = name.len() as u64;
+        let mut rest = &self.bytes[offset..];
+        // Bytes from the record before: its `Span` would not stay in registers.
+        let mut step = 0;
+        loop {
+            let (header, next) = match split_record(rest) {
+                Some(record) => record,
+                None if rest.is_empty() => return Ok(None),
+                None => self.split_unusual(rest)?,
+            };
+            if !goes_on() {
+                return Ok(None);
             }
-            before = Some(span);
-            at += span.rec_len;
+            // Names in one directory often begin alike, so the end is compared first. The lower
+            // half of the header is the inode.
+            if header >> 48 & len_mask == len
+                && end.is_at(rest, name.len())
+                && header << 32 != 0
+                && rest[HEADER_SIZE..].starts_with(name)
+            {
+                let at = self.bytes.len() - rest.len();
+                let before = (at > offset).then(|| self.span_at(at - step)).transpose()?;
+                return Ok(Some((before, self.span_at(at)?)));
+            }
+            step = rest.len() - next.len();
+            rest = next;
         }
-        Ok(None)
+    }
+
+    /// Splits a record off `rest`, the end of these records, that [`split_record`] does not split.
+    #[cold]
+    fn split_unusual(&self, rest: &'a [u8]) -> Result<(u64, &'a [u8]), Corrupt> {
+        let span = self.span_at(self.bytes.len() - rest.len())?;
+        Ok((span.header(), &rest[span.rec_len..]))
     }
 
     /// Returns the first record, from the one at byte `offset` on, with at least `need` unused
@@ -337,6 +357,22 @@ fn is_rec_len(rec_len: usize, room: usize) -> bool {
     rec_len >= MIN_REC_LEN && rec_len.is_multiple_of(4) && rec_len <= room
 }
 
+/// Splits the first record off `rest`. Returns its header and the bytes after the record, or `None`
+/// if there is no whole record, or its length is not stored as a number of bytes.
+#[inline(always)]
+fn split_record(rest: &[u8]) -> Option<(u64, &[u8])> {
+    let header = u64::from_le_bytes(*rest.first_chunk::<HEADER_SIZE>()?);
+    // OK: the length of the record.
+    let rec_len = (header >> 32) as u16;
+    // Whether it is a multiple of 4 and long enough, in one comparison: the rotation makes any
+    // other number a large one.
+    const SHORTEST: u16 = MIN_REC_LEN as u16 / 4;
+    if rec_len.rotate_right(2).wrapping_sub(SHORTEST) > u16::MAX / 4 - SHORTEST {
+        return None;
+    }
+    Some((header, rest.get(usize::from(rec_len)..)?))
+}
+
 /// A record of a directory block. The only check so far is that another record, or the end, follows
 /// it.
 #[derive(Clone, Copy, Debug)]
@@ -351,6 +387,12 @@ pub struct Span {
 }
 
 impl Span {
+    /// Returns the inode, and the lengths of the record and of the name, as the record begins. A
+    /// length of the record that does not fit into its field is missing.
+    fn header(self) -> u64 {
+        u64::from(self.ino) | u64::from(self.name_len) << 48
+    }
+
     #[inline(always)]
     fn is_free(self) -> bool {
         self.ino == 0
