@@ -346,6 +346,30 @@ impl<'a> ExtentNode<'a> {
     /// Any broken rule of the format, with the byte offset of the header or of the entry that
     /// breaks it.
     pub fn decode(bytes: &'a [u8], expect: Expect, place: Place) -> Result<Self, Corrupt> {
+        Self::decode_with(bytes, expect, place, |_| 1)
+    }
+
+    /// Returns a node that [`decode`](Self::decode) has accepted before, perhaps at another place
+    /// of a tree. It checks the header, and the first and the last entry: all others lie between
+    /// them.
+    ///
+    /// # Errors
+    /// A node that does not belong at this place, as `decode` has them.
+    pub fn peek(bytes: &'a [u8], expect: Expect, place: Place) -> Result<Self, Corrupt> {
+        Self::decode_with(bytes, expect, place, |entries| {
+            entries.saturating_sub(1).max(1)
+        })
+    }
+
+    /// Checks the header, the first entry, and then one of as many as `step` says for the number of
+    /// entries.
+    #[inline]
+    fn decode_with(
+        bytes: &'a [u8],
+        expect: Expect,
+        place: Place,
+        step: impl FnOnce(usize) -> usize,
+    ) -> Result<Self, Corrupt> {
         let (header, rest) = header(bytes, place)?;
         let depth = header.eh_depth.get();
         if depth > DEEPEST
@@ -373,10 +397,11 @@ impl<'a> ExtentNode<'a> {
             }));
         }
         let used = &rest[..usize::from(count) * ENTRY_SIZE];
+        let step = step(usize::from(count));
         let slots = if depth == 0 {
-            Slots::Leaf(check_leaf(used, &expect, place)?)
+            Slots::Leaf(check_leaf(used, step, &expect, place)?)
         } else {
-            Slots::Index(check_index(used, &expect, place)?)
+            Slots::Index(check_index(used, step, &expect, place)?)
         };
         Ok(Self {
             slots,
@@ -527,15 +552,17 @@ fn header(bytes: &[u8], place: Place) -> Result<(&RawExtentHeader, &[u8]), Corru
     Ok((header, rest))
 }
 
+/// Checks every `step`th entry of a leaf, from the first on.
 fn check_leaf<'a>(
     used: &'a [u8],
+    step: usize,
     expect: &Expect,
     place: Place,
 ) -> Result<&'a [RawExtent], Corrupt> {
     let slots = <[RawExtent]>::ref_from_bytes(used)
         .map_err(|_| place.corrupt(truncated(ENTRY_SIZE, used.len())))?;
     let mut from = u64::from(expect.start);
-    for (at, raw) in slots.iter().enumerate() {
+    for (at, raw) in slots.iter().enumerate().step_by(step) {
         let place = place.byte(HEADER_SIZE + at * ENTRY_SIZE);
         let extent = Extent::decode(raw, expect.volume, place)?;
         if u64::from(extent.logical) < from || extent.end() > expect.end {
@@ -546,15 +573,17 @@ fn check_leaf<'a>(
     Ok(slots)
 }
 
+/// Checks every `step`th entry of a node above the leaves, from the first on.
 fn check_index<'a>(
     used: &'a [u8],
+    step: usize,
     expect: &Expect,
     place: Place,
 ) -> Result<&'a [RawExtentIndex], Corrupt> {
     let slots = <[RawExtentIndex]>::ref_from_bytes(used)
         .map_err(|_| place.corrupt(truncated(ENTRY_SIZE, used.len())))?;
     let mut from = u64::from(expect.start);
-    for (at, raw) in slots.iter().enumerate() {
+    for (at, raw) in slots.iter().enumerate().step_by(step) {
         let place = place.byte(HEADER_SIZE + at * ENTRY_SIZE);
         let logical = u64::from(Index::decode(raw, expect.volume, place)?.logical);
         if logical < from || logical >= expect.end {
@@ -932,6 +961,29 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_node_that_was_accepted_is_refused_at_another_place() {
+        let extent = |logical| Extent {
+            logical,
+            len_blocks: 10,
+            physical: 100,
+            unwritten: false,
+        };
+        let bytes = leaf(&[10, 30, 50].map(extent), 84);
+        let at = |depth, start, end| Expect {
+            depth: Some(depth),
+            start,
+            end,
+            ..Expect::root(VOLUME)
+        };
+        for read in [ExtentNode::decode, ExtentNode::peek] {
+            assert!(read(&bytes, at(0, 10, 60), PLACE).is_ok());
+            for elsewhere in [at(1, 10, 60), at(0, 11, 60), at(0, 10, 59)] {
+                assert!(read(&bytes, elsewhere, PLACE).is_err(), "{elsewhere:?}");
+            }
+        }
+    }
+
     proptest! {
         #[test]
         fn leaves_come_back(extents in extents(), probe: u32) {
@@ -949,6 +1001,7 @@ mod tests {
                 None => Found::Hole { end: after.unwrap_or(LOGICAL_END) },
             };
             prop_assert_eq!(node.find(probe), want);
+            prop_assert_eq!(ExtentNode::peek(&bytes, Expect::root(VOLUME), PLACE).unwrap().find(probe), want);
         }
 
         #[test]
@@ -981,8 +1034,10 @@ mod tests {
             let mut bytes = vec![0x0A, 0xF3, 4, 0, 10, 0, depth, 0, 0, 0, 0, 0];
             bytes.extend(tail);
             let _ = verify_checksum(&bytes, ChecksumSeed::new(0), PLACE);
-            if let Ok(node) = ExtentNode::decode(&bytes, Expect::root(VOLUME), PLACE) {
-                let _ = (node.find(0), node.find(u32::MAX));
+            for read in [ExtentNode::decode, ExtentNode::peek] {
+                if let Ok(node) = read(&bytes, Expect::root(VOLUME), PLACE) {
+                    let _ = (node.find(0), node.find(u32::MAX));
+                }
             }
         }
     }

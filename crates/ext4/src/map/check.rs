@@ -75,7 +75,7 @@ impl Check<'_> {
         let keep = self.keep;
         for (index, expect) in node.children().filter(|(_, expect)| expect.end > keep) {
             if self.may_read(index.child)? {
-                let block = node_block(self.fs, self.info, index.child)?;
+                let block = node_block(self.fs, self.info, index.child, expect)?;
                 self.extents(&block, expect, place.block(index.child))?;
             }
         }

@@ -29,25 +29,29 @@ pub(crate) fn map(fs: &Ext4, inode: &InodeInfo, logical: u32) -> Result<Run> {
             Found::Hole { end } => return Ok(Run::hole(logical, end)),
             Found::Child(index, expect) => {
                 let place = place.block(index.child);
-                let block = node_block(fs, inode, index.child)?;
-                found = ExtentNode::decode(&block, expect, place)?.find(logical);
+                let block = node_block(fs, inode, index.child, expect)?;
+                found = ExtentNode::peek(&block, expect, place)?.find(logical);
             }
         }
     }
 }
 
-/// Returns the block of a node below the root, with its checksum verified.
+/// Returns the block of a node below the root, with its checksum and its entries verified. They may
+/// have been verified at another place of a tree ([`ExtentNode::peek`]).
 pub(crate) fn node_block(
     fs: &Ext4,
     inode: &InodeInfo,
     block: u64,
+    expect: Expect,
 ) -> Result<extern4_block::Buffer> {
     let place = Place::new(Structure::ExtentNode)
         .ino(inode.ino())
         .block(block);
-    fs.verified(block, Verified::ExtentNode, |bytes| match inode.seed() {
-        Some(seed) => verify_checksum(bytes, seed, place),
-        None => Ok(()),
+    fs.verified(block, Verified::ExtentNode, |bytes| {
+        if let Some(seed) = inode.seed() {
+            verify_checksum(bytes, seed, place)?;
+        }
+        ExtentNode::decode(bytes, expect, place).map(drop)
     })
 }
 

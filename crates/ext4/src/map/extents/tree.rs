@@ -56,7 +56,7 @@ impl ExtentPath {
         let root = ExtentNode::decode(info.i_block(), expect, place)?;
         let mut next = path.push(ROOT, &root, expect, logical);
         while let Some((index, expect)) = next {
-            let block = node_block(fs, info, index.child)?;
+            let block = node_block(fs, info, index.child, expect)?;
             let node = ExtentNode::decode(&block, expect, place.block(index.child))?;
             next = path.push(index.child, &node, expect, logical);
         }
@@ -340,7 +340,7 @@ fn shrink_root(
             depth: Some(root.depth - 1),
             ..Expect::root(handle.fs.blocks())
         };
-        let node = node_block(handle.fs, info, child)
+        let node = node_block(handle.fs, info, child, expect)
             .and_then(|block| Ok(ExtentNode::decode(&block, expect, place)?.to_owned()));
         let node = match node {
             Err(Error::Corrupt(_)) => break,
