@@ -35,16 +35,25 @@ impl Ext4 {
 
     /// Reads and checks inode `ino`, even if it is reserved, deleted, or an internal file.
     pub(crate) fn load_inode(&self, ino: u32) -> Result<InodeInfo> {
+        self.load_inode_and(ino, |_, _| ()).map(|(info, ())| info)
+    }
+
+    /// Reads and checks an inode as [`load_inode`](Self::load_inode) does, and calls `look` with
+    /// its record.
+    fn load_inode_and<R>(
+        &self,
+        ino: u32,
+        look: impl FnOnce(&Inode, &[u8]) -> R,
+    ) -> Result<(InodeInfo, R)> {
         let place = Place::new(Structure::Inode).ino(ino);
         let changed = self
             .fast_commits
             .changes(ino)
             .and_then(|changes| changes.record());
-        let (inode, record) = if let Some(record) = changed {
-            (
-                Inode::decode(record, ino, self.superblock(), place)?,
-                Record::FAST_COMMIT,
-            )
+        let (inode, record, seen) = if let Some(record) = changed {
+            let inode = Inode::decode(record, ino, self.superblock(), place)?;
+            let seen = look(&inode, record);
+            (inode, Record::FAST_COMMIT, seen)
         } else {
             let at = self.inode_position(ino)?;
             self.read_ahead_inodes(ino, at.block)?;
@@ -64,10 +73,9 @@ impl Ext4 {
             } else {
                 Inode::decode_fields
             };
-            (
-                decode(record, ino, self.superblock(), place)?,
-                Record::at(at),
-            )
+            let inode = decode(record, ino, self.superblock(), place)?;
+            let seen = look(&inode, record);
+            (inode, Record::at(at), seen)
         };
         let seed = self
             .superblock()
@@ -90,7 +98,7 @@ impl Ext4 {
         {
             return Err(info.corrupt_field("i_flags", u64::from(inode.flags().bits())));
         }
-        Ok(info)
+        Ok((info, seen))
     }
 
     /// Gives an inode the fields that new inodes have, if they fit and the volume is written. The
@@ -116,7 +124,9 @@ impl Ext4 {
         }
         // Read before the record, since another thread may be storing them there now.
         let times = self.lazy_times.get().and_then(|lazy| lazy.get(number));
-        let mut info = self.load_inode(number)?;
+        let (mut info, has_attributes) = self.load_inode_and(number, |inode, record| {
+            begins_with_magic(inode.xattr_area(record))
+        })?;
         self.expand(&mut info)?;
         if let Some(times) = times {
             times.apply(info.fields_mut());
@@ -128,7 +138,7 @@ impl Ext4 {
             return Err(stale("holds the value of an extended attribute"));
         }
         let attr = info.attr(self)?;
-        let plain = info.inode.xattr_block().is_none() && !info.has_attributes_in_record(self)?;
+        let plain = info.inode.xattr_block().is_none() && !has_attributes;
         Ok(NewInode {
             attr,
             no_acl: plain,
@@ -182,7 +192,7 @@ impl InodeInfo {
 
     /// Whether there are extended attributes in the inode's record.
     pub(crate) fn has_attributes_in_record(&self, fs: &Ext4) -> Result<bool> {
-        self.peek_xattr_area(fs, |area| area.starts_with(&xattr::MAGIC.to_le_bytes()))
+        self.peek_xattr_area(fs, begins_with_magic)
     }
 
     pub(crate) fn attr(&self, fs: &Ext4) -> Result<Attr> {
@@ -220,6 +230,11 @@ impl InodeInfo {
             project: inode.project(),
         })
     }
+}
+
+/// Returns whether the area of a record for extended attributes has any.
+fn begins_with_magic(area: &[u8]) -> bool {
+    area.starts_with(&xattr::MAGIC.to_le_bytes())
 }
 
 /// Returns the area of a record for extended attributes.

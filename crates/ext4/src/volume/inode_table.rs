@@ -55,12 +55,12 @@ impl Volume {
     /// Reads ahead the neighbours of `block` in the inode table, except the part of the table that
     /// has never been used.
     pub(crate) fn read_ahead_inodes(&self, ino: u32, block: u64) -> Result<()> {
-        let geometry = self.superblock().geometry();
-        let group = (ino - 1) / geometry.inodes_per_group();
-        let descriptor = self.readable_group(group)?;
         if !self.inode_read_ahead.first_visit(block / READ_AHEAD) {
             return Ok(());
         }
+        let geometry = self.superblock().geometry();
+        let group = (ino - 1) / geometry.inodes_per_group();
+        let descriptor = self.readable_group(group)?;
         let unused = if descriptor.flags().contains(GroupFlags::INODE_UNINIT) {
             geometry.inodes_per_group()
         } else {
