@@ -107,6 +107,9 @@ const STRIPES: usize = 1 << STRIPE_BITS;
 /// Values of which one is evicted. In the worst case each one costs a miss of the processor's
 /// caches, and these misses overlap.
 const WINDOW: usize = capacity(16, 2);
+/// Buckets whose first values a growing map reads together, so that their misses of the processor's
+/// caches overlap.
+const MOVED: usize = capacity(16, 1);
 /// Buckets in which a window is looked for, at most: an emptied stripe has few values in many.
 const WINDOW_BUCKETS: usize = 2 * WINDOW;
 
@@ -587,23 +590,18 @@ impl<'g, T: Release> Bucket<'g, T> {
     #[cold]
     fn move_to(&mut self, new: Buckets) {
         let old = self.chains.buckets;
-        let mut from = old.of_stripe(self.stripe);
-        let mut to = new.of_stripe(self.stripe);
-        while let (Some(low), Some(high)) = (to.next(), to.next()) {
-            // SAFETY: the buckets have not been replaced, and these are their own.
-            let heads = [low, high].map(|index| unsafe { new.at(index) });
-            let mut chains = heads.map(end_of);
-            for value in from.next().into_iter().flat_map(|index| self.chain(index)) {
-                let link = value.link();
-                let chain = &mut chains[new.index(link.hash.load(Ordering::Relaxed)) & 1];
-                // Release: P. A reader on the old chain comes by this link to values of the new
-                // one.
-                link.next.store(*chain, Ordering::Release);
-                *chain = value.as_ptr().cast();
+        // The bucket before of each two, if there are any buckets yet.
+        let from = |low: usize| Some(low / 2).filter(|_| old.len() > 0);
+        let to = new.of_stripe(self.stripe);
+        for start in to.clone().step_by(2 * MOVED) {
+            let lows = (start..to.end.min(start + 2 * MOVED)).step_by(2);
+            let mut firsts = [0; MOVED];
+            for (first, low) in firsts.iter_mut().zip(lows.clone()) {
+                let value = from(low).and_then(|index| self.chain(index).next());
+                *first = value.map_or(0, RcuRef::hash);
             }
-            for (head, chain) in heads.into_iter().zip(chains) {
-                // Release: P, which pairs with L.
-                head.store(chain, Ordering::Release);
+            for (low, first) in lows.zip(firsts) {
+                self.move_chain(from(low), first, new, low);
             }
         }
         self.chains.buckets = new;
@@ -611,6 +609,27 @@ impl<'g, T: Release> Bucket<'g, T> {
         if self.map.unmoved.fetch_sub(1, Ordering::Relaxed) == 1 {
             // SAFETY: new readers cannot find them, and all stripes have left them.
             unsafe { self.guard.defer(move || old.free()) };
+        }
+    }
+
+    /// Moves the chain of bucket `from` to the buckets `low` and `low + 1` of `new`. The first
+    /// value of the chain, if there is one, has the hash `first`.
+    #[inline]
+    fn move_chain(&self, from: Option<usize>, first: u64, new: Buckets, low: usize) {
+        // SAFETY: the buckets have not been replaced, and these are their own.
+        let heads = [low, low + 1].map(|index| unsafe { new.at(index) });
+        let mut chains = heads.map(end_of);
+        let mut hash = Some(first);
+        for value in from.into_iter().flat_map(|index| self.chain(index)) {
+            let hash = hash.take().unwrap_or_else(|| value.hash());
+            let chain = &mut chains[new.index(hash) & 1];
+            // Release: P. A reader on the old chain comes by this link to values of the new one.
+            value.link().next.store(*chain, Ordering::Release);
+            *chain = value.as_ptr().cast();
+        }
+        for (head, chain) in heads.into_iter().zip(chains) {
+            // Release: P, which pairs with L.
+            head.store(chain, Ordering::Release);
         }
     }
 
