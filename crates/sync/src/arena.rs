@@ -24,10 +24,12 @@ use std::marker::PhantomData;
 use std::ptr::NonNull;
 // A lock of the standard library, also in models, which have nothing to explore under it.
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
+#[cfg(not(feature = "loom"))]
+use crate::fork::generation;
 use crate::percpu::PerCpu;
 use crate::primitive::capacity;
 use crate::rcu_arc::{Inner, Link, Release};
@@ -51,6 +53,8 @@ pub(crate) struct Arena<T: Release> {
 struct Pool {
     place: usize,
     page: Layout,
+    /// The process that made it, by the number of forks before.
+    generation: u32,
     cpus: PerCpu<Mutex<Pages>>,
 }
 
@@ -106,6 +110,7 @@ impl<T: Release> Arena<T> {
             pool: Arc::new(Pool {
                 place: place.size(),
                 page,
+                generation: generation(),
                 cpus: PerCpu::new(),
             }),
             holds: PhantomData,
@@ -132,11 +137,14 @@ impl<T: Release> Arena<T> {
         value.lines != 0 && Arc::ptr_eq(pool(), &self.pool)
     }
 
-    /// Returns all values in a map, page by page in the order of their addresses.
+    /// Returns all values in a map, page by page in the order of their addresses. In a child of the
+    /// process that made the arena, values of a CPU whose pages are locked are left out.
     pub(crate) fn linked(&self) -> Vec<NonNull<Inner<T>>> {
         let mut linked = Vec::new();
         for cpu in self.pool.cpus.iter() {
-            let pages = lock(cpu);
+            let Some(pages) = self.pool.lock_to_free(cpu) else {
+                continue;
+            };
             for page in pages.full.iter().chain(pages.free.iter()) {
                 // SAFETY: the lock guards the page.
                 let values = unsafe { Page::values::<T>(page) };
@@ -151,7 +159,11 @@ impl<T: Release> Arena<T> {
 impl<T: Release> Drop for Arena<T> {
     fn drop(&mut self) {
         for cpu in self.pool.cpus.iter() {
-            let empty = lock(cpu).close();
+            let Some(mut pages) = self.pool.lock_to_free(cpu) else {
+                continue;
+            };
+            let empty = pages.close();
+            drop(pages);
             // SAFETY: `close` took it out of its list, and it has no value.
             empty.into_iter().for_each(|page| unsafe { release(page) });
         }
@@ -189,6 +201,19 @@ impl Pool {
                 pages.full.insert(page);
             }
             fill(place, line(page, place))
+        }
+    }
+
+    /// Locks the pages of a CPU; `None` in a child of the process that made the pool, if they are
+    /// locked. Then a thread that the child does not have may hold the lock, and the memory leaks.
+    fn lock_to_free<'a>(&self, cpu: &'a Mutex<Pages>) -> Option<MutexGuard<'a, Pages>> {
+        if self.generation == generation() {
+            return Some(lock(cpu));
+        }
+        match cpu.try_lock() {
+            Ok(pages) => Some(pages),
+            Err(TryLockError::Poisoned(pages)) => Some(pages.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
         }
     }
 
@@ -283,7 +308,10 @@ impl Page {
     pub(crate) unsafe fn free<T: Release>(page: NonNull<Self>, places: &[NonNull<Inner<T>>]) {
         // SAFETY: the page exists as long as it has values, and it keeps its pool, with the lock.
         let cpu = unsafe { (*page.as_ptr()).pages.as_ref() };
-        let mut pages = lock(cpu);
+        // SAFETY: as above, and the pool of a page does not change.
+        let Some(mut pages) = (unsafe { (*page.as_ptr()).pool.lock_to_free(cpu) }) else {
+            return;
+        };
         // SAFETY: the lock is held.
         let is_empty = unsafe {
             if !(*page.as_ptr()).pool.has_room(page) {
@@ -429,6 +457,12 @@ unsafe fn unmap(at: NonNull<u8>, page: Layout) {
             let _ = madvise(at, page.size(), Advice::LinuxDontNeed);
         }
     }
+}
+
+/// Returns 0: models do not fork.
+#[cfg(feature = "loom")]
+fn generation() -> u32 {
+    0
 }
 
 fn lock(cpu: &Mutex<Pages>) -> MutexGuard<'_, Pages> {

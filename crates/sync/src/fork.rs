@@ -11,7 +11,24 @@
 //! child that is made by the system call alone misses them always.
 
 use std::cell::UnsafeCell;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+/// Forks between the first process and this one, as far as [`generation`] knows.
+static GENERATION: AtomicU32 = AtomicU32::new(0);
+
+/// Returns a number that is another one in each child of `fork(2)`.
+pub(crate) fn generation() -> u32 {
+    static AT_FORK: AtFork = {
+        extern "C" fn others() {}
+        extern "C" fn child() {
+            GENERATION.fetch_add(1, Ordering::Relaxed);
+        }
+        AtFork::new(others, others, child)
+    };
+    AT_FORK.register();
+    // Relaxed: it changes only while the process has one thread.
+    GENERATION.load(Ordering::Relaxed)
+}
 
 /// A function that the C library calls on the forking thread.
 type Handler = extern "C" fn();

@@ -12,6 +12,8 @@ use std::time::{Duration, Instant};
 use extern4_sync::biased_rwlock::BiasedRwLock;
 use extern4_sync::cache_budget::{CacheAccount, CacheBudget, Reclaim};
 use extern4_sync::rcu::{Rcu, pin};
+use extern4_sync::rcu_arc::{First, Release};
+use extern4_sync::rcu_hash_map::RcuHashMap;
 use extern4_sync::slab::Bytes;
 use extern4_sync::thread_slots::thread_number;
 
@@ -180,6 +182,45 @@ fn locks_of_the_process_are_free_in_each_child() {
             let first = Arc::new(());
             let cell = Rcu::new(Arc::clone(&first));
             !succeeds_in_child(|| exchange() && number() && frees(&cell, &first))
+        });
+        stop.store(true, Ordering::Relaxed);
+        assert_eq!(failed, None);
+    });
+}
+
+struct Value;
+
+impl Release for Value {
+    type Link = First;
+}
+
+#[test]
+fn values_of_a_map_end_in_each_child_although_threads_insert_and_remove() {
+    let stop = &AtomicBool::new(false);
+    let map = &RcuHashMap::new();
+    let insert_and_remove = |hash| {
+        let guard = pin();
+        let mut stripe = map.lock(hash, &guard);
+        stripe.insert(hash, map.alloc(Value));
+        let value = stripe.find(hash, |_| true).expect("it is there");
+        let value = stripe.remove(value);
+        drop(stripe);
+        drop(guard);
+        drop(value);
+    };
+    thread::scope(|scope| {
+        for hash in 1..3 {
+            scope.spawn(move || {
+                while !stop.load(Ordering::Relaxed) {
+                    insert_and_remove(hash << 60);
+                }
+            });
+        }
+        let failed = (0..200).position(|_| {
+            !succeeds_in_child(|| {
+                pin().flush_all();
+                true
+            })
         });
         stop.store(true, Ordering::Relaxed);
         assert_eq!(failed, None);
