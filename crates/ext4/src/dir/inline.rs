@@ -12,7 +12,7 @@ use extern4_disk::inline::HEAD_SIZE;
 use extern4_disk::{Place, Structure};
 use extern4_vfs::Errno;
 
-use crate::dir::insert::{DOT_LEN, append_dir_block, edit_names, encode_dots};
+use crate::dir::block_edit::{DOT_LEN, append_dir_block, edit_names, encode_dots};
 use crate::dir::namei::SearchName;
 use crate::dir_entries::{self, RecordPosition};
 use crate::error::Result;

@@ -1,4 +1,4 @@
-//! Lists directories, and reads their blocks for the other modules of `dir`.
+//! Lists directories.
 //!
 //! [`list_dir`] may stop at any entry and continue later, in another call, with nothing but a
 //! cookie. On a volume with `dir_index` it lists names in the order of their hashes, whether or not
@@ -15,24 +15,24 @@
 //! The rank distinguishes names that share those 47 bits. If the tree is corrupt when a listing
 //! starts, the directory is listed by offset. Damage that is found later is an error.
 //!
-//! `readdir` of the VFS calls [`list_dir`] by way of `ops`. Blocks of names are returned verified.
+//! `readdir` of the VFS calls [`list_dir`] by way of `ops`.
 
 use std::ops::ControlFlow;
 
-use extern4_block::Buffer;
-use extern4_disk::dirent::{self, DirEntry, Entries, Slots};
+use extern4_disk::dirent::{self, DirEntry, Entries};
 use extern4_disk::feature::Compat;
-use extern4_disk::htree::{self, Hash, HashVersion};
-use extern4_disk::{Corrupt, CorruptKind, Place, Structure};
+use extern4_disk::htree::{Hash, HashVersion};
+use extern4_disk::{CorruptKind, Place, Structure};
 use extern4_vfs::{FileType, RawDirEntry};
 
+use crate::dir::blocks::{
+    dir_physical, dir_slots, is_root, names_physical, read_ahead_dir, with_dir_block,
+};
 use crate::dir::htree::read::{NameHash, Tree, loop_in};
 use crate::error::{Error, Result};
 use crate::fs::Ext4;
 use crate::fscrypt_name;
 use crate::inode::info::{InodeInfo, dir_layout};
-use crate::run::RunKind;
-use crate::volume::buffer::Verified;
 
 /// Marks cookies that are byte offsets.
 const BY_OFFSET: u64 = 1 << 63;
@@ -50,47 +50,6 @@ struct BlockCopy {
 /// The callback of a listing, called with each entry.
 pub(crate) type Each<'a> = &'a mut dyn FnMut(RawDirEntry<'_>) -> ControlFlow<()>;
 
-/// Returns the block of the volume that holds block `logical` of a directory. Directories have no
-/// holes.
-pub(crate) fn dir_physical(fs: &Ext4, dir: &InodeInfo, logical: u32) -> Result<u64> {
-    match dir.map(fs, logical)?.kind {
-        RunKind::Mapped { physical } => Ok(physical),
-        RunKind::Hole | RunKind::Unwritten { .. } => {
-            let place = Place::new(Structure::DirectoryBlock).ino(dir.ino());
-            Err(place
-                .corrupt(CorruptKind::Mismatch {
-                    what: "a directory has a hole",
-                })
-                .into())
-        }
-    }
-}
-
-/// Returns block `logical` of a directory, of any kind, with its checksum verified.
-pub(crate) fn dir_block(fs: &Ext4, dir: &InodeInfo, logical: u32) -> Result<Buffer> {
-    dir_block_at(fs, dir, logical, dir_physical(fs, dir, logical)?)
-}
-
-/// Returns block `logical` of a directory, which is block `physical` of the volume, with its
-/// checksum verified.
-fn dir_block_at(fs: &Ext4, dir: &InodeInfo, logical: u32, physical: u64) -> Result<Buffer> {
-    fs.verified(physical, Verified::DirectoryBlock, |bytes| {
-        verify_block(dir, logical, physical, bytes)
-    })
-}
-
-/// Calls `look` with the verified bytes of that block, as [`Ext4::with_verified`] does.
-pub(crate) fn with_dir_block<R>(
-    fs: &Ext4,
-    dir: &InodeInfo,
-    logical: u32,
-    physical: u64,
-    look: impl FnOnce(&[u8]) -> R,
-) -> Result<R> {
-    let verify = |bytes: &[u8]| verify_block(dir, logical, physical, bytes);
-    fs.with_verified(physical, Verified::DirectoryBlock, verify, look)
-}
-
 /// Returns a copy of that block, for a listing. The callback of a listing may block, so the listing
 /// must hold no buffer meanwhile.
 fn copy_dir_block(fs: &Ext4, dir: &InodeInfo, logical: u32, physical: u64) -> Result<BlockCopy> {
@@ -99,65 +58,6 @@ fn copy_dir_block(fs: &Ext4, dir: &InodeInfo, logical: u32, physical: u64) -> Re
         number: physical,
         bytes,
     })
-}
-
-/// Returns block `logical` of a directory if it holds names; `None` for a node of a hash tree,
-/// which is not verified: a walk from block to block does not need the tree.
-pub(crate) fn names_block(fs: &Ext4, dir: &InodeInfo, logical: u32) -> Result<Option<Buffer>> {
-    let physical = names_physical(fs, dir, logical)?;
-    physical
-        .map(|physical| dir_block_at(fs, dir, logical, physical))
-        .transpose()
-}
-
-/// Returns the block of the volume for block `logical` of a directory, if it holds names.
-pub(crate) fn names_physical(fs: &Ext4, dir: &InodeInfo, logical: u32) -> Result<Option<u64>> {
-    if is_root(dir, logical) {
-        return Ok(None);
-    }
-    let physical = dir_physical(fs, dir, logical)?;
-    let holds_nodes = dir.is_indexed() && fs.cache.with(physical, |bytes| is_node(dir, bytes))?;
-    Ok(if holds_nodes { None } else { Some(physical) })
-}
-
-/// Returns the entries of a block of a linear directory, or of a leaf of a hash tree.
-pub(crate) fn dir_entries<'b>(fs: &Ext4, dir: &InodeInfo, block: &'b Buffer) -> Entries<'b> {
-    dir_slots(fs, dir, block.number(), block).into()
-}
-
-/// Returns the records of such a block, which is block `physical` of the volume.
-pub(crate) fn dir_slots<'b>(
-    fs: &Ext4,
-    dir: &InodeInfo,
-    physical: u64,
-    bytes: &'b [u8],
-) -> Slots<'b> {
-    let place = Place::new(Structure::DirectoryBlock)
-        .ino(dir.ino())
-        .block(physical);
-    Slots::new(bytes, &dir_layout(fs, dir), place)
-}
-
-/// Reads ahead up to `len` blocks of a directory from `logical` on, with one device read for each
-/// run.
-pub(crate) fn read_ahead_dir(fs: &Ext4, dir: &InodeInfo, logical: u32, len: u32) -> Result<()> {
-    let end = u64::from(logical) + u64::from(len.min(dir.len_blocks(fs)?.saturating_sub(logical)));
-    if end - u64::from(logical) <= 1 {
-        return Ok(());
-    }
-    let mut at = u64::from(logical);
-    while at < end {
-        let Ok(block) = u32::try_from(at) else {
-            return Ok(());
-        };
-        let run = dir.map(fs, block)?;
-        let take = run.len_blocks.min(end - at);
-        if let Some(mapped) = run.mapped() {
-            fs.cache.read_ahead(mapped.start..mapped.start + take);
-        }
-        at += take;
-    }
-    Ok(())
 }
 
 /// Calls `each` for the entries of `dir` from `cookie` on until it breaks.
@@ -613,27 +513,6 @@ impl HashOrder<'_> {
 /// Returns the hash by which a tree finds the leaf of a position.
 fn major_of(position: u64) -> u32 {
     u32::try_from(position >> 32).unwrap_or(u32::MAX) << 1
-}
-
-fn is_root(dir: &InodeInfo, logical: u32) -> bool {
-    dir.is_indexed() && logical == 0
-}
-
-/// Verifies the checksum of block `logical` of a directory, for any kind of block.
-fn verify_block(dir: &InodeInfo, logical: u32, physical: u64, bytes: &[u8]) -> Result<(), Corrupt> {
-    let place = Place::new(Structure::DirectoryBlock)
-        .ino(dir.ino())
-        .block(physical);
-    match dir.seed() {
-        None => Ok(()),
-        Some(seed) if is_root(dir, logical) => htree::verify_checksum(bytes, true, seed, place),
-        Some(seed) if is_node(dir, bytes) => htree::verify_checksum(bytes, false, seed, place),
-        Some(seed) => dirent::verify_checksum(bytes, seed, place),
-    }
-}
-
-fn is_node(dir: &InodeInfo, block: &[u8]) -> bool {
-    dir.is_indexed() && htree::is_interior(block)
 }
 
 /// Calls `each` with an entry. Encrypted names have the form in which Linux shows them without the

@@ -13,8 +13,8 @@ use extern4_disk::casefold::FoldedName;
 use extern4_disk::inode::ROOT_INO;
 use extern4_disk::{Corrupt, CorruptKind, Place, Structure};
 
+use crate::dir::blocks::{dir_physical, dir_slots, names_physical, read_ahead_dir, with_dir_block};
 use crate::dir::htree::read::{NameHash, Tree, loop_in};
-use crate::dir::list::{dir_physical, dir_slots, names_physical, read_ahead_dir, with_dir_block};
 use crate::dir::names::{map_names, mapped_block, name_hash};
 use crate::dir_entries::{self, RecordPosition};
 use crate::error::{Error, Result};

@@ -6,8 +6,8 @@ use std::borrow::Cow;
 
 use extern4_disk::casefold;
 
+use crate::dir::blocks::{dir_slots, names_physical, read_ahead_dir, with_dir_block};
 use crate::dir::htree::read::Tree;
-use crate::dir::list::{dir_slots, names_physical, read_ahead_dir, with_dir_block};
 use crate::error::Result;
 use crate::fs::Ext4;
 use crate::inode::info::InodeInfo;

@@ -20,11 +20,11 @@ use extern4_disk::inode::InodeFlags;
 use extern4_disk::{CorruptKind, Place, Structure};
 use extern4_vfs::Errno;
 
-use crate::dir::htree::read::{NameHash, Tree, expect};
-use crate::dir::insert::{
+use crate::dir::block_edit::{
     MAX_NEW_BLOCKS, append_dir_block, edit_names, encode_dots, names_len, names_place, put_name,
 };
-use crate::dir::list::{dir_block, dir_entries};
+use crate::dir::blocks::{dir_block, dir_entries};
+use crate::dir::htree::read::{NameHash, Tree, expect};
 use crate::dir_entries;
 use crate::error::Result;
 use crate::fs::Ext4;

@@ -19,7 +19,7 @@ use extern4_disk::inode::InodeFlags;
 use extern4_disk::superblock::Superblock;
 use extern4_disk::{CorruptKind, Place, Structure};
 
-use crate::dir::list::dir_physical;
+use crate::dir::blocks::dir_physical;
 use crate::error::Result;
 use crate::fs::Ext4;
 use crate::inode::info::InodeInfo;
