@@ -21,9 +21,9 @@ use core::ops::Range;
 
 use crate::checksum::{ChecksumSeed, verify};
 use crate::corrupt::{Corrupt, CorruptKind, Place};
-use crate::geometry::Geometry;
 use crate::group::GroupDescriptor;
 use crate::superblock::Superblock;
+use crate::superblock::geometry::Geometry;
 
 const WORD_BYTES: usize = size_of::<u64>();
 const WORD_BITS: u32 = u64::BITS;

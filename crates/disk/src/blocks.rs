@@ -8,7 +8,7 @@
 //! The decoders of extents, indirect blocks and attributes call `check`, so no later layer sees a
 //! number outside of the range.
 
-use crate::geometry::Geometry;
+use crate::superblock::geometry::Geometry;
 use crate::{Corrupt, CorruptKind, Place};
 
 /// The range of blocks that files of a volume may own: `first` up to, not including, `end`.

@@ -19,7 +19,7 @@ use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligne
 use crate::checksum::{Crc32c, crc16, verify};
 use crate::corrupt::{Corrupt, CorruptKind, Place};
 use crate::feature::RoCompat;
-use crate::geometry::Geometry;
+use crate::superblock::geometry::Geometry;
 use crate::superblock::{Superblock, check, join, join16};
 
 /// The first 32 bytes of a descriptor: all there is without `64bit`.

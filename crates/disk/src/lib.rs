@@ -23,12 +23,12 @@ pub mod dirent;
 pub mod extent;
 pub mod fast_commit;
 pub mod feature;
-pub mod geometry;
 pub mod group;
 pub mod htree;
 pub mod indirect;
 pub mod inline;
 pub mod inode;
+mod inode_number;
 pub mod journal;
 pub mod mmp;
 pub mod orphan;
@@ -38,3 +38,4 @@ pub mod time;
 pub mod xattr;
 
 pub use corrupt::{Corrupt, CorruptKind, Place, Structure};
+pub use superblock::geometry;

@@ -15,6 +15,7 @@
 //! Source: the kernel's `Documentation/filesystems/ext4/super.rst`; `dumpe2fs` and `debugfs` 1.47
 //! for the fields that it leaves out.
 
+pub mod geometry;
 mod impossible;
 
 use bitflags::bitflags;
@@ -24,9 +25,9 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 use crate::checksum::{ChecksumSeed, crc32c, verify};
 use crate::corrupt::{Corrupt, CorruptKind, Place};
 use crate::feature::{Compat, Features, Incompat, RoCompat};
-use crate::geometry::Geometry;
-use crate::inode::ROOT_INO;
+use crate::inode_number::ROOT_INO;
 use crate::quota;
+use crate::superblock::geometry::Geometry;
 
 /// The offset of the primary superblock, in bytes from the start of the volume.
 pub const SUPERBLOCK_OFFSET: u64 = 1024;

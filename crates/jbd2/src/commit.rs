@@ -19,7 +19,7 @@ use crate::checkpoint::CheckpointList;
 use crate::counters::Counters;
 use crate::journal_state::{Job, JournalState};
 use crate::log::{Contents, Log};
-use crate::transaction::Observer;
+use crate::observer::Observer;
 
 /// A transaction that no handle can change any more.
 pub(crate) struct Closed {

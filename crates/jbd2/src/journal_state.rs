@@ -26,8 +26,8 @@ use crate::counters::Counters;
 use crate::flush::{Flush, Flushes};
 use crate::handle_gate::{Entered, HandleGate, Left};
 use crate::log::Measure;
+use crate::observer::{Closing, Observer};
 use crate::running_transaction::RunningTransaction;
-use crate::transaction::{Closing, Observer};
 use crate::{Error, Handle, Stats};
 
 /// The state that handles and the committer share.

@@ -39,6 +39,7 @@ mod log;
 #[cfg(all(test, feature = "loom", not(feature = "shuttle")))]
 mod loom_tests;
 mod map;
+mod observer;
 mod overlay;
 mod recovery;
 mod revoke;
@@ -51,8 +52,7 @@ pub use flush::{Flush, LastFlush};
 pub use handle::Handle;
 pub use journal::Journal;
 pub use map::{JournalMap, Run};
+pub use observer::{Closing, Observer};
 pub use overlay::ReplayedDevice;
 pub use recovery::{Recovered, Replayed};
-pub use transaction::{
-    Aborter, Closing, DEFAULT_COMMIT_INTERVAL, Hold, Observer, Options, Transactions,
-};
+pub use transaction::{Aborter, DEFAULT_COMMIT_INTERVAL, Hold, Options, Transactions};

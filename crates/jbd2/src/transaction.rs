@@ -34,9 +34,10 @@
 //!    then has the transaction's tag. The committer takes them all, one after the other, while the
 //!    transaction is locked and no handle is open. Each insertion happened before its handle was
 //!    dropped, and the committer has seen that drop.
-//! 4. A block's own lock, inside [`Buffer::change`] and [`extern4_block::Pin::snapshot`]. No lock
-//!    is taken under it except locks that the change itself takes. Handles change blocks only while
-//!    they are open, so a snapshot taken when none is open holds the whole transaction.
+//! 4. A block's own lock, inside [`extern4_block::Buffer::change`] and
+//!    [`extern4_block::Pin::snapshot`]. No lock is taken under it except locks that the change
+//!    itself takes. Handles change blocks only while they are open, so a snapshot taken when none
+//!    is open holds the whole transaction.
 //! 5. The lock of `flush::Flushes`: which flushes of the volume have ended. No other lock is taken
 //!    under it, and none is held while the device is flushed.
 //!
@@ -48,11 +49,10 @@
 use std::cell::Cell;
 use std::fmt;
 use std::marker::PhantomData;
-use std::ops::Range;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use extern4_block::{BlockDevice, Buffer, BufferCache, Op, Pin, Unsealed};
+use extern4_block::{BlockDevice, BufferCache, Op};
 use extern4_disk::journal::Tid;
 use extern4_sync::opener::Opener;
 use extern4_sync::primitive::thread::{self, JoinHandle};
@@ -64,7 +64,7 @@ use crate::counters::{Counters, Stats};
 use crate::flush::Flush;
 use crate::journal_state::{JournalState, Limits};
 use crate::log::Log;
-use crate::running_transaction::RunningTransaction;
+use crate::observer::Observer;
 use crate::{Error, Handle, Journal};
 
 /// The most blocks that a transaction without a journal changes before it is committed.
@@ -73,59 +73,6 @@ const UNJOURNALED_LIMIT: u64 = 16384;
 const DATA_LIMIT: u64 = 64 << 20;
 /// Bytes of file data that a thread may have written before it adds them to the common count.
 const DATA_LOT: u64 = 1 << 20;
-
-/// An observer of transactions, which is called when one closes, becomes durable or fails.
-pub trait Observer: Send + Sync {
-    /// The blocks that transaction `tid` has freed may be used again.
-    ///
-    /// The committing thread calls this, without a lock held, before it wakes the threads that wait
-    /// for the commit. The observer must neither open a handle nor wait for a commit.
-    fn committed(&self, tid: Tid, freed: &[Range<u64>]);
-
-    /// The transaction is closing: it is not empty, no handle is open on it, and none will be. This
-    /// is the last chance to add changes to it, such as totals that operations would otherwise
-    /// contend for. Threads that open a handle wait until this returns.
-    ///
-    /// The committing thread calls this, without a lock held. The observer must neither open a
-    /// handle nor wait for a commit. Nor may it wait for a lock that a thread holds while it opens
-    /// a handle.
-    fn closing(&self, _closing: &Closing<'_>) {}
-
-    /// Makes the changes to the pinned block that were put off until the block is written; `_bytes`
-    /// are its contents. The observer must take no lock, and must not access the contents any other
-    /// way.
-    ///
-    /// The committing thread calls this after [`closing`](Self::closing), once for each block of
-    /// the transaction that is [unsealed](extern4_block::Pin::seal).
-    fn seal(&self, _pin: &Pin, _bytes: &mut [u8], _unsealed: Unsealed) {}
-
-    /// Changes could not be made durable, and from now on none can be. The thread that met the
-    /// error calls this once, without a lock held. It does not if the transactions were
-    /// [aborted](Transactions::abort) or [aborted as damaged](Transactions::abort_damaged).
-    fn failed(&self, _error: &Error) {}
-}
-
-/// A closing transaction: no handle is open on it any more.
-pub struct Closing<'c> {
-    running: &'c RunningTransaction,
-}
-
-impl<'c> Closing<'c> {
-    pub(crate) fn new(running: &'c RunningTransaction) -> Self {
-        Self { running }
-    }
-
-    /// Returns the transaction's identifier.
-    pub fn tid(&self) -> Tid {
-        self.running.tid()
-    }
-
-    /// Changes a block of metadata.
-    pub fn change<R>(&self, buffer: &mut Buffer, change: impl FnOnce(&mut [u8]) -> R) -> R {
-        self.running.change(buffer);
-        buffer.change(|bytes, _| change(bytes))
-    }
-}
 
 /// The default commit interval, the same as Linux's.
 pub const DEFAULT_COMMIT_INTERVAL: Duration = Duration::from_secs(5);

@@ -20,7 +20,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
-use crate::arena::mapped_bytes;
+use crate::rcu_arc::arena::mapped_bytes;
 
 /// The system's allocator with a count of the allocations of each thread, and of live bytes while
 /// [`count_live`] is on.

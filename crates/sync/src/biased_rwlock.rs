@@ -54,10 +54,10 @@ use std::{ptr, sync::LazyLock, time::Instant};
 
 #[cfg(not(feature = "loom"))]
 use crate::fork::{AtFork, HeldAtFork};
-use crate::membarrier::{heavy_fence, publish, read_published};
 use crate::percpu::Padded;
 #[cfg(not(feature = "loom"))]
 use crate::primitive::MutexGuard;
+use crate::primitive::membarrier::{heavy_fence, publish, read_published};
 use crate::primitive::{
     AtomicU32, AtomicU64, Condvar, Mutex, Ordering, RwLock, RwLockReadGuard, RwLockWriteGuard,
     capacity,

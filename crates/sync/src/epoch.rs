@@ -69,8 +69,8 @@ use std::collections::VecDeque;
 use std::ptr;
 use std::sync::TryLockError;
 
-use crate::membarrier;
 use crate::percpu::Padded;
+use crate::primitive::membarrier;
 use crate::primitive::{
     AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering, capacity,
 };

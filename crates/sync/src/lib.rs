@@ -19,7 +19,7 @@
 //! - [`membarrier`]: two barriers that pair, a light one and a heavy one.
 //!
 //! Memory and placement:
-//! - `arena`: the memory of the values of a hash map.
+//! - `rcu_arc::arena`: the memory of the values of a hash map.
 //! - [`slab`]: a cache of freed memory.
 //! - [`thread_slots`]: a slot for each thread, and a small number for each.
 //! - [`per_thread`]: a value for each thread that no other thread sees.
@@ -41,16 +41,15 @@
 //! the cache that leads to shared blocks, are in `crates/ext4/tests/loom.rs`.
 
 pub mod allocations;
-mod arena;
 pub mod biased_rwlock;
 pub mod cache_budget;
 pub mod closable_refcount;
+mod entry_age;
 #[cfg(any(test, not(feature = "loom")))]
 mod epoch;
 #[cfg(not(feature = "loom"))]
 mod fork;
 pub mod lock_order;
-pub mod membarrier;
 #[cfg(feature = "loom")]
 pub mod model;
 pub mod opener;
@@ -72,3 +71,4 @@ pub mod thread_slots;
 
 #[cfg(feature = "audit")]
 pub use extern4_audit as audit;
+pub use primitive::membarrier;

@@ -52,6 +52,7 @@ pub use self::{Mutex as Latch, MutexGuard as LatchGuard};
     all(target_os = "linux", not(any(feature = "audit", miri, extern4_tsan)))
 ))]
 pub mod latch;
+pub mod membarrier;
 
 /// A mutex for short critical sections. Models use the scheduler's mutex, which takes fewer steps;
 /// the latch has a model of its own.

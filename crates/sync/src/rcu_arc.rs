@@ -49,11 +49,12 @@ use std::mem::ManuallyDrop;
 use std::ops::Deref;
 use std::ptr::{self, NonNull};
 
-use crate::arena::{Arena, Page};
 use crate::primitive::{AtomicPtr, AtomicUsize, Ordering, fence, thread_local};
 use crate::rcu::{Guard, pin};
+use crate::rcu_arc::arena::{Arena, Page};
 use crate::slab;
 
+pub(crate) mod arena;
 mod link;
 
 pub use link::{First, FirstPacked, Last, Link, Place};

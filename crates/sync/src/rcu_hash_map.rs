@@ -84,7 +84,6 @@
 
 #![expect(unsafe_code, reason = "RCU chains")]
 
-pub(crate) mod age;
 mod buckets;
 
 use std::fmt;
@@ -92,13 +91,13 @@ use std::marker::PhantomData;
 use std::ptr::NonNull;
 use std::sync::PoisonError;
 
-use crate::arena::Arena;
+use crate::entry_age::{Clock, Rank};
 use crate::percpu::Padded;
 use crate::primitive::{AtomicPtr, AtomicUsize, Latch, LatchGuard, Ordering, capacity};
 use crate::rcu::{Guard, pin};
+use crate::rcu_arc::arena::Arena;
 use crate::rcu_arc::{FinalRef, RcuArc, RcuRef, Release, end_all};
 
-use age::{Clock, Rank};
 use buckets::{Buckets, Head, STRIPE_BITS, Unit, end_of, is_end};
 
 /// Stripes of a map, each with a lock: enough of them that threads that use different names seldom

@@ -23,7 +23,7 @@
 //! users at some moment between the two readings. A result of zero means that there was none at
 //! that moment. The result is too high by users that enter, see the flag, and exit.
 
-use crate::membarrier::{heavy_fence, publish, read_published};
+use crate::primitive::membarrier::{heavy_fence, publish, read_published};
 use crate::primitive::{AtomicU64, Ordering, fence};
 use crate::thread_slots::ThreadSlots;
 

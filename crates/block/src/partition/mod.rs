@@ -22,7 +22,7 @@
 use std::fmt;
 use std::ops::Range;
 
-use crate::{BlockDevice, Error, Result};
+use crate::{BlockDevice, Result};
 
 mod gpt;
 mod guid;
@@ -30,6 +30,7 @@ mod mbr;
 mod new;
 mod room;
 
+pub use crate::error::Fault;
 pub use guid::Guid;
 pub use new::NewDisk;
 pub use room::Border;
@@ -248,127 +249,6 @@ impl Table {
             .iter()
             .find(|partition| partition.number == number)
     }
-}
-
-/// Something about a table that breaks its format. Sectors count from the start of the device.
-#[derive(Clone, Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum Fault {
-    /// A sector of the table cannot be read.
-    #[error("sector {lba}: {source}")]
-    Unreadable {
-        /// The sector.
-        lba: u64,
-        /// Why not.
-        source: Box<Error>,
-    },
-    /// A partition ends before it starts, or after the last byte that can be addressed.
-    #[error("partition {number} cannot go from sector {first} to {last}")]
-    Range {
-        /// The partition's number.
-        number: u32,
-        /// Its first sector.
-        first: u64,
-        /// Its last sector.
-        last: u64,
-    },
-    /// A partition has a type, but no sectors.
-    #[error("partition {number} has no sectors")]
-    Empty {
-        /// The partition's number.
-        number: u32,
-    },
-    /// The device ends before a partition does.
-    #[error(
-        "partition {number} is cut off: it has {len} bytes from byte {start} on, and the disk only {held} of them"
-    )]
-    CutOff {
-        /// The partition's number.
-        number: u32,
-        /// Where it starts, in bytes.
-        start: u64,
-        /// Its length in bytes.
-        len: u64,
-        /// How many of these the device has.
-        held: u64,
-    },
-    /// Two partitions have sectors in common.
-    #[error("partitions {first} and {second} overlap")]
-    Overlap {
-        /// The one that starts first.
-        first: u32,
-        /// The other one.
-        second: u32,
-    },
-    /// The MBR of a disk with a GPT names partitions, too. Like Linux, this crate uses the GPT.
-    #[error("the MBR names partitions, too (a hybrid MBR); the GPT is what counts")]
-    Hybrid,
-    /// A disk has a GPT, but no MBR that says so.
-    #[error("there is no protective MBR, without which Linux does not look for this GPT")]
-    Unprotected,
-    /// The second header of a GPT is after the end of the device.
-    #[error(
-        "the backup of the GPT should be in sector {lba}, and the disk has {sectors}: it may be cut off"
-    )]
-    NoBackup {
-        /// Where the first header says it is.
-        lba: u64,
-        /// Sectors in the device.
-        sectors: u64,
-    },
-    /// An extended boot record lacks its signature.
-    #[error("sector {lba} is no extended boot record")]
-    NoExtendedRecord {
-        /// The sector.
-        lba: u64,
-    },
-    /// The chain of extended boot records returns to a record that it has passed.
-    #[error("the chain of logical partitions returns to sector {lba}")]
-    Loop {
-        /// The sector it returns to.
-        lba: u64,
-    },
-    /// There are more logical partitions than this crate reads.
-    #[error("more than {limit} logical partitions")]
-    TooManyLogical {
-        /// How many are read.
-        limit: usize,
-    },
-    /// A sector that should hold a GPT header holds something else.
-    #[error("sector {lba} holds no GPT header")]
-    NoHeader {
-        /// The sector.
-        lba: u64,
-    },
-    /// A GPT header has impossible fields: its own size or place, or the size or place of its
-    /// entries.
-    #[error("the GPT header in sector {lba} contradicts itself or the device")]
-    BadHeader {
-        /// The sector.
-        lba: u64,
-    },
-    /// A GPT header does not match its checksum.
-    #[error("the checksum of the GPT header in sector {lba} is {found:#010x}, not {stored:#010x}")]
-    HeaderChecksum {
-        /// The sector.
-        lba: u64,
-        /// The checksum that it holds.
-        stored: u32,
-        /// The checksum that its bytes have.
-        found: u32,
-    },
-    /// The entries of a GPT do not match their checksum.
-    #[error(
-        "the checksum of the GPT entries from sector {lba} on is {found:#010x}, not {stored:#010x}"
-    )]
-    EntriesChecksum {
-        /// The first sector of the entries.
-        lba: u64,
-        /// The checksum that the header holds.
-        stored: u32,
-        /// The checksum that the entries have.
-        found: u32,
-    },
 }
 
 /// The unit of a table: bytes in a sector.

@@ -9,7 +9,7 @@
 use super::{CreatorOs, HASH_VERSION_LAST, Superblock};
 use crate::corrupt::{Corrupt, CorruptKind, Place};
 use crate::feature::{Compat, Incompat, RoCompat};
-use crate::inode::JOURNAL_INO;
+use crate::inode_number::JOURNAL_INO;
 
 /// Inodes that a kernel without the `quota` feature used for quota files, and that the feature
 /// still uses.

@@ -37,7 +37,7 @@ use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 use std::sync::{LockResult, TryLockError, TryLockResult};
 
-use crate::membarrier;
+use crate::primitive::membarrier;
 use crate::primitive::{AtomicU32, Ordering, capacity};
 
 const FREE: u32 = 0;

@@ -7,9 +7,9 @@ use std::ptr;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Acquire, Release};
 
+use crate::entry_age::Uses;
 use crate::percpu::Line;
 use crate::primitive::{AtomicPtr, AtomicU64};
-use crate::rcu_hash_map::age::Uses;
 
 /// The link of a value in the chain of a hash map, which describes the fields.
 #[derive(Debug)]

@@ -508,7 +508,11 @@ mod tests {
     fn values_of_a_page_lie_next_to_each_other_and_keep_their_contents() {
         let arena = Arena::new();
         let values = made(&arena, 10_000);
-        assert!((0..).zip(&values).all(|(number, value)| value.0 == number));
+        assert!(
+            (0..)
+                .zip(&values)
+                .all(|(number, value)| (**value).0 == number)
+        );
         let bytes = RcuArc::<Value>::BYTES * values.len();
         assert!((1..=2 + bytes / (PAGE_BYTES * 99 / 100)).contains(&pages(&arena)));
         let mut addresses: Vec<_> = values.iter().map(|value| &raw const **value).collect();
@@ -528,7 +532,7 @@ mod tests {
         drop(values);
         // The page of the last value, and an empty one a CPU.
         wait_until(|| pages(&arena) <= 1 + arena.pool.cpus.iter().count());
-        assert_eq!(last.0, 5_000);
+        assert_eq!((*last).0, 5_000);
     }
 
     #[test]
@@ -545,7 +549,7 @@ mod tests {
         let more = made(&arena, 4_000);
         // A thread may have moved to a CPU that has no page.
         assert!(pages(&arena) <= full + arena.pool.cpus.iter().count());
-        assert!(kept.iter().step_by(9).all(|value| value.0 % 2 == 0) && more.len() == 4_000);
+        assert!(kept.iter().step_by(9).all(|value| (**value).0 % 2 == 0) && more.len() == 4_000);
     }
 
     #[test]
@@ -554,7 +558,7 @@ mod tests {
         let pool = Arc::downgrade(&arena.pool);
         let values = made(&arena, 1_000);
         drop(arena);
-        assert!(values.iter().all(|value| value.0 < 1_000) && pool.strong_count() > 0);
+        assert!(values.iter().all(|value| (**value).0 < 1_000) && pool.strong_count() > 0);
         drop(values);
         wait_until(|| pool.strong_count() == 0);
     }

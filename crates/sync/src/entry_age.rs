@@ -1,4 +1,5 @@
-//! The age of entries, and which of them leaves first: see [Eviction](super#eviction).
+//! The age of entries of a hash map, and which of them leaves first: see
+//! [Eviction](crate::rcu_hash_map#eviction).
 
 use std::cmp::Reverse;
 
@@ -9,14 +10,14 @@ const TURNOVER: u16 = 64;
 
 /// The clock of a map.
 #[derive(Debug)]
-pub(super) struct Clock {
+pub(crate) struct Clock {
     now: AtomicU32,
     /// Evictions until the next tick.
     left: AtomicUsize,
 }
 
 impl Clock {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             now: AtomicU32::new(0),
             left: AtomicUsize::new(0),
@@ -24,13 +25,13 @@ impl Clock {
     }
 
     #[inline]
-    pub(super) fn now(&self) -> u16 {
+    pub(crate) fn now(&self) -> u16 {
         // Relaxed: a hint.
         self.now.load(Ordering::Relaxed) as u16
     }
 
     /// Counts evictions from a map of `entries` entries.
-    pub(super) fn count(&self, evictions: usize, entries: impl FnOnce() -> usize) {
+    pub(crate) fn count(&self, evictions: usize, entries: impl FnOnce() -> usize) {
         // Relaxed: hints. If two threads reach the end of a tick, a tick may be lost or be short.
         let left = self.left.load(Ordering::Relaxed);
         if evictions <= left {
@@ -54,7 +55,7 @@ impl Uses {
     }
 
     /// Begins with the insertion of the entry.
-    pub(super) fn begin(&self, now: u16) {
+    pub(crate) fn begin(&self, now: u16) {
         self.set(now, now);
     }
 
@@ -70,7 +71,7 @@ impl Uses {
 
     /// Notes that a lookup has found the entry.
     #[inline]
-    pub(super) fn note(&self, now: u16) {
+    pub(crate) fn note(&self, now: u16) {
         let (begin, last) = self.get();
         // The test keeps lookups from writing the line of a hot entry each time.
         if last != now {
@@ -79,7 +80,7 @@ impl Uses {
     }
 
     /// Returns the rank of the entry: the one of the highest rank leaves first.
-    pub(super) fn rank(&self, now: u16) -> Rank {
+    pub(crate) fn rank(&self, now: u16) -> Rank {
         let (begin, last) = self.get();
         let age = now.wrapping_sub(last);
         let is_proven = begin != last;
@@ -93,7 +94,7 @@ impl Uses {
 
 /// The rank of an entry. Of the entries that a thread looks at, the highest leaves first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Rank {
+pub(crate) enum Rank {
     /// Found again since it was inserted; with its age.
     Proven(u16),
     /// Not found again; with its age.
