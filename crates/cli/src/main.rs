@@ -50,6 +50,7 @@ mod stop;
 mod targets;
 mod text;
 mod usage;
+mod uuid_option;
 mod verbosity;
 mod volume_tree;
 

@@ -23,7 +23,6 @@ use extern4::build::{
 use self::edits::Edits;
 pub(crate) use self::rules::Rules;
 use self::update::{Reporting, update};
-use super::tune::{Uuid, uuid};
 use crate::app::{App, host_reason};
 use crate::id_names::{IdNames, MAX_BYTES, NameOrId};
 use crate::image_path::{ImagePath, Part};
@@ -34,6 +33,7 @@ use crate::new_volume::{
     features_for, json_container, json_contents, json_numbers, size, systems, threads,
 };
 use crate::oci_image;
+use crate::uuid_option::{Uuid, uuid};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {

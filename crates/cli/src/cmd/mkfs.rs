@@ -24,7 +24,6 @@ use self::extended::{Extended, JournalOptions};
 use self::journal::Journal;
 use self::made::Made;
 use self::values::BlockSize;
-use super::tune::{Uuid, uuid};
 use crate::app::{App, host_reason};
 use crate::exit_status::ExitStatus;
 use crate::image_path::{Image, ImagePath, Part};
@@ -35,6 +34,7 @@ use crate::new_volume::{
     device, epoch, features_for, json_contents, json_numbers, systems, threads,
 };
 use crate::text::{escape, quoted, uuid as uuid_text};
+use crate::uuid_option::{Uuid, uuid};
 
 #[derive(clap::Args)]
 #[command(args_override_self = true, version)]

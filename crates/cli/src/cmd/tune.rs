@@ -19,7 +19,6 @@ use extern4_ext4::checksum_rewrite::{check_rewritable, rewrite_checksums, was_in
 use extern4_ext4::own_files::journal::remove_journal;
 use extern4_ext4::tune::{MountOptions, Tune, rename_journal_user};
 use extern4_ext4::unwritable;
-use extern4_mkfs::{random_uuid, time_uuid};
 
 use crate::app::{App, Opened};
 use crate::cmd::mkfs::extended::{self, JournalOptions};
@@ -27,6 +26,7 @@ use crate::exit_status::ExitStatus;
 use crate::id_names::NameOrId;
 use crate::image_path::{Image, ImagePath};
 use crate::text::quoted;
+use crate::uuid_option::{Uuid, uuid};
 
 pub(crate) use settings::feature_names;
 use settings::{FeatureChange, QuotaChange};
@@ -116,50 +116,10 @@ enum Errors {
     Panic,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Uuid {
-    Random,
-    /// Of the current time.
-    Time,
-    Exactly([u8; 16]),
-}
-
-impl Uuid {
-    /// Returns its bytes. A UUID that is not given exactly is another one at each call.
-    pub(crate) fn bytes(self) -> io::Result<[u8; 16]> {
-        match self {
-            Self::Random => random_uuid(),
-            Self::Time => time_uuid(),
-            Self::Exactly(uuid) => Ok(uuid),
-        }
-    }
-}
-
 fn label(text: &str) -> Result<String, String> {
     match text.len() {
         0..=16 => Ok(text.to_owned()),
         len => Err(format!("it has {len} bytes, and there is room for 16")),
-    }
-}
-
-pub(super) fn uuid(text: &str) -> Result<Uuid, String> {
-    match text {
-        "random" => return Ok(Uuid::Random),
-        "time" => return Ok(Uuid::Time),
-        "clear" | "null" => return Ok(Uuid::Exactly([0; 16])),
-        _ => {}
-    }
-    let dashes = text.len() == 36
-        && [8, 13, 18, 23]
-            .iter()
-            .all(|at| text.as_bytes()[*at] == b'-');
-    let digits: String = text.chars().filter(|c| *c != '-').collect();
-    let plain = digits.len() == 32 && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
-    match u128::from_str_radix(&digits, 16) {
-        Ok(number) if dashes && plain => Ok(Uuid::Exactly(number.to_be_bytes())),
-        _ => Err(
-            "write it as 6c1f4b52-3a0e-4d0c-9c55-0d2a4f6b7e11, random, time or clear".to_owned(),
-        ),
     }
 }
 
@@ -395,24 +355,10 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Uuid, label, percent, uuid};
+    use super::{label, percent};
 
     #[test]
     fn arguments_are_read() {
-        assert_eq!(uuid("random"), Ok(Uuid::Random));
-        assert_eq!(uuid("clear"), Ok(Uuid::Exactly([0; 16])));
-        let Ok(Uuid::Exactly(bytes)) = uuid("6c1f4b52-3a0e-4d0c-9c55-0d2a4f6b7e11") else {
-            panic!("a UUID")
-        };
-        assert_eq!((bytes[0], bytes[15]), (0x6c, 0x11));
-        for bad in [
-            "",
-            "6c1f4b523a0e4d0c9c550d2a4f6b7e11",
-            "6c1f4b52-3a0e-4d0c-9c55-0d2a4f6b7e1g",
-            "+c1f4b52-3a0e-4d0c-9c55-0d2a4f6b7e11",
-        ] {
-            assert!(uuid(bad).is_err(), "{bad}");
-        }
         assert!(label("sixteen bytes ok").is_ok());
         assert!(label("seventeen bytes n").is_err());
         assert_eq!(percent("3.7"), Ok(3.7));

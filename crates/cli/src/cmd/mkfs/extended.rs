@@ -5,8 +5,8 @@
 
 use extern4_mkfs::{JournalSize, Length, QuotaKind};
 
-use super::{Uuid, uuid};
 use crate::new_volume::size::{self, Size};
+use crate::uuid_option::{Uuid, uuid};
 
 /// The options of `-E`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
