@@ -143,7 +143,8 @@ impl Table {
     /// Returns the table of `device`, or `None` if it has none.
     ///
     /// # Errors
-    /// [`Error::PartitionTable`] for a table that breaks its format; [`Error::Io`].
+    /// [`Error::PartitionTable`](crate::Error::PartitionTable) for a table that breaks its format;
+    /// [`Error::Io`](crate::Error::Io).
     pub fn read(device: &dyn BlockDevice) -> Result<Option<Self>> {
         Self::read_with(device, &|_| false)
     }
