@@ -178,12 +178,6 @@ impl Options {
     }
 }
 
-/// Returns whether the words ask for a change of an existing mount, which
-/// [`remount`](crate::remount()) makes.
-pub fn is_remount(lists: &[Words]) -> bool {
-    Options::of(lists).remount
-}
-
 /// Reads a list of words with commas between them.
 ///
 /// # Errors

@@ -37,7 +37,8 @@ impl Request {
     ) -> Result<Self, Error> {
         let options = Options::of(&lists);
         let source = options.source(source).ok_or(Error::TwoOffsets)?;
-        if options.fsname().is_some() && options.fuseblk == Some(true) {
+        let names_source = options.fsname().is_some() && !options.remount;
+        if names_source && options.fuseblk == Some(true) {
             return Err(Error::NameOfBlockDevice);
         }
         let mut request = Self {
@@ -55,6 +56,12 @@ impl Request {
     /// Returns where the volume is.
     pub fn source(&self) -> &Source {
         &self.source
+    }
+
+    /// Returns whether the options ask for a change of an existing mount, which
+    /// [`remount`](crate::remount()) makes.
+    pub fn is_remount(&self) -> bool {
+        self.options.remount
     }
 
     /// Returns whether there is no image, and the options say that this is no failure.

@@ -94,11 +94,10 @@ impl Messages<'_> {
     /// serves.
     fn mount(&mut self) -> Result<(), Error> {
         let args = self.args;
-        let is_remount = options::is_remount(&args.options);
-        if is_remount {
+        let mut request = self.request()?;
+        if request.is_remount() {
             return self.remount();
         }
-        let mut request = self.request()?;
         if request.may_be_skipped() {
             return Ok(());
         }
