@@ -15,6 +15,7 @@
 //!
 //! * [`tools`] runs other programs and says what a machine lacks.
 //! * [`image`] makes, mounts and copies images.
+//! * [`mounts`] is for tests that mount by FUSE; [`lines`] compares the output of programs.
 //! * [`plan`] holds the plans that fill directories; [`zoo`] names the images made of them.
 //! * [`crash`] makes images whose journal still has to be replayed.
 //! * [`tree`] holds a volume as an oracle saw it, and compares two of those.
@@ -28,6 +29,8 @@
 pub mod acl;
 pub mod crash;
 pub mod image;
+pub mod lines;
+pub mod mounts;
 pub mod perm;
 pub mod plan;
 pub mod sample;

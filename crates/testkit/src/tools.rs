@@ -228,6 +228,37 @@ pub fn run<A: AsRef<OsStr>>(tool: &str, args: impl IntoIterator<Item = A>) -> Ve
     try_run(tool, args).unwrap_or_else(|e| panic!("{e}"))
 }
 
+/// Sets an environment in which all output is the same anywhere.
+pub fn plain(command: &mut Command) {
+    command
+        .env("LC_ALL", "C")
+        .env("TZ", "UTC")
+        .env_remove("LS_COLORS")
+        .env_remove("COLUMNS")
+        .env_remove("NO_COLOR");
+}
+
+/// Runs another tool in `dir`, which has to succeed.
+pub fn run_in<A: AsRef<OsStr>>(
+    dir: &Path,
+    tool: &str,
+    args: impl IntoIterator<Item = A>,
+) -> Vec<u8> {
+    let mut command = Command::new(tool);
+    plain(&mut command);
+    let output = command
+        .current_dir(dir)
+        .args(args)
+        .output()
+        .expect("the tool runs");
+    assert!(
+        output.status.success(),
+        "{tool}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    output.stdout
+}
+
 /// Runs a program like [`run`], but returns a failure as a sentence.
 pub fn try_run<A: AsRef<OsStr>>(
     tool: &str,

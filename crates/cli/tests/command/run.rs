@@ -6,23 +6,15 @@ use std::process::{Command, Output};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use extern4_testkit::image::{Image, ImageSpec, Mount};
+pub(crate) use extern4_testkit::lines::{assert_same, sorted, sorted_by};
 use extern4_testkit::plan;
+pub(crate) use extern4_testkit::tools::{plain, run_in as tool};
 
 /// Returns the command, with an environment that makes output the same everywhere.
 pub(crate) fn command() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_extern4"));
     plain(&mut command);
     command
-}
-
-/// Sets an environment in which all output is the same anywhere.
-pub(crate) fn plain(command: &mut Command) {
-    command
-        .env("LC_ALL", "C")
-        .env("TZ", "UTC")
-        .env_remove("LS_COLORS")
-        .env_remove("COLUMNS")
-        .env_remove("NO_COLOR");
 }
 
 /// Runs the command in `dir`.
@@ -37,27 +29,6 @@ pub(crate) fn extern4_in<A: AsRef<OsStr>>(dir: &Path, args: impl IntoIterator<It
 /// Runs the command in the image's directory.
 pub(crate) fn extern4<A: AsRef<OsStr>>(image: &Image, args: impl IntoIterator<Item = A>) -> Output {
     extern4_in(image.scratch(), args)
-}
-
-/// Runs another tool in `dir`, which has to succeed.
-pub(crate) fn tool<A: AsRef<OsStr>>(
-    dir: &Path,
-    name: &str,
-    args: impl IntoIterator<Item = A>,
-) -> Vec<u8> {
-    let mut command = Command::new(name);
-    plain(&mut command);
-    let output = command
-        .current_dir(dir)
-        .args(args)
-        .output()
-        .expect("the tool runs");
-    assert!(
-        output.status.success(),
-        "{name}: {}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    output.stdout
 }
 
 /// Returns the output of a run that has to succeed and print nothing on standard error.
@@ -83,40 +54,6 @@ pub(crate) fn failed(output: &Output, code: i32) -> String {
         String::from_utf8_lossy(&output.stdout)
     );
     errors
-}
-
-/// Returns the lines of `output`, sorted.
-pub(crate) fn sorted(output: &[u8]) -> Vec<String> {
-    sorted_by(output, b'\n')
-}
-
-/// Returns the parts of `output` between `separator`s, sorted; bytes that are not text are escaped.
-pub(crate) fn sorted_by(output: &[u8], separator: u8) -> Vec<String> {
-    let parts = output
-        .split(|byte| *byte == separator)
-        .filter(|part| !part.is_empty());
-    let mut parts: Vec<_> = parts.map(|part| part.escape_ascii().to_string()).collect();
-    parts.sort();
-    parts
-}
-
-/// Asserts that two lists are the same, or shows their differences.
-#[track_caller]
-pub(crate) fn assert_same(what: &str, ours: &[String], theirs: &[String]) {
-    let only = |a: &[String], b: &[String]| {
-        a.iter()
-            .filter(|line| !b.contains(line))
-            .take(5)
-            .cloned()
-            .collect::<Vec<_>>()
-            .join("\n")
-    };
-    assert!(
-        ours == theirs,
-        "{what}\nonly ours:\n{}\nonly theirs:\n{}",
-        only(ours, theirs),
-        only(theirs, ours)
-    );
 }
 
 /// An image of everything, and the kernel's mount of it.

@@ -5,10 +5,11 @@ use std::fs;
 use std::path::Path;
 
 use extern4_testkit::image::{Image, ImageSpec};
+use extern4_testkit::mounts::{EMPTY, can_mount, sound, transports};
+use extern4_testkit::tools::run_in as tool;
 use extern4_testkit::tools::{Need, can_run};
 
-use crate::mounting::{EMPTY, Served, can_mount, sound, transports};
-use crate::run::tool;
+use crate::served::Served;
 
 const SMALL_BLOCKS: ImageSpec = ImageSpec::new("disk", 64 << 20, &["-t", "ext4", "-b", "1024"]);
 const INDIRECT: ImageSpec = ImageSpec::new("disk", 64 << 20, &["-t", "ext2", "-b", "4096"]);

@@ -4,10 +4,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use extern4_testkit::image::{Image, ImageSpec};
+use extern4_testkit::lines::{assert_same, sorted};
+use extern4_testkit::mounts::{can_mount, sound, transports};
+use extern4_testkit::tools::run_in as tool;
 use extern4_testkit::tools::{self, Need, can_run};
 
-use crate::mounting::{Served, can_mount, sound, transports};
-use crate::run::{assert_same, sorted, tool};
+use crate::served::Served;
 
 const DISK: ImageSpec = ImageSpec::new("disk", 64 << 20, &["-t", "ext4", "-b", "4096"]);
 

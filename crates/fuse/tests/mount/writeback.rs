@@ -6,51 +6,43 @@ use std::io::Write as _;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _, PermissionsExt as _};
 use std::time::{Duration, Instant, SystemTime};
 
-use extern4_testkit::image::Image;
+use extern4::{Volume, system_time};
+use extern4_testkit::mounts::{EMPTY, can_mount, can_mount_as_root, sound, transports};
+use extern4_testkit::tools::run_in as tool;
 use extern4_testkit::tools::{Need, can_run};
 
-use crate::mounting::{EMPTY, Served, can_mount, can_mount_as_root, sound, transports};
-use crate::run::{extern4, ok, tool};
+use crate::served::Served;
 
 /// Mounts, runs `work` in the mount, unmounts, and checks everything.
-fn in_mounts(work: impl Fn(&Image, &Served) -> Vec<(&'static str, String)>) {
+fn in_mounts(work: impl Fn(&Served) -> Vec<(&'static str, Stat)>) {
     for transport in transports() {
         let image = EMPTY.build();
         let served = Served::new(&image, &["-o", transport, "-o", "writeback_cache"]);
-        let files = work(&image, &served);
+        let files = work(&served);
         served.umount();
         sound(&image);
+        let session = Volume::open(&image.path).expect("a volume").superuser();
         for (name, stat) in files {
-            let found = ok(extern4(
-                &image,
-                ["stat", "-c", STAT, &format!("disk.img:/{name}")],
-            ));
-            assert_eq!(String::from_utf8_lossy(&found), stat, "{name}");
+            let found = session.metadata(name).expect("attributes");
+            let changed = system_time(found.ctime());
+            assert_eq!((found.len(), found.modified(), changed), stat, "{name}");
         }
     }
 }
 
-/// Size, and times of the last changes.
-const STAT: &str = "%s %y %z";
+/// Size, and times of the last changes of the contents and of the inode.
+type Stat = (u64, SystemTime, SystemTime);
 
-/// Returns a file's attributes in the mount, in the format of [`STAT`].
-fn stat(served: &Served, name: &'static str) -> (&'static str, String) {
+/// Returns a file's attributes in the mount.
+fn stat(served: &Served, name: &'static str) -> (&'static str, Stat) {
+    let found = fs::metadata(served.path(name)).expect("attributes");
+    let nanoseconds = u32::try_from(found.ctime_nsec()).expect("a part of a second");
+    let since = Duration::new(found.ctime().try_into().expect("a date"), nanoseconds);
+    let modified = found.modified().expect("a time");
     (
         name,
-        String::from_utf8(tool(&served.dir, "stat", ["-c", STAT, name])).expect("text"),
+        (found.len(), modified, SystemTime::UNIX_EPOCH + since),
     )
-}
-
-/// Returns how many write requests the server got.
-fn writes(image: &Image) -> u64 {
-    let stats = String::from_utf8(ok(extern4(image, ["stats", "mnt"]))).expect("text");
-    let line = stats.lines().find(|line| line.starts_with("write "));
-    line.map_or(0, |line| {
-        line.split_whitespace()
-            .nth(1)
-            .and_then(|n| n.parse().ok())
-            .expect("a number")
-    })
 }
 
 #[test]
@@ -58,14 +50,15 @@ fn small_writes_come_as_large_ones() {
     if !can_mount() {
         return;
     }
-    in_mounts(|image, served| {
+    in_mounts(|served| {
         let mut file = File::create(served.path("file")).expect("a file");
         for number in 0..10_000 {
             writeln!(file, "{number:6}").expect("it is written");
         }
         assert_eq!(file.metadata().expect("attributes").size(), 70_000);
         file.sync_all().expect("it is synced");
-        assert!(writes(image) < 100, "{}", writes(image));
+        let writes = served.requests("write");
+        assert!(writes < 100, "{writes}");
         let text = fs::read_to_string(served.path("file")).expect("a file");
         assert!(
             text.lines()
@@ -81,7 +74,7 @@ fn times_are_those_of_the_writes() {
     if !can_mount() {
         return;
     }
-    in_mounts(|_, served| {
+    in_mounts(|served| {
         let path = |name| served.path(name);
         fs::write(path("written"), "text").expect("a file");
         let written = stat(served, "written");
@@ -118,7 +111,7 @@ fn data_that_the_kernel_keeps_is_no_hole() {
     if !can_mount() {
         return;
     }
-    in_mounts(|_, served| {
+    in_mounts(|served| {
         let file = File::create(served.path("file")).expect("a file");
         file.write_all_at(b"end", 1 << 20).expect("it is written");
         // Before the kernel has written it.
@@ -133,7 +126,7 @@ fn an_append_only_file_grows() {
     if !can_mount_as_root() || !can_run(&[Need::Tool("chattr")]) {
         return;
     }
-    in_mounts(|_, served| {
+    in_mounts(|served| {
         fs::write(served.path("log"), "one\n").expect("a file");
         tool(&served.dir, "chattr", ["+a", "log"]);
         // The kernel does not see a change within one tick of its clock, and does not look at the
@@ -164,7 +157,7 @@ fn a_sync_reports_a_full_volume() {
     if !can_mount() {
         return;
     }
-    in_mounts(|_, served| {
+    in_mounts(|served| {
         let file = File::create(served.path("large")).expect("a file");
         let written = (0..100).try_for_each(|at| file.write_all_at(&[b'x'; 1 << 20], at << 20));
         let error = written

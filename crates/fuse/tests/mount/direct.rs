@@ -5,10 +5,11 @@ use std::io::{ErrorKind, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 
 use extern4_testkit::image::ImageSpec;
+use extern4_testkit::mounts::{EMPTY, can_mount, sound, transports};
+use extern4_testkit::tools::run_in as tool;
 use extern4_testkit::tools::{Need, can_run};
 
-use crate::mounting::{EMPTY, Served, can_mount, sound, transports};
-use crate::run::tool;
+use crate::served::Served;
 
 const O_DIRECT: i32 = 0o40000;
 

@@ -6,10 +6,11 @@ use std::path::Path;
 use std::process::{Child, Command};
 use std::time::Duration;
 
+use extern4_testkit::mounts::{EMPTY, as_user, can_mount_as_root, sound, transports};
+use extern4_testkit::tools::run_in as tool;
 use extern4_testkit::tools::{self, Need, can_run, skip};
 
-use crate::mounting::{EMPTY, Served, as_user, can_mount_as_root, sound, transports};
-use crate::run::tool;
+use crate::served::Served;
 
 /// Shows directory `$ARGV[1]` at `$ARGV[2]` with the users of the process `$ARGV[0]`'s namespace.
 /// The numbers are open_tree(2), mount_setattr(2) and move_mount(2), which are the same on all

@@ -7,10 +7,11 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
 
 use extern4_testkit::image::{Image, ImageSpec};
+use extern4_testkit::mounts::{as_user, can_mount, sound, transports};
+use extern4_testkit::tools::run_in as tool;
 use extern4_testkit::tools::{self, LoopDevice, Need, can_run};
 
-use crate::mounting::{Served, as_user, can_mount, patiently, sound, transports};
-use crate::run::{extern4, ok, tool};
+use crate::served::Served;
 
 /// A volume with projects, and a label.
 const PROJECTS: ImageSpec = ImageSpec::new(
@@ -155,13 +156,12 @@ fn a_new_label_is_found_on_the_device() {
     }
     let image = PROJECTS.build();
     fs::write(image.scratch().join("label.pl"), LABEL).expect("a script");
-    fs::create_dir(image.scratch().join("mnt")).expect("a directory");
     for label in ["of an image", "of a device"] {
         let device = (label == "of a device").then(|| LoopDevice::attach(&image.path));
         let source = device.as_ref().map_or(&image.path, |device| &device.path);
+        let served = Served::of_file(source, image.scratch(), &[]);
         let source = source.to_str().expect("a plain name");
-        ok(extern4(&image, ["mount", source, "mnt"]));
-        fs::write(image.scratch().join("mnt/file"), label).expect("a file");
+        fs::write(served.path("file"), label).expect("a file");
         tool(image.scratch(), "perl", ["label.pl", "mnt", label]);
         tool(image.scratch(), "sync", ["-f", "mnt"]);
         for look in [source, "disk.img"] {
@@ -172,7 +172,7 @@ fn a_new_label_is_found_on_the_device() {
             );
             assert_eq!(text(&found), label, "{source}, {look}");
         }
-        patiently(&["umount"], &image.scratch().join("mnt"));
+        served.umount();
     }
     sound(&image);
 }

@@ -6,9 +6,10 @@ use std::os::fd::AsRawFd as _;
 use std::path::Path;
 use std::process::Command;
 
+use extern4_testkit::mounts::{EMPTY, can_mount, sound, transports};
 use extern4_testkit::tools::{Need, can_run, skip};
 
-use crate::mounting::{EMPTY, Served, can_mount, sound, transports};
+use crate::served::Served;
 
 /// `perl handles.pl save FILE HANDLE` and `perl handles.pl open DIR HANDLE`. The second prints
 /// where the handle leads and, for a file, its contents.
