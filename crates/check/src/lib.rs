@@ -72,6 +72,7 @@ use extern4_disk::group::GroupDescriptor;
 use extern4_disk::superblock::{ErrorRecord, State, Superblock};
 use extern4_ext4::{Ext4, Replayed, Result};
 
+pub use extern4_disk::Structure;
 pub use fault::{Fault, Owner, Part, Wrong};
 pub use progress::{Interrupted, Pass, Progress, Watch};
 

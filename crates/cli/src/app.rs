@@ -14,8 +14,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 
-use extern4::ext4::{Error as Ext4Error, Unsupported};
-use extern4::{CorruptKind, Cred, ErrorKind, Session, Structure, Volume};
+use extern4::{Cred, ErrorKind, Session, Volume};
 use signal_hook::consts::SIGINT;
 
 use crate::caller::Caller;
@@ -473,9 +472,9 @@ impl App {
     }
 
     /// Ends writing: makes all changes durable, whether or not the command failed. Reports a
-    /// failure. The process ends next.
-    pub(crate) fn close(&mut self) {
-        self.close_volumes(true);
+    /// failure, and returns false then. The process ends next.
+    pub(crate) fn close(&mut self) -> bool {
+        self.close_volumes(true)
     }
 
     /// Closes the volumes as [`close`](Self::close) does, and lets other processes open them while
@@ -484,7 +483,9 @@ impl App {
         self.close_volumes(false);
     }
 
-    fn close_volumes(&mut self, is_ending: bool) {
+    /// Returns false after a failure, which it reports.
+    fn close_volumes(&mut self, is_ending: bool) -> bool {
+        let mut are_closed = true;
         for opened in std::mem::take(&mut self.open) {
             self.warn_of(&opened.image, &opened.volume, &opened.warned);
             if !opened.writing.get() && is_ending {
@@ -501,8 +502,10 @@ impl App {
             self.warn_of(&image, &volume, &warned);
             if let Err(error) = closed {
                 self.error(image, &error);
+                are_closed = false;
             }
         }
+        are_closed
     }
 
     /// Drops a volume that is open, if it is.
@@ -697,7 +700,7 @@ impl App {
 
     /// If the superblock cannot be read, names a copy of it that can.
     fn point_to_backup(&self, image: &Image, error: &extern4::Error) {
-        if !blames_superblock(error) {
+        if !error.blames_superblock() {
             return;
         }
         let by = |block: &u64| {
@@ -742,11 +745,6 @@ impl App {
             name,
             format_args!("{attribute}: {}", reason(error)),
         );
-    }
-
-    /// Reports an error of the ext4 crate about `name`.
-    pub(crate) fn ext4_error(&mut self, name: impl Display, error: &Ext4Error) {
-        self.fail_at(status_of(error.into()), &name, error);
     }
 
     /// Reports a failure that is no error of the library.
@@ -850,20 +848,6 @@ pub(crate) fn open(image: &Image, writing: bool, opening: &Opening) -> extern4::
     options.part(image.part).open(&image.file)
 }
 
-/// Returns whether a volume could not be opened because of its superblock: there is none, or it
-/// breaks the format.
-fn blames_superblock(error: &extern4::Error) -> bool {
-    match error.source().and_then(|cause| cause.downcast_ref()) {
-        Some(Ext4Error::NotExt(_)) => true,
-        // A copy does not bring back what is cut off.
-        Some(Ext4Error::Corrupt(corrupt)) => {
-            corrupt.place.structure == Structure::Superblock
-                && !matches!(corrupt.kind, CorruptKind::CutOff { .. })
-        }
-        _ => false,
-    }
-}
-
 /// Returns the status of a command that ended with an error of the library.
 pub(crate) fn status_of(kind: ErrorKind) -> ExitStatus {
     match kind {
@@ -875,7 +859,7 @@ pub(crate) fn status_of(kind: ErrorKind) -> ExitStatus {
 
 /// Returns the reason of an error, without the operation and the path: the message names these
 /// already.
-fn reason(error: &extern4::Error) -> String {
+pub(crate) fn reason(error: &extern4::Error) -> String {
     let Some(cause) = error.source() else {
         return match error.kind() {
             ErrorKind::Os(errno) => errno.to_string(),
@@ -885,11 +869,10 @@ fn reason(error: &extern4::Error) -> String {
     if let Some(error) = cause.downcast_ref::<extern4::block::Error>() {
         return error.reason();
     }
-    let hint = match cause.downcast_ref() {
-        Some(Ext4Error::Unsupported(Unsupported::ExternalJournal)) => {
-            " (--journal says where it is, or mount -o journal_path=)"
-        }
-        _ => "",
+    let hint = if error.needs_external_journal() {
+        " (--journal says where it is, or mount -o journal_path=)"
+    } else {
+        ""
     };
     // The library's own causes include their own causes at the end.
     escape(cause.to_string().as_bytes()).into_owned() + hint
@@ -921,7 +904,7 @@ impl Opened {
 
     /// Returns the type of the file system: ext2, ext3 or ext4.
     pub(crate) fn type_name(&self) -> &'static str {
-        crate::fs_type::type_name(self.volume.ext4().superblock().features())
+        extern4::info::type_name(self.volume.ext4().superblock().features())
     }
 
     /// Returns a path of this volume as a message writes it.

@@ -9,10 +9,9 @@ use std::io::{self, Write as _};
 use std::path::Path;
 
 use clap::Parser;
-use extern4::Volume;
+use extern4::info::State;
+use extern4::{Volume, tune};
 use extern4_check::NotedErrors;
-use extern4_disk::feature::Incompat;
-use extern4_disk::superblock::State;
 
 use crate::app::{App, Opening};
 use crate::caller::Caller;
@@ -195,10 +194,7 @@ fn clear_errors(image: &Image, app: &mut App) -> io::Result<()> {
             return Ok(());
         }
     };
-    let noted = volume
-        .ext4()
-        .note_sound()
-        .inspect_err(|error| app.ext4_error(image, error));
+    let noted = tune::note_sound(&volume).inspect_err(|error| app.error(image, error));
     let closed = volume.close().inspect_err(|error| app.error(image, error));
     if noted.is_err() || closed.is_err() {
         return Ok(());
@@ -208,11 +204,11 @@ fn clear_errors(image: &Image, app: &mut App) -> io::Result<()> {
 
 /// Returns whether the superblock says that the volume is clean.
 fn is_clean(volume: &Volume) -> bool {
-    let superblock = volume.ext4().superblock();
-    let state = superblock.state();
-    let needs_replay = superblock.features().incompat.contains(Incompat::RECOVER);
-    state.contains(State::VALID)
-        && !state.intersects(State::ERROR | State::ORPHANS)
-        && !needs_replay
-        && volume.ext4().replayed().is_none()
+    let unmounted = State {
+        is_clean: true,
+        has_errors: false,
+        deletes_orphans: false,
+        needs_replay: false,
+    };
+    State::of(volume) == unmounted
 }

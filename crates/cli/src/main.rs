@@ -19,7 +19,6 @@ mod container_format;
 mod counters;
 mod exit_status;
 mod file_flags;
-mod fs_type;
 mod fsck_helper;
 mod globs;
 mod holder;

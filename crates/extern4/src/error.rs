@@ -7,6 +7,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use extern4_block as block;
+use extern4_disk::{CorruptKind, Structure};
 use extern4_vfs::Errno;
 
 /// The result of a library call.
@@ -120,6 +121,12 @@ impl Error {
         }
     }
 
+    /// Returns the error for a failed call of the ext4 layer. Unlike the VFS, it says whether a
+    /// volume is unsupported.
+    pub(crate) fn ext4(action: &'static str, error: extern4_ext4::Error) -> Self {
+        Self::new(ErrorKind::from(&error), action).because(error)
+    }
+
     /// Returns the kind of failure.
     pub fn kind(&self) -> ErrorKind {
         self.kind
@@ -134,6 +141,31 @@ impl Error {
             ErrorKind::Corrupt => Errno::EUCLEAN,
             ErrorKind::Os(errno) => errno,
         }
+    }
+
+    fn ext4_cause(&self) -> Option<&extern4_ext4::Error> {
+        self.cause.as_ref()?.downcast_ref()
+    }
+
+    /// Returns whether a volume could not be opened because of its superblock: there is none, or
+    /// it breaks the format. A [backup](crate::VolumeOptions::superblock) may then help.
+    pub fn blames_superblock(&self) -> bool {
+        match self.ext4_cause() {
+            Some(extern4_ext4::Error::NotExt(_)) => true,
+            // A copy does not bring back what is cut off.
+            Some(extern4_ext4::Error::Corrupt(corrupt)) => {
+                corrupt.place.structure == Structure::Superblock
+                    && !matches!(corrupt.kind, CorruptKind::CutOff { .. })
+            }
+            _ => false,
+        }
+    }
+
+    /// Returns whether a volume could not be opened because its
+    /// [journal](crate::VolumeOptions::journal) is on another device.
+    pub fn needs_external_journal(&self) -> bool {
+        let needed = extern4_ext4::Unsupported::ExternalJournal;
+        matches!(self.ext4_cause(), Some(extern4_ext4::Error::Unsupported(found)) if *found == needed)
     }
 
     /// Returns the path of the operation, if it had one.
@@ -179,7 +211,7 @@ impl From<Error> for std::io::Error {
 
 #[cfg(test)]
 mod tests {
-    use extern4_disk::{CorruptKind, Place, Structure};
+    use extern4_disk::Place;
     use extern4_ext4::{self as ext4, Unsupported};
 
     use super::*;

@@ -8,7 +8,8 @@ use std::io::{self, Write as _};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
-use extern4_ext4::Ext4;
+use extern4::info::{BlockOwner, BlockOwners, is_block_used, read_block};
+use extern4::{Ext4, Volume};
 
 use crate::app::App;
 use crate::exit_status::ExitStatus;
@@ -16,8 +17,6 @@ use crate::image_path::ImagePath;
 use crate::json;
 use crate::output::{Out, flush, out};
 use crate::text::escape;
-
-use owner::{Owner, Owners};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -58,22 +57,24 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     }
     if args.raw {
         for block in blocks {
-            contents(ext4, block, args, app, |bytes| out.write_all(bytes))?;
+            contents(&volume.volume, block, args, app, |bytes| {
+                out.write_all(bytes)
+            })?;
         }
         return flush(&mut out);
     }
-    let mut owners = Owners::of(&volume, &blocks);
-    for error in owners.take_errors() {
-        app.ext4_error(&args.image_path.image, &error);
+    let owners = BlockOwners::of(&volume.volume, &blocks);
+    for error in owners.errors() {
+        app.error(&args.image_path.image, error);
     }
     for block in blocks {
         let owner = owners.owner(block);
-        let in_use = owner::in_use(ext4, block);
+        let in_use = is_block_used(&volume.volume, block);
         if args.json {
-            out.write_all(json_line(args, block, in_use, &owner).as_bytes())?;
+            out.write_all(json_line(args, block, in_use, owner).as_bytes())?;
             continue;
         }
-        let owner = owner.text(|path| {
+        let owner = owner::text(owner, |path| {
             if shown.is_complete() {
                 String::from_utf8_lossy(&shown.path(&volume.image, path)).into_owned()
             } else {
@@ -82,7 +83,7 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
         });
         describe(ext4, block, in_use, &owner, &mut out)?;
         if args.hex {
-            contents(ext4, block, args, app, |bytes| {
+            contents(&volume.volume, block, args, app, |bytes| {
                 out.write_all(hex(bytes).as_bytes())
             })?;
         }
@@ -91,16 +92,16 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
 }
 
 fn contents(
-    ext4: &Ext4,
+    volume: &Volume,
     block: u64,
     args: &Args,
     app: &mut App,
     write: impl FnOnce(&[u8]) -> io::Result<()>,
 ) -> io::Result<()> {
-    match ext4.cache().read(block) {
-        Ok(buffer) => write(&buffer),
+    match read_block(volume, block) {
+        Ok(contents) => write(&contents),
         Err(error) => {
-            app.ext4_error(&args.image_path.image, &error.into());
+            app.error(&args.image_path.image, &error);
             Ok(())
         }
     }
@@ -160,17 +161,17 @@ fn hex(bytes: &[u8]) -> String {
     text
 }
 
-fn json_line(args: &Args, block: u64, in_use: Option<bool>, owner: &Owner) -> String {
+fn json_line(args: &Args, block: u64, in_use: Option<bool>, owner: &BlockOwner) -> String {
     json::line(|object| {
         object.text("image", &args.image_path.image.to_string());
         object.raw("block", block);
         object.maybe("in_use", in_use);
-        object.text("use", owner.word());
-        object.maybe("ino", owner.ino());
-        if let Some(path) = owner.path() {
+        object.text("use", owner::word(owner));
+        object.maybe("ino", owner::ino(owner));
+        if let Some(path) = owner::path(owner) {
             object.bytes("path", path);
         }
-        object.text("description", &owner.text(escaped));
+        object.text("description", &owner::text(owner, escaped));
     })
 }
 

@@ -61,7 +61,6 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
 }
 
 fn volume(args: &Args, volume: &Opened, out: &mut Out, app: &mut App) -> io::Result<()> {
-    let ext4 = volume.volume.ext4();
     let facts = match facts::gather(volume) {
         Ok(facts) => facts,
         Err(error) => {
@@ -73,14 +72,14 @@ fn volume(args: &Args, volume: &Opened, out: &mut Out, app: &mut App) -> io::Res
     if !args.json {
         out.write_all(facts::people(&facts).as_bytes())?;
         if args.groups {
-            groups::people(ext4, out)?;
+            groups::people(&volume.volume, out)?;
         }
         return Ok(());
     }
     let line = json::line(|object| {
         facts::json(&facts, object);
         if args.groups {
-            groups::json(ext4, object);
+            groups::json(&volume.volume, object);
         }
     });
     out.write_all(line.as_bytes())

@@ -1,16 +1,12 @@
 //! `extern4 inode`: shows an inode as the volume stores it, and the map of its blocks.
 //!
-//! `args` calls [`run`]. It decodes the record itself, so it shows inodes that no path leads to. It
-//! changes nothing. A damaged map is an error that names the place.
+//! `args` calls [`run`]. It shows also inodes that no path leads to. It changes nothing. A damaged map is an error that names the place.
 
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
 
 use extern4::Timespec;
-use extern4_disk::inode::{FileKind, Inode};
-use extern4_disk::time::Timestamp;
-use extern4_ext4::Ext4;
-use extern4_ext4::inode_blocks::{Piece, Use, pieces};
+use extern4::info::{FileKind, MapPiece, StoredInode, Timestamp, Use};
 
 use crate::app::{App, Target};
 use crate::image_path::ImagePath;
@@ -40,26 +36,23 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
         let Some(ino) = number(args, &target, app) else {
             continue;
         };
-        let ext4 = target.volume.volume.ext4();
-        let inode = match ext4.raw_inode(ino) {
-            Ok(inode) => inode,
+        let stored = match extern4::info::inode(&target.volume.volume, ino) {
+            Ok(stored) => stored,
             Err(error) => {
                 flush(&mut out)?;
-                app.ext4_error(&image_path.image, &error);
+                app.error(&image_path.image, &error);
                 continue;
             }
         };
-        let mut map = Vec::new();
-        let mapped = pieces(ext4, &inode, &mut |piece| map.push(piece));
         let text = if args.json {
-            json_line(&target, &inode, &map)
+            json_line(&target, &stored)
         } else {
-            people(ext4, &inode, &map)
+            people(&stored)
         };
         out.write_all(text.as_bytes())?;
-        if let Err(error) = mapped {
+        if let Some(error) = &stored.map_fault {
             flush(&mut out)?;
-            app.ext4_error(image_path, &error);
+            app.error(image_path, error);
         }
     }
     flush(&mut out)
@@ -91,13 +84,11 @@ const fn kind_name(kind: FileKind) -> &'static str {
     }
 }
 
-fn people(ext4: &Ext4, inode: &Inode, map: &[Piece]) -> String {
+fn people(stored: &StoredInode) -> String {
+    let inode = &stored.inode;
     let mut lines: Vec<(&str, String)> = vec![("Inode", inode.ino().to_string())];
-    if let Ok(at) = ext4.inode_position(inode.ino()) {
-        lines.push((
-            "Record",
-            format!("block {}, offset {}", at.block, at.offset),
-        ));
+    if let Some((block, offset)) = stored.position {
+        lines.push(("Record", format!("block {block}, offset {offset}")));
     }
     let flags: Vec<_> = inode.flags().named().map(|(_, name)| name).collect();
     let time = |time: Timestamp| full_time(timespec(time));
@@ -148,16 +139,19 @@ fn people(ext4: &Ext4, inode: &Inode, map: &[Piece]) -> String {
         writeln!(text, "{:<12}{}", format!("{name}:"), value.trim_end())
             .expect("a string takes everything");
     }
-    if !map.is_empty() {
+    if !stored.map.is_empty() {
         text.push_str("Blocks:\n");
-        map.iter().for_each(|piece| text.push_str(&line(piece)));
+        stored
+            .map
+            .iter()
+            .for_each(|piece| text.push_str(&line(piece)));
     }
     text.push('\n');
     text
 }
 
 /// Returns the line for a piece of the map, indented by its depth.
-fn line(piece: &Piece) -> String {
+fn line(piece: &MapPiece) -> String {
     let range = |first: u64, len: u64| {
         if len == 1 {
             first.to_string()
@@ -189,13 +183,14 @@ fn timespec(time: Timestamp) -> Timespec {
     }
 }
 
-fn json_line(target: &Target, inode: &Inode, map: &[Piece]) -> String {
+fn json_line(target: &Target, stored: &StoredInode) -> String {
+    let inode = &stored.inode;
     json::line(|object| {
         object.text("image", &target.image_path.image.to_string());
         object.raw("ino", inode.ino());
-        if let Ok(at) = target.volume.volume.ext4().inode_position(inode.ino()) {
-            object.raw("record_block", at.block);
-            object.raw("record_offset", at.offset);
+        if let Some((block, offset)) = stored.position {
+            object.raw("record_block", block);
+            object.raw("record_offset", offset);
         }
         object.text("kind", kind_name(inode.kind()));
         object.text("mode", &octal_mode(inode.mode().into()));
@@ -229,11 +224,11 @@ fn json_line(target: &Target, inode: &Inode, map: &[Piece]) -> String {
         );
         object.raw("extra_isize", inode.extra_isize());
         object.maybe("xattr_block", inode.xattr_block());
-        object.objects("blocks", map, json_piece);
+        object.objects("blocks", &stored.map, json_piece);
     })
 }
 
-fn json_piece(piece: &Piece, object: &mut Object<'_>) {
+fn json_piece(piece: &MapPiece, object: &mut Object<'_>) {
     match piece.used {
         Use::Data { logical, unwritten } => {
             object.text("use", "data");

@@ -10,8 +10,7 @@ mod set;
 use std::io;
 
 use clap::Subcommand;
-use extern4_disk::quota::Kind;
-use extern4_ext4::Ext4;
+use extern4::quota::{Kind, Quotas};
 
 use crate::app::App;
 use crate::exit_status::ExitStatus;
@@ -60,9 +59,9 @@ fn whole<'a>(image_path: &'a ImagePath, app: &mut App) -> Option<&'a Image> {
 
 /// Returns the kinds of quota that a volume keeps out of the wanted ones; no wanted ones are all.
 /// Reports a wanted kind that the volume does not keep.
-fn kept(ext4: &Ext4, wanted: &[Kind], image: &Image, app: &mut App) -> Option<Vec<Kind>> {
-    let has = |kind: &Kind| ext4.superblock().quota_inode(*kind).is_some();
-    if let Some(kind) = wanted.iter().find(|kind| !has(kind)) {
+fn kept(quotas: Quotas<'_>, wanted: &[Kind], image: &Image, app: &mut App) -> Option<Vec<Kind>> {
+    let mut kept = quotas.kinds();
+    if let Some(kind) = wanted.iter().find(|kind| !kept.contains(kind)) {
         app.fail_at(
             ExitStatus::Failed,
             image,
@@ -70,11 +69,6 @@ fn kept(ext4: &Ext4, wanted: &[Kind], image: &Image, app: &mut App) -> Option<Ve
         );
         return None;
     }
-    let kinds: Vec<Kind> = Kind::ALL
-        .into_iter()
-        .filter(|kind| wanted.is_empty() || wanted.contains(kind))
-        .collect();
-    let kept: Vec<Kind> = kinds.into_iter().filter(has).collect();
     if kept.is_empty() {
         app.fail_at(
             ExitStatus::Failed,
@@ -82,6 +76,9 @@ fn kept(ext4: &Ext4, wanted: &[Kind], image: &Image, app: &mut App) -> Option<Ve
             "the volume keeps no quotas; tune -O quota adds them",
         );
         return None;
+    }
+    if !wanted.is_empty() {
+        kept.retain(|kind| wanted.contains(kind));
     }
     Some(kept)
 }

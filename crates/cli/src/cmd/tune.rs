@@ -1,26 +1,19 @@
 //! `extern4 tune`: changes the settings in the superblock of a volume.
 //!
-//! `args` calls [`run`]. All settings of a line are checked first. A volume whose structures have
-//! to change with a setting is first checked for faults. Files that a volume has for itself, such
-//! as the journal, come before the other settings, and the journal goes after them.
+//! `args` calls [`run`]. All settings of a line are checked first. A volume whose checksums are to
+//! be rewritten is first checked for faults. `extern4::tune` makes the changes, in a safe order.
 
 mod settings;
-mod structures;
 
 use std::io;
-use std::sync::Arc;
 
 use extern4::Volume;
-use extern4::block::{BlockDevice, FileDevice, FileOptions};
+use extern4::tune::{
+    self, Applied, Changes, ErrorPolicy, Fields, MountOptions, NewJournal, QuotaChange,
+};
 use extern4_check::{Options, check};
-use extern4_disk::superblock::ErrorPolicy;
-use extern4_ext4::OpenOptions;
-use extern4_ext4::checksum_rewrite::{check_rewritable, rewrite_checksums, was_interrupted};
-use extern4_ext4::own_files::journal::remove_journal;
-use extern4_ext4::tune::{MountOptions, Tune, rename_journal_user};
-use extern4_ext4::unwritable;
 
-use crate::app::{App, Opened};
+use crate::app::{App, Opened, reason};
 use crate::cmd::mkfs::extended::{self, JournalOptions};
 use crate::exit_status::ExitStatus;
 use crate::id_names::NameOrId;
@@ -28,9 +21,8 @@ use crate::image_path::{Image, ImagePath};
 use crate::text::quoted;
 use crate::uuid_option::{Uuid, uuid};
 
+use settings::FeatureChange;
 pub(crate) use settings::feature_names;
-use settings::{FeatureChange, QuotaChange};
-use structures::Structures;
 
 #[derive(clap::Args)]
 #[command(group = clap::ArgGroup::new("what").required(true).multiple(true))]
@@ -143,11 +135,14 @@ fn percent(text: &str) -> Result<f64, String> {
 fn prepare(args: &Args, image: &Image, app: &mut App) -> bool {
     let mut options = Volume::options();
     options.part(image.part);
-    let interrupted = options
-        .device(&image.file)
-        .is_ok_and(|(device, _)| was_interrupted(&device));
-    if interrupted && !(rewrite(image, app) && matches!(args.uuid, Some(Uuid::Exactly(_)))) {
-        return false;
+    if tune::is_rewriting_interrupted(&options, &image.file) {
+        let completed = app.when_free(image, || tune::rewrite_checksums(&options, &image.file));
+        if let Err(error) = &completed {
+            app.refused(image, error);
+        }
+        if completed.is_err() || !matches!(args.uuid, Some(Uuid::Exactly(_))) {
+            return false;
+        }
     }
     let opened = match app.open(image, false) {
         Ok(opened) => opened,
@@ -156,8 +151,8 @@ fn prepare(args: &Args, image: &Image, app: &mut App) -> bool {
             return false;
         }
     };
-    if let Err(error) = check_rewritable(opened.ext4().superblock().features()) {
-        app.ext4_error(image, &error.into());
+    if let Err(error) = tune::check_rewritable(&opened) {
+        app.error(image, &error);
         return false;
     }
     let checked = check(opened.ext4(), &Options::default(), &mut |_| {});
@@ -177,32 +172,80 @@ fn prepare(args: &Args, image: &Image, app: &mut App) -> bool {
     }
 }
 
-/// Rewrites the checksums of a volume that is not open. Returns false after a failure, which it
-/// reports.
-fn rewrite(image: &Image, app: &mut App) -> bool {
-    on_device(image, app, rewrite_checksums)
+/// Does the work that needs the volume closed. Reports a failure.
+fn finish(applied: &Applied, image: &Image, app: &mut App) {
+    let mut options = Volume::options();
+    options.part(image.part);
+    let journal = app.opening().journal.clone();
+    if let Some(journal) = &journal {
+        options.journal(journal);
+    }
+    if !applied.is_unfinished(&options) {
+        return;
+    }
+    if !app.close() {
+        return;
+    }
+    let finished = app.when_free(image, || applied.finish(&options, &image.file));
+    let Err(error) = finished else {
+        return;
+    };
+    match journal.filter(|journal| error.path() == Some(journal)) {
+        Some(journal) => app.error(
+            format_args!("{image}: its journal {}", journal.display()),
+            &error,
+        ),
+        None => app.refused(image, &error),
+    }
 }
 
-/// Works on the device of a volume that is not open. Returns false after a failure, which it
-/// reports.
-fn on_device(
-    image: &Image,
-    app: &mut App,
-    work: impl FnOnce(&Arc<dyn BlockDevice>) -> extern4_ext4::Result<()>,
-) -> bool {
-    let mut options = Volume::options();
-    options.write(true);
-    options.part(image.part);
-    let device = match app.when_free(image, || options.device(&image.file)) {
-        Ok((device, _)) => Arc::new(device) as Arc<dyn BlockDevice>,
-        Err(error) => {
-            app.refused(image, &error);
-            return false;
-        }
+/// Returns the changes that the options ask for, as far as they do not depend on the volume. The
+/// error is a contradiction.
+fn changes(args: &Args) -> Result<Changes, String> {
+    let journal = args.journal_options.as_ref();
+    if journal.is_some_and(|journal| journal.device.is_some()) {
+        return Err("-J device=: only mkfs gives a volume a journal on another device".to_owned());
+    }
+    if journal.is_some_and(|journal| journal.location.is_some()) {
+        return Err("-J location=: a journal that is added gets the first room for it".to_owned());
+    }
+    let new_journal = journal.map(|journal| NewJournal {
+        size: journal.size,
+        fast_commit_kib: journal.fast_commit_kib,
+    });
+    let features = args.features.unwrap_or_default();
+    let fields = Fields {
+        label: args.label.as_ref().map(|label| label.clone().into_bytes()),
+        errors: args.errors.map(|errors| match errors {
+            Errors::Continue => ErrorPolicy::Continue,
+            Errors::RemountRo => ErrorPolicy::RemountReadOnly,
+            Errors::Panic => ErrorPolicy::Panic,
+        }),
+        reserved_blocks: args.reserved_blocks,
+        mounts: args.mounts,
+        max_mounts: args.max_mounts,
+        check_interval: args.check_interval,
+        last_checked: args.last_checked,
+        last_mounted: args
+            .last_mounted
+            .as_ref()
+            .map(|directory| directory.clone().into_bytes()),
+        mount_options: args.mount_options.unwrap_or_default(),
+        features: features.with,
+        without: features.without,
+        ..Fields::default()
     };
-    work(&device)
-        .inspect_err(|error| app.ext4_error(image, error))
-        .is_ok()
+    let changes = Changes {
+        fields,
+        reserved_percent: args.reserved_percent,
+        journal: new_journal.or(args.adds_journal.then(NewJournal::default)),
+        quotas: args.quotas.clone().unwrap_or_default(),
+        rewrites_checksums: args.rewrite,
+    };
+    match changes.check() {
+        Ok(()) => Ok(changes),
+        Err(error) => Err(reason(&error)),
+    }
 }
 
 /// Returns the numbers of the user and the group that may take reserved blocks. Reports a name that
@@ -244,15 +287,8 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
         );
         return Ok(());
     }
-    let mut features = args.features.unwrap_or_default();
-    let structures = Structures::of(
-        args.adds_journal,
-        args.journal_options.as_ref(),
-        args.quotas.as_ref(),
-        &mut features,
-    );
-    let structures = match structures {
-        Ok(structures) => structures,
+    let mut changes = match changes(args) {
+        Ok(changes) => changes,
         Err(message) => {
             app.fail_at(ExitStatus::Usage, image, message);
             return Ok(());
@@ -268,88 +304,23 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     let Some(reserved_for) = reserved_for(args, &volume, app) else {
         return Ok(());
     };
-    let ext4 = volume.volume.ext4();
-    let blocks = ext4.superblock().blocks_count();
-    let percent = args
-        .reserved_percent
-        .map(|percent| (blocks as f64 * percent / 100.0) as u64);
-    let tune = Tune {
-        label: args.label.as_ref().map(|label| label.clone().into_bytes()),
-        uuid: args.uuid.map(Uuid::bytes).transpose()?,
-        errors: args.errors.map(|errors| match errors {
-            Errors::Continue => ErrorPolicy::Continue,
-            Errors::RemountRo => ErrorPolicy::RemountReadOnly,
-            Errors::Panic => ErrorPolicy::Panic,
-        }),
-        reserved_blocks: args.reserved_blocks.or(percent),
-        reserved_for,
-        mounts: args.mounts,
-        max_mounts: args.max_mounts,
-        check_interval: args.check_interval,
-        last_checked: args.last_checked,
-        last_mounted: args
-            .last_mounted
-            .as_ref()
-            .map(|directory| directory.clone().into_bytes()),
-        mount_options: args.mount_options.unwrap_or_default(),
-        features: features.with,
-        without: features.without,
+    changes.fields.reserved_for = reserved_for;
+    changes.fields.uuid = args.uuid.map(Uuid::bytes).transpose()?;
+    let applied = match changes.apply(&volume.volume) {
+        Ok(applied) => applied,
+        Err(error) => {
+            app.error(image, &error);
+            return Ok(());
+        }
     };
-    if let Some(wanted) = tune.reserved_blocks.filter(|wanted| *wanted > blocks / 2) {
-        let most = blocks / 2;
-        app.fail_at(
-            ExitStatus::Failed,
-            image,
-            format_args!("{wanted} blocks cannot be reserved; half of them can, {most}"),
-        );
-        return Ok(());
-    }
-    if !structures.change(ext4, image, app) {
-        return Ok(());
-    }
-    let superblock = ext4.superblock().clone();
-    let old = ext4.superblock().uuid();
-    if let Err(error) = ext4.tune(&tune) {
-        app.ext4_error(image, &error);
-        return Ok(());
-    }
     drop(volume);
-    let unwritable = unwritable(tune.features.difference(superblock.features()));
-    if !unwritable.is_empty() {
-        let names: Vec<String> = unwritable.iter().map(ToString::to_string).collect();
+    let read_only = applied.read_only_features();
+    if !read_only.is_empty() {
+        let names: Vec<String> = read_only.iter().map(ToString::to_string).collect();
         let follows = "from now on extern4 only reads this volume; Linux writes to it, and no tool takes away";
         app.note_at(image, format_args!("{follows} {}", names.join(", ")));
     }
-    if structures.removes_journal {
-        app.close();
-        if app.status() != ExitStatus::Success
-            || !on_device(image, app, |device| {
-                remove_journal(device, &OpenOptions::default())
-            })
-        {
-            return Ok(());
-        }
-    }
-    if args.rewrite {
-        app.close();
-        rewrite(image, app);
-    }
-    if let (Some(new), Some(journal)) = (tune.uuid, app.opening().journal.clone()) {
-        app.close();
-        let options = FileOptions {
-            write: true,
-            ..FileOptions::default()
-        };
-        let device = FileDevice::open_with(&journal, &options).map_err(extern4_ext4::Error::from);
-        let renamed = device
-            .and_then(|device| rename_journal_user(Arc::new(device), &superblock, &old, &new));
-        if let Err(error) = renamed {
-            app.ext4_error(
-                format_args!("{image}: its journal {}", journal.display()),
-                &error,
-            );
-        }
-    }
+    finish(&applied, image, app);
     Ok(())
 }
 

@@ -12,12 +12,12 @@ use extern4_mkfs::Plan;
 use super::error::NewVolumeError;
 use super::source::{Argument, OpenSource, SourceOptions};
 use crate::app::App;
-use crate::fs_type::type_name;
 use crate::image_path::Image;
 use crate::json::Object;
 use crate::progress::{Counts, Task, Unit};
 use crate::stop::Stop;
 use crate::text::uuid as uuid_text;
+use extern4::info::type_name;
 
 const READING: Unit = Unit::things("entry", "entries", "read");
 const COMPARING: Unit = Unit::things("entry", "entries", "compared");

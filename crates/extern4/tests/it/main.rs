@@ -8,6 +8,7 @@ mod built_crash;
 #[cfg(feature = "diff")]
 mod comparing;
 mod copying;
+mod describing;
 mod dropping;
 #[cfg(feature = "build")]
 mod exporting;
@@ -20,6 +21,7 @@ mod remount;
 mod stale;
 mod std_parity;
 mod transaction;
+mod tuning;
 #[cfg(feature = "build")]
 mod updating;
 mod walking;

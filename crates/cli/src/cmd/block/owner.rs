@@ -1,306 +1,75 @@
-//! The purpose of a block.
+//! The purpose of a block, in words.
 //!
-//! The format has no map from blocks to owners. So all inodes are read and their blocks compared:
-//! once for all the blocks that the user asks for.
-//!
-//! `block` calls it. An inode that cannot be read is reported; its blocks then may seem to have no
-//! owner.
+//! `block` prints it.
 
-use std::collections::HashMap;
-use std::ops::RangeInclusive;
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use extern4_disk::group::GroupFlags;
-use extern4_disk::inode::{Inode, is_blank};
-use extern4_ext4::inode_blocks::{Use, pieces};
-use extern4_ext4::{Error, Ext4};
+use extern4::info::{BlockOwner, Use};
 
-use crate::app::Opened;
-
-/// The purpose of a block.
-#[derive(Clone, Debug)]
-pub(super) enum Owner {
-    /// No known purpose.
-    None,
-    /// A copy of the superblock or of the group descriptors, or reserved space for descriptors.
-    Descriptors,
-    /// A group's block bitmap.
-    BlockBitmap(u32),
-    /// A group's inode bitmap.
-    InodeBitmap(u32),
-    /// The records of these inodes.
-    InodeTable(RangeInclusive<u32>),
-    /// A part of an inode, and a name of that inode if there is one.
-    Inode {
-        ino: u32,
-        used: Use,
-        path: Option<PathBuf>,
-    },
-}
-
-impl Owner {
-    /// Returns the purpose in words, for people. `name` is how a path is printed.
-    pub(super) fn text(&self, name: impl FnOnce(&Path) -> String) -> String {
-        match self {
-            Self::None => "no owner".to_owned(),
-            Self::Descriptors => "superblock or group descriptors".to_owned(),
-            Self::BlockBitmap(group) => format!("block bitmap of group {group}"),
-            Self::InodeBitmap(group) => format!("inode bitmap of group {group}"),
-            Self::InodeTable(inodes) => {
-                format!("inode table, inodes {} to {}", inodes.start(), inodes.end())
-            }
-            Self::Inode { ino, used, path } => {
-                let what = match used {
-                    Use::Data {
-                        logical,
-                        unwritten: false,
-                    } => format!("block {logical}"),
-                    Use::Data {
-                        logical,
-                        unwritten: true,
-                    } => format!("block {logical}, unwritten,"),
-                    Use::Map { level, logical } => {
-                        format!("map from block {logical} on, level {level},")
-                    }
-                    Use::Xattr => "extended attributes".to_owned(),
-                };
-                match path {
-                    Some(path) => format!("{what} of inode {ino}, {}", name(path)),
-                    None => format!("{what} of inode {ino}"),
+/// Returns the purpose in words, for people. `name` is how a path is printed.
+pub(super) fn text(owner: &BlockOwner, name: impl FnOnce(&Path) -> String) -> String {
+    match owner {
+        BlockOwner::None => "no owner".to_owned(),
+        BlockOwner::Descriptors => "superblock or group descriptors".to_owned(),
+        BlockOwner::BlockBitmap(group) => format!("block bitmap of group {group}"),
+        BlockOwner::InodeBitmap(group) => format!("inode bitmap of group {group}"),
+        BlockOwner::InodeTable(inodes) => {
+            format!("inode table, inodes {} to {}", inodes.start(), inodes.end())
+        }
+        BlockOwner::Inode { ino, used, path } => {
+            let what = match used {
+                Use::Data {
+                    logical,
+                    unwritten: false,
+                } => format!("block {logical}"),
+                Use::Data {
+                    logical,
+                    unwritten: true,
+                } => format!("block {logical}, unwritten,"),
+                Use::Map { level, logical } => {
+                    format!("map from block {logical} on, level {level},")
                 }
-            }
-        }
-    }
-
-    /// Returns the purpose as one word, for scripts.
-    pub(super) fn word(&self) -> &'static str {
-        match self {
-            Self::None => "none",
-            Self::Descriptors => "descriptors",
-            Self::BlockBitmap(_) => "block_bitmap",
-            Self::InodeBitmap(_) => "inode_bitmap",
-            Self::InodeTable(_) => "inode_table",
-            Self::Inode {
-                used: Use::Data { .. },
-                ..
-            } => "data",
-            Self::Inode {
-                used: Use::Map { .. },
-                ..
-            } => "map",
-            Self::Inode {
-                used: Use::Xattr, ..
-            } => "xattr",
-        }
-    }
-
-    pub(super) fn ino(&self) -> Option<u32> {
-        match self {
-            Self::Inode { ino, .. } => Some(*ino),
-            _ => None,
-        }
-    }
-
-    pub(super) fn path(&self) -> Option<&[u8]> {
-        match self {
-            Self::Inode {
-                path: Some(path), ..
-            } => Some(path.as_os_str().as_bytes()),
-            _ => None,
-        }
-    }
-}
-
-/// The owners of some blocks.
-pub(super) struct Owners {
-    found: HashMap<u64, Owner>,
-    errors: Vec<Error>,
-}
-
-impl Owners {
-    /// Finds the owners of `blocks`.
-    pub(super) fn of(volume: &Opened, blocks: &[u64]) -> Self {
-        let ext4 = volume.volume.ext4();
-        let mut sorted = blocks.to_vec();
-        sorted.sort_unstable();
-        let mut owners = Self {
-            found: HashMap::new(),
-            errors: Vec::new(),
-        };
-        let geometry = ext4.superblock().geometry();
-        for group in 0..geometry.group_count() {
-            owners.fixed(ext4, group, &sorted);
-        }
-        if sorted.iter().any(|block| !owners.found.contains_key(block)) {
-            for group in 0..geometry.group_count() {
-                owners.inodes(ext4, group, &sorted);
-            }
-            owners.name(volume);
-        }
-        owners
-    }
-
-    pub(super) fn owner(&self, block: u64) -> Owner {
-        self.found.get(&block).cloned().unwrap_or(Owner::None)
-    }
-
-    /// Takes the errors of parts that could not be read.
-    pub(super) fn take_errors(&mut self) -> Vec<Error> {
-        std::mem::take(&mut self.errors)
-    }
-
-    /// Finds the blocks of a group that hold metadata of the volume.
-    fn fixed(&mut self, ext4: &Ext4, group: u32, blocks: &[u64]) {
-        let geometry = ext4.superblock().geometry();
-        if let (Some(start), Some(fixed)) =
-            (geometry.group_start(group), geometry.fixed_blocks(group))
-        {
-            for block in within(blocks, start, fixed.into()) {
-                self.found.insert(block, Owner::Descriptors);
-            }
-        }
-        let descriptor = match ext4.group(group) {
-            Ok(descriptor) => descriptor,
-            Err(error) => return self.errors.push(error),
-        };
-        for block in within(blocks, descriptor.block_bitmap(), 1) {
-            self.found.insert(block, Owner::BlockBitmap(group));
-        }
-        for block in within(blocks, descriptor.inode_bitmap(), 1) {
-            self.found.insert(block, Owner::InodeBitmap(group));
-        }
-        let per_block = geometry.block_size() / u32::from(geometry.inode_size());
-        for block in within(
-            blocks,
-            descriptor.inode_table(),
-            geometry.inode_table_blocks().into(),
-        ) {
-            // OK: fewer than the blocks of the table, which has 32-bit inode numbers.
-            let before = u32::try_from(block - descriptor.inode_table()).unwrap_or(0) * per_block;
-            let first = group * geometry.inodes_per_group() + before + 1;
-            self.found
-                .insert(block, Owner::InodeTable(first..=first + per_block - 1));
-        }
-    }
-
-    /// Finds the blocks that a group's inodes use.
-    fn inodes(&mut self, ext4: &Ext4, group: u32, blocks: &[u64]) {
-        let geometry = ext4.superblock().geometry();
-        // A corrupt descriptor is among the errors already.
-        let Ok(descriptor) = ext4.group(group) else {
-            return;
-        };
-        if descriptor.flags().contains(GroupFlags::INODE_UNINIT) {
-            return;
-        }
-        let used = geometry
-            .inodes_per_group()
-            .saturating_sub(descriptor.unused_inodes());
-        for index in 0..used {
-            let ino = group * geometry.inodes_per_group() + index + 1;
-            match inode(ext4, ino) {
-                Ok(Some(inode)) => self.blocks_of(ext4, &inode, blocks),
-                Ok(None) => {}
-                Err(error) => self.errors.push(error),
-            }
-        }
-    }
-
-    fn blocks_of(&mut self, ext4: &Ext4, inode: &Inode, blocks: &[u64]) {
-        let mapped = pieces(ext4, inode, &mut |piece| {
-            for block in within(blocks, piece.physical, piece.len_blocks) {
-                let used = match piece.used {
-                    Use::Data { logical, unwritten } => Use::Data {
-                        logical: logical + (block - piece.physical),
-                        unwritten,
-                    },
-                    used => used,
-                };
-                let owner = Owner::Inode {
-                    ino: inode.ino(),
-                    used,
-                    path: None,
-                };
-                self.found.entry(block).or_insert(owner);
-            }
-        });
-        self.errors.extend(mapped.err());
-    }
-
-    /// Finds a path for each inode among the owners.
-    fn name(&mut self, volume: &Opened) {
-        let mut wanted: HashMap<u64, Option<PathBuf>> = self
-            .found
-            .values()
-            .filter_map(Owner::ino)
-            .map(|ino| (ino.into(), None))
-            .collect();
-        let mut missing = wanted.len();
-        for entry in volume.volume.superuser().walk("/") {
-            if missing == 0 {
-                break;
-            }
-            let Ok(entry) = entry else { continue };
-            if let Some(path @ None) = wanted.get_mut(&entry.ino()) {
-                *path = Some(entry.path().to_owned());
-                missing -= 1;
-            }
-        }
-        for owner in self.found.values_mut() {
-            if let Owner::Inode { ino, path, .. } = owner {
-                *path = wanted.get(&u64::from(*ino)).cloned().flatten();
+                Use::Xattr => "extended attributes".to_owned(),
+            };
+            match path {
+                Some(path) => format!("{what} of inode {ino}, {}", name(path)),
+                None => format!("{what} of inode {ino}"),
             }
         }
     }
 }
 
-/// Returns an inode that is in use; `None` for a free one.
-fn inode(ext4: &Ext4, ino: u32) -> Result<Option<Inode>, Error> {
-    let at = ext4.inode_position(ino)?;
-    let buffer = ext4.cache().read(at.block)?;
-    let record = buffer.get(at.offset as usize..).unwrap_or_default();
-    let size = usize::from(ext4.superblock().inode_size());
-    if is_blank(record.get(..size).unwrap_or_default()) {
-        return Ok(None);
+/// Returns the purpose as one word, for scripts.
+pub(super) fn word(owner: &BlockOwner) -> &'static str {
+    match owner {
+        BlockOwner::None => "none",
+        BlockOwner::Descriptors => "descriptors",
+        BlockOwner::BlockBitmap(_) => "block_bitmap",
+        BlockOwner::InodeBitmap(_) => "inode_bitmap",
+        BlockOwner::InodeTable(_) => "inode_table",
+        BlockOwner::Inode { used, .. } => match used {
+            Use::Data { .. } => "data",
+            Use::Map { .. } => "map",
+            Use::Xattr => "xattr",
+        },
     }
-    let inode = ext4.raw_inode(ino)?;
-    let reserved = ino < ext4.superblock().first_ino();
-    Ok(Some(inode).filter(|inode| inode.links() > 0 || reserved))
 }
 
-/// Returns those of the sorted `blocks` that are among the `len` from `start` on.
-fn within(blocks: &[u64], start: u64, len: u64) -> impl Iterator<Item = u64> + '_ {
-    let first = blocks.partition_point(|block| *block < start);
-    blocks[first..]
-        .iter()
-        .copied()
-        .take_while(move |block| *block - start < len)
-}
-
-/// Returns whether the block bitmap marks a block as in use; `None` if that cannot be read.
-pub(super) fn in_use(ext4: &Ext4, block: u64) -> Option<bool> {
-    let geometry = ext4.superblock().geometry();
-    let group = geometry.group_of_block(block)?;
-    let descriptor = ext4.group(group).ok()?;
-    let bit = geometry.cluster_in_group(block)?;
-    if descriptor.flags().contains(GroupFlags::BLOCK_UNINIT) {
-        return None;
+/// Returns the inode that a block belongs to.
+pub(super) fn ino(owner: &BlockOwner) -> Option<u32> {
+    match owner {
+        BlockOwner::Inode { ino, .. } => Some(*ino),
+        _ => None,
     }
-    let bitmap = ext4.cache().read(descriptor.block_bitmap()).ok()?;
-    let byte = bitmap.get(bit as usize / 8)?;
-    Some(byte & (1 << (bit % 8)) != 0)
 }
 
-#[cfg(test)]
-mod tests {
-    use super::within;
-
-    #[test]
-    fn blocks_within_a_run_are_found() {
-        let blocks = [1, 5, 6, 9, u64::MAX];
-        assert_eq!(within(&blocks, 5, 2).collect::<Vec<_>>(), [5, 6]);
-        assert_eq!(within(&blocks, 2, 3).count(), 0);
-        assert_eq!(within(&blocks, 0, u64::MAX).count(), 4);
+/// Returns a path of that inode.
+pub(super) fn path(owner: &BlockOwner) -> Option<&[u8]> {
+    match owner {
+        BlockOwner::Inode {
+            path: Some(path), ..
+        } => Some(path.as_os_str().as_bytes()),
+        _ => None,
     }
 }

@@ -94,7 +94,7 @@ pub(super) fn candidates(words: &[OsString], index: usize) -> Vec<OsString> {
             listed(
                 word,
                 start,
-                feature_names(word.as_bytes()[..start].ends_with(b"^")),
+                feature_names(word.as_bytes()[..start].ends_with(b"^")).into_iter(),
             )
         }
         Kind::Other => Vec::new(),

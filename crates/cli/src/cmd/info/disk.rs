@@ -38,7 +38,7 @@ impl Disk {
                 .ok()?;
             let superblock = volume.ext4().superblock();
             Some((
-                crate::fs_type::type_name(superblock.features()),
+                extern4::info::type_name(superblock.features()),
                 escape(superblock.label()).into_owned(),
             ))
         });

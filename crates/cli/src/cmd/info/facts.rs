@@ -3,14 +3,11 @@
 //! `info` prints them as text or JSON. Every fact is in both, under a name that does not change.
 
 use extern4::Timespec;
-use extern4_disk::feature::{Incompat, RoCompat};
-use extern4_disk::quota::Kind;
-use extern4_disk::superblock::{
-    CreatorOs, ErrorPolicy, ErrorRecord, JournalLocation, State, Superblock,
+use extern4::info::{
+    CreatorOs, Encoding, ErrorPolicy, ErrorRecord, History, Info, JournalInfo, Layout, Space,
 };
 
 use crate::app::Opened;
-use crate::fs_type::type_name;
 use crate::json::{self, Object};
 use crate::text::{escape, human, iso_time, uuid};
 
@@ -41,18 +38,14 @@ enum Value {
 
 /// Returns all facts about a volume, in the order they are shown.
 pub(super) fn gather(volume: &Opened) -> extern4::Result<Vec<Fact>> {
-    let superblock = volume.volume.ext4().superblock();
+    let info = Info::of(&volume.volume)?;
     let mut facts = Facts(Vec::new());
     facts.text("image", "Volume", volume.image.to_string());
-    identity(
-        superblock,
-        volume.volume.ext4().replayed().is_some(),
-        &mut facts,
-    );
-    space(superblock, &volume.volume.stat_fs()?, &mut facts);
-    layout(superblock, &mut facts);
-    history(superblock, &mut facts);
-    journal(volume, &mut facts);
+    identity(&info, &mut facts);
+    space(&info.space, &mut facts);
+    layout(&info.layout, &mut facts);
+    history(&info.history, &mut facts);
+    journal(&info.journal, &mut facts);
     Ok(facts.0)
 }
 
@@ -71,6 +64,21 @@ impl Facts {
         self.add(key, name, Value::Number(number.into()));
     }
 
+    fn maybe(&mut self, key: &'static str, name: &'static str, number: Option<impl Into<u64>>) {
+        number
+            .into_iter()
+            .for_each(|number| self.number(key, name, number));
+    }
+
+    fn words(
+        &mut self,
+        key: &'static str,
+        name: &'static str,
+        words: impl Iterator<Item = impl Into<String>>,
+    ) {
+        self.add(key, name, Value::Words(words.map(Into::into).collect()));
+    }
+
     fn size(&mut self, key: &'static str, name: &'static str, bytes: u64) {
         self.add(key, name, Value::Size(bytes));
     }
@@ -80,28 +88,27 @@ impl Facts {
     }
 }
 
-fn identity(superblock: &Superblock, replayed: bool, facts: &mut Facts) {
-    facts.text("type", "Type", type_name(superblock.features()));
-    facts.add("label", "Label", Value::Bytes(superblock.label().to_vec()));
-    facts.text("uuid", "UUID", uuid(superblock.uuid()));
+fn identity(info: &Info, facts: &mut Facts) {
+    facts.text("type", "Type", info.type_name);
+    facts.add("label", "Label", Value::Bytes(info.label.clone()));
+    facts.text("uuid", "UUID", uuid(info.uuid));
     facts.add(
         "last_mounted",
         "Last mounted on",
-        Value::Bytes(superblock.last_mounted().to_vec()),
+        Value::Bytes(info.last_mounted.clone()),
     );
-    facts.text("state", "State", state(superblock, replayed));
-    let features = superblock
-        .features()
-        .iter()
-        .map(|feature| feature.to_string())
-        .collect();
-    facts.add("features", "Features", Value::Words(features));
-    let (major, minor) = superblock.revision();
+    facts.text("state", "State", info.state.to_string());
+    facts.words(
+        "features",
+        "Features",
+        info.features.iter().map(|feature| feature.to_string()),
+    );
+    let (major, minor) = info.revision;
     facts.text("revision", "Revision", format!("{major}.{minor}"));
     facts.text(
         "errors_behavior",
         "On errors",
-        match superblock.error_policy() {
+        match info.error_policy {
             ErrorPolicy::Continue => "continue".to_owned(),
             ErrorPolicy::RemountReadOnly => "remount read-only".to_owned(),
             ErrorPolicy::Panic => "panic".to_owned(),
@@ -111,7 +118,7 @@ fn identity(superblock: &Superblock, replayed: bool, facts: &mut Facts) {
     facts.text(
         "creator_os",
         "Made by",
-        match superblock.creator_os() {
+        match info.creator_os {
             CreatorOs::Linux => "Linux".to_owned(),
             CreatorOs::Hurd => "GNU/Hurd".to_owned(),
             CreatorOs::Masix => "Masix".to_owned(),
@@ -120,248 +127,155 @@ fn identity(superblock: &Superblock, replayed: bool, facts: &mut Facts) {
             CreatorOs::Unknown(number) => format!("unknown ({number})"),
         },
     );
-    let options = superblock
-        .default_mount_options()
-        .names()
-        .map(str::to_owned)
-        .collect();
-    facts.add(
-        "default_mount_options",
-        "Default mount options",
-        Value::Words(options),
-    );
+    let options = info.default_mount_options.iter().copied();
+    facts.words("default_mount_options", "Default mount options", options);
     facts.add(
         "mount_options",
         "Mount options",
-        Value::Bytes(superblock.mount_options().to_vec()),
+        Value::Bytes(info.mount_options.clone()),
     );
-    if let Some((encoding, flags)) = superblock.encoding() {
-        let name = if encoding == 1 {
-            "utf8-12.1".to_owned()
-        } else {
-            format!("unknown ({encoding})")
-        };
-        let strict = if flags & 1 != 0 { ", strict" } else { "" };
-        facts.text("encoding", "Encoding of names", name + strict);
+    if let Some(encoding) = info.encoding {
+        facts.text("encoding", "Encoding of names", encoding_name(encoding));
     }
 }
 
-/// Returns the state in `dumpe2fs`'s words. A copy of the superblock does not tell that the journal
-/// has to be `replayed`.
-fn state(superblock: &Superblock, replayed: bool) -> String {
-    let state = superblock.state();
-    let clean = if state.contains(State::VALID) {
-        "clean"
-    } else {
-        "not clean"
+fn encoding_name(Encoding { number, is_strict }: Encoding) -> String {
+    let name = match number {
+        1 => "utf8-12.1".to_owned(),
+        _ => format!("unknown ({number})"),
     };
-    let errors = if state.contains(State::ERROR) {
-        " with errors"
-    } else {
-        ""
-    };
-    let orphans = if state.contains(State::ORPHANS) {
-        ", deleting orphans"
-    } else {
-        ""
-    };
-    let recover = replayed || superblock.features().incompat.contains(Incompat::RECOVER);
-    format!(
-        "{clean}{errors}{orphans}{}",
-        if recover {
-            ", journal to be replayed"
-        } else {
-            ""
-        }
-    )
+    let strict = if is_strict { ", strict" } else { "" };
+    name + strict
 }
 
-fn space(superblock: &Superblock, free: &extern4::StatFs, facts: &mut Facts) {
-    let block_size = u64::from(superblock.block_size());
-    let bytes = |blocks: u64| blocks.saturating_mul(block_size);
-    facts.size("size_bytes", "Size", bytes(superblock.blocks_count()));
-    facts.size("free_bytes", "Free", bytes(free.blocks_free));
+fn space(space: &Space, facts: &mut Facts) {
+    facts.size("size_bytes", "Size", space.bytes(space.blocks));
+    facts.size("free_bytes", "Free", space.bytes(space.free_blocks));
     facts.size(
         "reserved_bytes",
         "Reserved",
-        bytes(superblock.reserved_blocks()),
+        space.bytes(space.reserved_blocks),
     );
-    facts.number("blocks", "Blocks", superblock.blocks_count());
-    facts.number("free_blocks", "Free blocks", free.blocks_free);
-    facts.number(
-        "reserved_blocks",
-        "Reserved blocks",
-        superblock.reserved_blocks(),
-    );
-    let (reserved_uid, reserved_gid) = superblock.reserved_ids();
-    facts.number("reserved_uid", "Reserved for user", reserved_uid);
-    facts.number("reserved_gid", "Reserved for group", reserved_gid);
-    facts.number("inodes", "Inodes", superblock.inodes_count());
-    facts.number("free_inodes", "Free inodes", free.files_free);
-    facts.number("block_size", "Block size", block_size);
-    if superblock.geometry().bigalloc() {
-        facts.number("cluster_size", "Cluster size", superblock.cluster_size());
-    }
+    facts.number("blocks", "Blocks", space.blocks);
+    facts.number("free_blocks", "Free blocks", space.free_blocks);
+    facts.number("reserved_blocks", "Reserved blocks", space.reserved_blocks);
+    facts.number("reserved_uid", "Reserved for user", space.reserved_uid);
+    facts.number("reserved_gid", "Reserved for group", space.reserved_gid);
+    facts.number("inodes", "Inodes", space.inodes);
+    facts.number("free_inodes", "Free inodes", space.free_inodes);
+    facts.number("block_size", "Block size", space.block_size);
+    facts.maybe("cluster_size", "Cluster size", space.cluster_size);
 }
 
-fn layout(superblock: &Superblock, facts: &mut Facts) {
-    let geometry = superblock.geometry();
-    facts.number("first_block", "First block", geometry.first_data_block());
-    facts.number("groups", "Groups", geometry.group_count());
+fn layout(layout: &Layout, facts: &mut Facts) {
+    facts.number("first_block", "First block", layout.first_block);
+    facts.number("groups", "Groups", layout.groups);
     facts.number(
         "blocks_per_group",
         "Blocks per group",
-        geometry.blocks_per_group(),
+        layout.blocks_per_group,
     );
     facts.number(
         "inodes_per_group",
         "Inodes per group",
-        geometry.inodes_per_group(),
+        layout.inodes_per_group,
     );
     facts.number(
         "inode_blocks_per_group",
         "Inode blocks per group",
-        geometry.inode_table_blocks(),
+        layout.inode_blocks_per_group,
     );
     facts.number(
         "descriptor_size",
         "Group descriptor size",
-        geometry.desc_size(),
+        layout.descriptor_size,
     );
     facts.number(
         "reserved_gdt_blocks",
         "Reserved GDT blocks",
-        superblock.reserved_gdt_blocks(),
+        layout.reserved_gdt_blocks,
     );
-    if geometry.groups_per_flex() > 1 {
-        facts.number(
-            "groups_per_flex",
-            "Groups per flexible group",
-            geometry.groups_per_flex(),
-        );
+    let groups_per_flex = Some(layout.groups_per_flex).filter(|groups| *groups > 1);
+    facts.maybe(
+        "groups_per_flex",
+        "Groups per flexible group",
+        groups_per_flex,
+    );
+    if let Some(raid) = layout.raid {
+        facts.number("raid_stride", "RAID stride", raid.stride);
+        facts.number("raid_stripe_width", "RAID stripe width", raid.stripe_width);
     }
-    let (stride, width) = superblock.raid();
-    if stride != 0 || width != 0 {
-        facts.number("raid_stride", "RAID stride", stride);
-        facts.number("raid_stripe_width", "RAID stripe width", width);
-    }
-    facts.number("inode_size", "Inode size", superblock.inode_size());
-    let (required, desired) = superblock.extra_isize();
+    facts.number("inode_size", "Inode size", layout.inode_size);
     facts.number(
         "extra_isize_required",
         "Extra inode size, required",
-        required,
+        layout.extra_isize_required,
     );
-    facts.number("extra_isize_desired", "Extra inode size, desired", desired);
-    facts.number("first_inode", "First inode", superblock.first_ino());
+    facts.number(
+        "extra_isize_desired",
+        "Extra inode size, desired",
+        layout.extra_isize_desired,
+    );
+    facts.number("first_inode", "First inode", layout.first_inode);
+    let unsigned = if layout.has_unsigned_hash {
+        " (unsigned)"
+    } else {
+        ""
+    };
     facts.text(
         "directory_hash",
         "Directory hash",
-        directory_hash(superblock),
+        format!("{}{unsigned}", layout.directory_hash),
     );
-    let [a, b, c, d] = superblock.hash_seed().map(u32::to_le_bytes);
-    let mut seed = [0; 16];
-    [a, b, c, d]
-        .iter()
-        .flatten()
-        .zip(&mut seed)
-        .for_each(|(from, to)| *to = *from);
-    facts.text("hash_seed", "Directory hash seed", uuid(seed));
-    let features = superblock.features();
-    let checksum = match (
-        features.metadata_csum(),
-        features.ro_compat.contains(RoCompat::GDT_CSUM),
-    ) {
-        (true, _) => "crc32c of all metadata",
-        (false, true) => "crc16 of group descriptors",
-        (false, false) => "none",
-    };
-    facts.text("checksums", "Checksums", checksum);
-    if let Some(block) = superblock.mmp_block() {
-        facts.number("mmp_block", "Multiple mount protection block", block);
+    facts.text("hash_seed", "Directory hash seed", uuid(layout.hash_seed));
+    facts.text("checksums", "Checksums", layout.checksums.to_string());
+    if let Some(mmp) = layout.multiple_mount {
+        facts.number("mmp_block", "Multiple mount protection block", mmp.block);
         facts.number(
             "mmp_interval",
             "Multiple mount protection interval",
-            superblock.mmp_interval(),
+            mmp.interval,
         );
     }
-    for (key, name, ino) in [
-        ("journal_inode", "Journal inode", superblock.journal_inode()),
-        (
-            "orphan_file_inode",
-            "Orphan file inode",
-            superblock.orphan_file_inode(),
-        ),
-        (
-            "user_quota_inode",
-            "User quota inode",
-            superblock.quota_inode(Kind::User),
-        ),
-        (
-            "group_quota_inode",
-            "Group quota inode",
-            superblock.quota_inode(Kind::Group),
-        ),
-        (
-            "project_quota_inode",
-            "Project quota inode",
-            superblock.quota_inode(Kind::Project),
-        ),
-        (
-            "first_orphan",
-            "First orphan inode",
-            superblock.last_orphan(),
-        ),
-    ] {
-        if let Some(ino) = ino {
-            facts.number(key, name, ino);
-        }
-    }
+    let inodes = &layout.inodes;
+    facts.maybe("journal_inode", "Journal inode", inodes.journal);
+    facts.maybe("orphan_file_inode", "Orphan file inode", inodes.orphan_file);
+    facts.maybe("user_quota_inode", "User quota inode", inodes.user_quota);
+    facts.maybe("group_quota_inode", "Group quota inode", inodes.group_quota);
+    facts.maybe(
+        "project_quota_inode",
+        "Project quota inode",
+        inodes.project_quota,
+    );
+    facts.maybe("first_orphan", "First orphan inode", inodes.first_orphan);
 }
 
-fn directory_hash(superblock: &Superblock) -> String {
-    let name = match superblock.default_hash_version() {
-        0 => "legacy",
-        1 => "half_md4",
-        2 => "tea",
-        3 => "legacy_unsigned",
-        4 => "half_md4_unsigned",
-        5 => "tea_unsigned",
-        6 => "siphash",
-        _ => "unknown",
-    };
-    let unsigned = superblock.unsigned_hash() && superblock.default_hash_version() < 3;
-    format!("{name}{}", if unsigned { " (unsigned)" } else { "" })
-}
-
-fn history(superblock: &Superblock, facts: &mut Facts) {
-    facts.time("made", "Made", superblock.made_time());
-    facts.time("mounted", "Last mounted", superblock.mount_time());
-    facts.time("written", "Last written", superblock.write_time());
-    facts.time("checked", "Last checked", superblock.check_time());
+fn history(history: &History, facts: &mut Facts) {
+    facts.time("made", "Made", history.made);
+    facts.time("mounted", "Last mounted", history.mounted);
+    facts.time("written", "Last written", history.written);
+    facts.time("checked", "Last checked", history.checked);
     facts.number(
         "check_interval_seconds",
         "Check interval in seconds",
-        superblock.check_interval(),
+        history.check_interval,
     );
-    facts.number(
-        "mount_count",
-        "Mounts since checked",
-        superblock.mount_count(),
+    facts.number("mount_count", "Mounts since checked", history.mount_count);
+    facts.maybe(
+        "max_mount_count",
+        "Mounts before a check",
+        history.max_mount_count,
     );
-    if let Some(most) = superblock.max_mount_count() {
-        facts.number("max_mount_count", "Mounts before a check", most);
-    }
     facts.size(
         "lifetime_writes_bytes",
         "Written in its life",
-        superblock.kbytes_written().saturating_mul(1024),
+        history.lifetime_writes_bytes,
     );
-    facts.number("error_count", "Errors", superblock.error_count());
-    if let Some(error) = superblock.first_error() {
+    facts.number("error_count", "Errors", history.error_count);
+    if let Some(error) = history.first_error {
         facts.add("first_error", "First error", Value::Error(error));
     }
-    if let Some(error) = superblock.last_error() {
+    if let Some(error) = history.last_error {
         facts.add("last_error", "Last error", Value::Error(error));
     }
 }
@@ -406,49 +320,28 @@ pub(crate) fn json_errors(
     }
 }
 
-fn journal(volume: &Opened, facts: &mut Facts) {
-    let ext4 = volume.volume.ext4();
-    match ext4.superblock().journal() {
-        None => facts.text("journal", "Journal", "none"),
-        Some(JournalLocation::Inode(ino)) => {
-            facts.text("journal", "Journal", format!("inode {ino}"))
-        }
-        Some(JournalLocation::Device { uuid: id, .. }) => {
-            facts.text(
-                "journal",
-                "Journal",
-                format!("on another device, UUID {}", uuid(id)),
-            );
-        }
-    }
-    // `check` reports faults of a journal; here it is only left out.
-    if let Ok(Some(info)) = ext4.journal_info(None) {
-        let journal = &info.superblock;
-        let bytes = u64::from(journal.len_blocks).saturating_mul(u64::from(journal.block_size));
-        facts.size("journal_bytes", "Journal size", bytes);
-        let features = format!(
-            "{} {} {}",
-            journal.compat, journal.incompat, journal.ro_compat
-        );
-        let features = features.split_whitespace().map(str::to_owned).collect();
-        facts.add(
+fn journal(journal: &JournalInfo, facts: &mut Facts) {
+    let place = journal.location.map(|place| place.to_string());
+    facts.text("journal", "Journal", place.unwrap_or("none".to_owned()));
+    if let Some(contents) = &journal.contents {
+        facts.size("journal_bytes", "Journal size", contents.bytes);
+        facts.words(
             "journal_features",
             "Journal features",
-            Value::Words(features),
+            contents.features.iter(),
         );
-        facts.number("journal_sequence", "Journal sequence", journal.sequence.0);
-        facts.number("journal_start", "Journal start", journal.start.unwrap_or(0));
-        if journal.errno != 0 {
-            facts.text("journal_errno", "Journal error", journal.errno.to_string());
+        facts.number("journal_sequence", "Journal sequence", contents.sequence);
+        facts.number("journal_start", "Journal start", contents.start);
+        if contents.errno != 0 {
+            facts.text("journal_errno", "Journal error", contents.errno.to_string());
         }
     }
-    let replayed = ext4.replayed();
     facts.add(
         "journal_replayed",
         "Journal replayed in memory",
-        Value::Yes(replayed.is_some()),
+        Value::Yes(journal.replayed.is_some()),
     );
-    if let Some(replayed) = replayed {
+    if let Some(replayed) = journal.replayed {
         facts.number(
             "replayed_transactions",
             "Replayed transactions",

@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write as _};
 
-use extern4_check::{Fault, Options, Wrong, check};
-use extern4_disk::Structure;
-use extern4_ext4::Ext4;
+use extern4::Volume;
+use extern4::quota::Quotas;
+use extern4_check::{Fault, Options, Structure, Wrong, check};
 
 use super::owners::Owner;
 use super::{kept, whole};
@@ -93,7 +93,7 @@ pub(super) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     let Some(opened) = app.volume(image) else {
         return Ok(());
     };
-    if let Some(found) = compare(args, opened.volume.ext4(), image, app)? {
+    if let Some(found) = compare(args, &opened.volume, image, app)? {
         if found.faults > 0 {
             app.found(ExitStatus::Corrupt);
         }
@@ -103,14 +103,19 @@ pub(super) fn run(args: &Args, app: &mut App) -> io::Result<()> {
 }
 
 /// Checks a volume and prints the faults of its quotas. Reports that there are others.
-fn compare(args: &Args, ext4: &Ext4, image: &Image, app: &mut App) -> io::Result<Option<Found>> {
-    if kept(ext4, &[], image, app).is_none() {
+fn compare(
+    args: &Args,
+    volume: &Volume,
+    image: &Image,
+    app: &mut App,
+) -> io::Result<Option<Found>> {
+    if kept(volume.quotas(), &[], image, app).is_none() {
         return Ok(None);
     }
     let mut out = out();
     let mut found = Found::default();
     let mut written = Ok(());
-    let checked = check(ext4, &Options::default(), &mut |fault| {
+    let checked = check(volume.ext4(), &Options::default(), &mut |fault| {
         found.add(&fault);
         if args.quiet || fault.place.structure != Structure::Quota || written.is_err() {
             return;
@@ -157,7 +162,7 @@ fn repair(args: &Args, image: &Image, app: &mut App) -> io::Result<()> {
             return Ok(());
         }
     };
-    let Some(found) = compare(args, volume.ext4(), image, app)? else {
+    let Some(found) = compare(args, &volume, image, app)? else {
         return Ok(());
     };
     let is_damaged = found.damage > 0 || found.others > 0;
@@ -172,8 +177,8 @@ fn repair(args: &Args, image: &Image, app: &mut App) -> io::Result<()> {
             app.error(image, &error);
             return Ok(());
         }
-        if let Err(error) = correct(volume.ext4(), &found) {
-            app.ext4_error(image, &error);
+        if let Err(error) = correct(volume.quotas(), &found) {
+            app.error(image, &error);
         }
     }
     if let Err(error) = volume.close() {
@@ -189,12 +194,9 @@ fn repair(args: &Args, image: &Image, app: &mut App) -> io::Result<()> {
 }
 
 /// Sets the usage of all owners whose quotas are wrong.
-fn correct(ext4: &Ext4, found: &Found) -> extern4_ext4::Result<()> {
+fn correct(quotas: Quotas<'_>, found: &Found) -> extern4::Result<()> {
     for ((kind, id), (bytes, inodes)) in &found.usage {
-        let entry = ext4.quota(*kind, *id)?.unwrap_or_default();
-        let bytes = bytes.unwrap_or(entry.space.used);
-        let inodes = inodes.unwrap_or(entry.inodes.used);
-        ext4.correct_usage(*kind, *id, bytes, inodes)?;
+        quotas.correct_usage(*kind, *id, *bytes, *inodes)?;
     }
     Ok(())
 }

@@ -1,7 +1,6 @@
 //! `extern4 quota grace`: sets how long soft limits may be exceeded.
 
-use extern4_disk::quota::Kind;
-use extern4_ext4::quota::Grace;
+use extern4::quota::{GraceChange, Kind};
 
 use super::limit::seconds;
 use super::{kept, whole};
@@ -41,18 +40,14 @@ pub(super) fn run(args: &Args, app: &mut App) -> Option<()> {
         .collect();
     app.write_to(image);
     let volume = app.volume(image)?;
-    let ext4 = volume.volume.ext4();
-    for kind in kept(ext4, &wanted, image, app)? {
-        let changed = ext4.quota_grace(kind).and_then(|grace| {
-            let Some(Grace { space, inodes }) = grace else {
-                return Ok(());
-            };
-            let space = args.block.unwrap_or(space);
-            let inodes = args.inode.unwrap_or(inodes);
-            ext4.set_quota_grace(kind, Grace { space, inodes })
-        });
-        if let Err(error) = changed {
-            app.ext4_error(image, &error);
+    let quotas = volume.volume.quotas();
+    let change = GraceChange {
+        space: args.block,
+        inodes: args.inode,
+    };
+    for kind in kept(quotas, &wanted, image, app)? {
+        if let Err(error) = quotas.set_grace(kind, change) {
+            app.error(image, &error);
         }
     }
     Some(())

@@ -1,6 +1,6 @@
 //! The users, groups and projects that a command line names.
 
-use extern4_disk::quota::Kind;
+use extern4::quota::Kind;
 
 use crate::app::App;
 use crate::exit_status::ExitStatus;

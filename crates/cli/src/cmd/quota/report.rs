@@ -4,9 +4,7 @@ use std::io::{self, Write as _};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use extern4::Timespec;
-use extern4_disk::quota::{Entry, Kind, Resource};
-use extern4_ext4::Ext4;
-use extern4_ext4::quota::Grace;
+use extern4::quota::{Entry, Grace, Kind, Quotas, Resource};
 
 use super::owners::{Owner, Owners};
 use super::{kept, whole};
@@ -64,9 +62,9 @@ pub(super) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     let Some(owners) = args.owners.find(opened.names(), image, app) else {
         return Ok(());
     };
-    let ext4 = opened.volume.ext4();
+    let quotas = opened.volume.quotas();
     let wanted: Vec<Kind> = owners.iter().map(|(kind, _)| *kind).collect();
-    let Some(kinds) = kept(ext4, &wanted, image, app) else {
+    let Some(kinds) = kept(quotas, &wanted, image, app) else {
         return Ok(());
     };
     let now = SystemTime::now()
@@ -80,10 +78,10 @@ pub(super) fn run(args: &Args, app: &mut App) -> io::Result<()> {
         out: out(),
     };
     for kind in kinds {
-        let shown = report.kind(ext4, kind, &owners)?;
+        let shown = report.kind(quotas, kind, &owners)?;
         flush(&mut report.out)?;
         if let Err(error) = shown {
-            app.ext4_error(image, &error);
+            app.error(image, &error);
         }
     }
     Ok(())
@@ -94,45 +92,36 @@ impl Report<'_> {
     /// one of writing the output.
     fn kind(
         &mut self,
-        ext4: &Ext4,
+        quotas: Quotas<'_>,
         kind: Kind,
         owners: &[Owner],
-    ) -> io::Result<extern4_ext4::Result<()>> {
-        match ext4.quota_grace(kind) {
+    ) -> io::Result<extern4::Result<()>> {
+        match quotas.grace(kind) {
             Ok(Some(grace)) => self.head(kind, grace)?,
             Ok(None) => return Ok(Ok(())),
             Err(error) => return Ok(Err(error)),
         }
         if owners.is_empty() {
-            return self.all(ext4, kind);
+            return self.all(quotas, kind);
         }
         for (_, id) in owners.iter().filter(|(of, _)| *of == kind) {
-            match ext4.quota(kind, *id) {
-                Ok(entry) => self.owner(
-                    kind,
-                    &entry.unwrap_or(Entry {
-                        id: *id,
-                        ..Entry::default()
-                    }),
-                )?,
+            match quotas.of(kind, *id) {
+                Ok(entry) => self.owner(kind, &entry)?,
                 Err(error) => return Ok(Err(error)),
             }
         }
         Ok(Ok(()))
     }
 
-    fn all(&mut self, ext4: &Ext4, kind: Kind) -> io::Result<extern4_ext4::Result<()>> {
-        let mut from = Some(0);
-        while let Some(id) = from {
-            let entry = match ext4.next_quota(kind, id) {
-                Ok(Some(entry)) => entry,
-                Ok(None) => break,
+    fn all(&mut self, quotas: Quotas<'_>, kind: Kind) -> io::Result<extern4::Result<()>> {
+        for entry in quotas.all(kind) {
+            let entry = match entry {
+                Ok(entry) => entry,
                 Err(error) => return Ok(Err(error)),
             };
             if self.args.verbose || entry.space.used > 0 || entry.inodes.used > 0 {
                 self.owner(kind, &entry)?;
             }
-            from = entry.id.checked_add(1);
         }
         Ok(Ok(()))
     }

@@ -1,7 +1,6 @@
 //! `extern4 quota set`: sets the limits of users, groups and projects.
 
-use extern4_disk::quota::{Entry, Kind};
-use extern4_ext4::quota::Limits;
+use extern4::quota::{Kind, LimitChange};
 
 use super::limit::{inodes, space};
 use super::owners::Owners;
@@ -35,18 +34,12 @@ pub(super) struct Args {
 }
 
 impl Args {
-    /// Returns the limits of an entry after the change: those that are not named stay.
-    fn limits(&self, entry: &Entry) -> Limits {
-        let Entry { space, inodes, .. } = entry;
-        Limits {
-            space: (
-                self.block_soft.unwrap_or(space.soft),
-                self.block_hard.unwrap_or(space.hard),
-            ),
-            inodes: (
-                self.inode_soft.unwrap_or(inodes.soft),
-                self.inode_hard.unwrap_or(inodes.hard),
-            ),
+    fn limits(&self) -> LimitChange {
+        LimitChange {
+            space_soft: self.block_soft,
+            space_hard: self.block_hard,
+            inodes_soft: self.inode_soft,
+            inodes_hard: self.inode_hard,
         }
     }
 }
@@ -57,16 +50,12 @@ pub(super) fn run(args: &Args, app: &mut App) -> Option<()> {
     let owners = args.owners.find(&names, image, app)?;
     app.write_to(image);
     let volume = app.volume(image)?;
-    let ext4 = volume.volume.ext4();
+    let quotas = volume.volume.quotas();
     let kinds: Vec<Kind> = owners.iter().map(|(kind, _)| *kind).collect();
-    kept(ext4, &kinds, image, app)?;
+    kept(quotas, &kinds, image, app)?;
     for (kind, id) in owners {
-        let changed = ext4.quota(kind, id).and_then(|entry| {
-            let limits = args.limits(&entry.unwrap_or_default());
-            ext4.set_quota(kind, id, &limits)
-        });
-        if let Err(error) = changed {
-            app.ext4_error(format_args!("{image}: {kind} {id}"), &error);
+        if let Err(error) = quotas.set_limits(kind, id, &args.limits()) {
+            app.error(format_args!("{image}: {kind} {id}"), &error);
         }
     }
     Some(())

@@ -4,38 +4,10 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use extern4_disk::feature::{Feature, Features};
-use extern4_disk::quota::Kind;
-use extern4_ext4::tune::MountOptions;
-
-/// The features that are a bit in the superblock and nothing else: a volume without them is whole
-/// with them.
-const SWITCHED: [&str; 10] = [
-    "dir_index",
-    "extent",
-    "ea_inode",
-    "encrypt",
-    "large_dir",
-    "large_file",
-    "huge_file",
-    "dir_nlink",
-    "stable_inodes",
-    "verity",
-];
-
-/// The features that a volume is whole without, as long as no file uses them.
-const TAKEN_AWAY: [&str; 7] = [
-    "dir_index",
-    "ea_inode",
-    "encrypt",
-    "large_file",
-    "huge_file",
-    "dir_nlink",
-    "stable_inodes",
-];
-
-/// The features for which a volume needs files of its own.
-const WITH_FILES: [&str; 3] = ["has_journal", "quota", "project"];
+use extern4::quota::Kind;
+use extern4::tune::{
+    Feature, Features, MountOptions, QuotaChange, addable_features, removable_features,
+};
 
 /// Changes of the features.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -86,13 +58,12 @@ pub(super) fn mount_options(text: &str) -> Result<MountOptions, String> {
 }
 
 /// Returns the names of the features that can be added, or with `clears` be taken away.
-pub(crate) fn feature_names(clears: bool) -> impl Iterator<Item = &'static str> {
-    let known = if clears {
-        &TAKEN_AWAY[..]
+pub(crate) fn feature_names(clears: bool) -> Vec<&'static str> {
+    if clears {
+        removable_features().collect()
     } else {
-        &SWITCHED[..]
-    };
-    known.iter().chain(&WITH_FILES).copied()
+        addable_features().collect()
+    }
 }
 
 /// Reads `[^]FEATURE[,...]`. The last word about a feature counts.
@@ -104,21 +75,14 @@ pub(super) fn features(text: &str) -> Result<FeatureChange, String> {
             .strip_prefix('^')
             .map_or((false, word), |name| (true, name));
         let feature = Feature::from_name(name).ok_or_else(|| format!("{name} is no feature"))?;
-        let (known, why) = if !clears {
-            (&SWITCHED[..], "cannot be added; these can")
-        } else {
-            (
-                &TAKEN_AWAY[..],
-                "cannot be taken away; these can, if no file uses them",
-            )
-        };
-        let is_known = |name: &str| known.contains(&name) || WITH_FILES.contains(&name);
-        if !is_known(feature.to_string().as_str()) {
-            return Err(format!(
-                "{name} {why}: {}, {}",
-                known.join(", "),
-                WITH_FILES.join(", ")
-            ));
+        let known = feature_names(clears);
+        if !known.contains(&feature.to_string().as_str()) {
+            let why = if clears {
+                "cannot be taken away; these can, if no file uses them"
+            } else {
+                "cannot be added; these can"
+            };
+            return Err(format!("{name} {why}: {}", known.join(", ")));
         }
         let set = feature.set() as usize;
         let mask = feature.mask();
@@ -131,15 +95,6 @@ pub(super) fn features(text: &str) -> Result<FeatureChange, String> {
         with: features(with),
         without: features(without),
     })
-}
-
-/// Changes of the quotas that a volume keeps.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct QuotaChange {
-    /// The kinds to add.
-    pub(super) with: Vec<Kind>,
-    /// The kinds to take away.
-    pub(super) without: Vec<Kind>,
 }
 
 /// Reads `[^]KIND[,...]` with `usrquota`, `grpquota` and `prjquota`, whose `quota` may be left out.

@@ -389,7 +389,7 @@ fn facts(volume: &Volume, subjects: &Subjects) -> Facts {
         path.map_or(Vec::new(), |path| path.as_os_str().as_bytes().to_vec())
     };
     Facts {
-        kind: crate::fs_type::type_name(superblock.features()),
+        kind: extern4::info::type_name(superblock.features()),
         bytes,
         block_size: superblock.block_size(),
         features: superblock
