@@ -20,7 +20,7 @@ use crate::clock;
 use crate::cred::{Caps, Cred};
 use crate::dir_batch::{DirBatch, DirEntry};
 use crate::errno::{Errno, Result};
-use crate::fs::{FallocateMode, SetAttr, Span, SpanKind, Take};
+use crate::fs::{ChangeContext, FallocateMode, SetAttr, Span, SpanKind, Take};
 use crate::inode::Inode;
 use crate::lookup::LookupFlags;
 use crate::mount::{Location, WriteGuard};
@@ -451,7 +451,7 @@ impl OpenFile {
         self.note_written();
         let fs = self.sb().fs();
         let rights = self.sb().space_rights(&self.cred);
-        let written = fs.write_at(inode, data, offset, now, rights)?;
+        let written = fs.write_at(inode, data, offset, ChangeContext { now, rights })?;
         // The file system has set both to one time.
         if how == Write::Back && before.ctime != before.mtime {
             fs.set_attr(
@@ -563,10 +563,8 @@ impl OpenFile {
         check_mutable(inode)?;
         let now = clock::now();
         drop_privileges(&self.cred, self.sb(), inode, now)?;
-        let rights = self.sb().space_rights(&self.cred);
-        self.sb()
-            .fs()
-            .fallocate(inode, mode, offset, len, now, rights)
+        let context = self.sb().context_at(now, &self.cred);
+        self.sb().fs().fallocate(inode, mode, offset, len, context)
     }
 
     /// Makes the file durable (`fsync(2)`, or with `data_only` `fdatasync(2)`).
@@ -733,7 +731,7 @@ pub(crate) fn truncate(cred: &Cred, sb: &SuperBlock, inode: &Inode, size: u64) -
     check_mutable(inode)?;
     let now = clock::now();
     drop_privileges(cred, sb, inode, now)?;
-    sb.fs().truncate(inode, size, now, sb.space_rights(cred))
+    sb.fs().truncate(inode, size, sb.context_at(now, cred))
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@
 //! [`crate::inode`] names, so no other thread changes attributes of an inode. But
 //! [`FileOps::overwrite`] may be under way, and renames of a file that [leave it as it
 //! is](Rename::touches). The VFS passes the time of the operation, and to operations that may take
-//! space the [`SpaceRights`] of the caller.
+//! space also the [`SpaceRights`] of the caller: both in a [`ChangeContext`].
 
 use std::borrow::Cow;
 use std::fs::File;
@@ -221,6 +221,15 @@ impl SpaceRights {
     };
 }
 
+/// The time of a change, and the rights of its caller.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ChangeContext {
+    /// The time of the operation.
+    pub now: Timespec,
+    /// The limits on space that do not bind the caller.
+    pub rights: SpaceRights,
+}
+
 bitflags::bitflags! {
     /// How to rename (`renameat2(2)`).
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -413,13 +422,7 @@ pub trait InodeOps {
 
     /// Gives `inode`, which is no directory, one more name. `EMLINK` if it has as many links as are
     /// possible.
-    fn link(
-        &self,
-        _inode: &Inode,
-        _to: NameRef<'_>,
-        _now: Timespec,
-        _rights: SpaceRights,
-    ) -> Result<()> {
+    fn link(&self, _inode: &Inode, _to: NameRef<'_>, _context: ChangeContext) -> Result<()> {
         Err(Errno::EROFS.into())
     }
 
@@ -461,8 +464,7 @@ pub trait InodeOps {
         _name: &[u8],
         _value: Option<&[u8]>,
         _flags: XattrFlags,
-        _now: Timespec,
-        _rights: SpaceRights,
+        _context: ChangeContext,
     ) -> Result<()> {
         Err(Errno::EROFS.into())
     }
@@ -475,8 +477,7 @@ pub trait InodeOps {
         _kind: AclKind,
         _acl: Option<Arc<Acl>>,
         _mode: Option<u16>,
-        _now: Timespec,
-        _rights: SpaceRights,
+        _context: ChangeContext,
     ) -> Result<()> {
         Err(Errno::EROFS.into())
     }
@@ -537,8 +538,7 @@ pub trait FileOps {
         _inode: &Inode,
         _data: &[u8],
         _offset: u64,
-        _now: Timespec,
-        _rights: SpaceRights,
+        _context: ChangeContext,
     ) -> Result<usize> {
         Err(Errno::EROFS.into())
     }
@@ -563,13 +563,7 @@ pub trait FileOps {
     }
 
     /// Makes a regular file `size` bytes long.
-    fn truncate(
-        &self,
-        _inode: &Inode,
-        _size: u64,
-        _now: Timespec,
-        _rights: SpaceRights,
-    ) -> Result<()> {
+    fn truncate(&self, _inode: &Inode, _size: u64, _context: ChangeContext) -> Result<()> {
         Err(Errno::EROFS.into())
     }
 
@@ -581,8 +575,7 @@ pub trait FileOps {
         _mode: FallocateMode,
         _offset: u64,
         _len: u64,
-        _now: Timespec,
-        _rights: SpaceRights,
+        _context: ChangeContext,
     ) -> Result<()> {
         Err(Errno::EOPNOTSUPP.into())
     }

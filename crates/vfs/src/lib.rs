@@ -80,8 +80,9 @@ pub use extern4_acl::{Acl, AclEntry, AclError, AclKind, AclTag, XattrNamespace};
 pub use extern4_sync::cache_budget::CacheBudget;
 pub use file::{OpenFile, OpenHow};
 pub use fs::{
-    FallocateMode, FileOps, FileSystem, FsTraits, InodeOps, Lent, NameRef, NewKind, NewNode,
-    RawDirEntry, Rename, RenameFlags, SetAttr, SpaceRights, Span, SpanKind, Take, XattrFlags,
+    ChangeContext, FallocateMode, FileOps, FileSystem, FsTraits, InodeOps, Lent, NameRef, NewKind,
+    NewNode, RawDirEntry, Rename, RenameFlags, SetAttr, SpaceRights, Span, SpanKind, Take,
+    XattrFlags,
 };
 pub use inode::{Inode, NewInode};
 pub use lookup::LookupFlags;

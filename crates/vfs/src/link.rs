@@ -100,7 +100,7 @@ impl Session {
                 name,
             };
             sb.fs()
-                .link(inode, to, clock::now(), sb.space_rights(&self.cred))?;
+                .link(inode, to, sb.context_at(clock::now(), &self.cred))?;
             sb.links_changed(&kept);
             kept.clear_linkable();
             sb.bind_made(locked, name, kept)?;

@@ -31,8 +31,8 @@ use self::space::Space;
 use crate::attr::{Attr, FileFlags, FileType, StatFs, Timespec};
 use crate::errno::{Errno, Result};
 use crate::fs::{
-    FallocateMode, FileOps, FileSystem, FsTraits, InodeOps, NameRef, NewKind, NewNode, RawDirEntry,
-    Rename, RenameFlags, SetAttr, SpaceRights, Span, XattrFlags,
+    ChangeContext, FallocateMode, FileOps, FileSystem, FsTraits, InodeOps, NameRef, NewKind,
+    NewNode, RawDirEntry, Rename, RenameFlags, SetAttr, SpaceRights, Span, XattrFlags,
 };
 use crate::inode::{Inode, NewInode};
 use crate::lock::{self, RwLock};
@@ -251,13 +251,8 @@ impl InodeOps for MemFs {
         Ok(Node::to_inode(&node))
     }
 
-    fn link(
-        &self,
-        inode: &Inode,
-        to: NameRef<'_>,
-        now: Timespec,
-        _rights: SpaceRights,
-    ) -> Result<()> {
+    fn link(&self, inode: &Inode, to: NameRef<'_>, context: ChangeContext) -> Result<()> {
+        let now = context.now;
         self.add_link(inode)?;
         node_of(to.dir)
             .dir_mut()?
@@ -399,9 +394,9 @@ impl InodeOps for MemFs {
         name: &[u8],
         value: Option<&[u8]>,
         flags: XattrFlags,
-        now: Timespec,
-        _rights: SpaceRights,
+        context: ChangeContext,
     ) -> Result<()> {
+        let now = context.now;
         let mut xattrs = lock::write(&node_of(inode).xattrs);
         match (value, xattrs.contains_key(name)) {
             (Some(_), true) if flags.contains(XattrFlags::CREATE) => {
@@ -425,9 +420,9 @@ impl InodeOps for MemFs {
         kind: AclKind,
         acl: Option<Arc<Acl>>,
         mode: Option<u16>,
-        now: Timespec,
-        _rights: SpaceRights,
+        context: ChangeContext,
     ) -> Result<()> {
+        let now = context.now;
         change_acl(inode, kind, acl, |attr| {
             attr.mode = mode.unwrap_or(attr.mode);
             attr.ctime = now;
@@ -482,9 +477,9 @@ impl FileOps for MemFs {
         inode: &Inode,
         bytes: &[u8],
         offset: u64,
-        now: Timespec,
-        _rights: SpaceRights,
+        context: ChangeContext,
     ) -> Result<usize> {
+        let now = context.now;
         let mut data = node_of(inode).data_mut()?;
         let written = data.write_at(bytes, offset, &self.space)?;
         finish(inode, &data, now);
@@ -501,13 +496,8 @@ impl FileOps for MemFs {
         Ok(node_of(inode).data()?.overwrite(bytes, offset, apart))
     }
 
-    fn truncate(
-        &self,
-        inode: &Inode,
-        size: u64,
-        now: Timespec,
-        _rights: SpaceRights,
-    ) -> Result<()> {
+    fn truncate(&self, inode: &Inode, size: u64, context: ChangeContext) -> Result<()> {
+        let now = context.now;
         let mut data = node_of(inode).data_mut()?;
         data.set_len(size, &self.space);
         finish(inode, &data, now);
@@ -520,9 +510,9 @@ impl FileOps for MemFs {
         mode: FallocateMode,
         offset: u64,
         len: u64,
-        now: Timespec,
-        _rights: SpaceRights,
+        context: ChangeContext,
     ) -> Result<()> {
+        let now = context.now;
         let mut data = node_of(inode).data_mut()?;
         let end = offset.checked_add(len).ok_or(Errno::EFBIG)?;
         let keep = mode.contains(FallocateMode::KEEP_SIZE);

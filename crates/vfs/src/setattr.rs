@@ -531,9 +531,8 @@ fn change_xattr(
     if name == xattr::CAPABILITY {
         inode.set_no_caps(false);
     }
-    let rights = sb.space_rights(cred);
-    sb.fs()
-        .set_xattr(inode, name, value, flags, clock::now(), rights)
+    let context = sb.context_at(clock::now(), cred);
+    sb.fs().set_xattr(inode, name, value, flags, context)
 }
 
 /// Sets or removes an ACL. An invalid ACL is refused only after the check that the caller is the
@@ -592,8 +591,8 @@ fn store_acl(
         let _ = sb.acl(inode, kind);
     }
     let acl = acl.map(|acl| sb.checker.intern(acl));
-    sb.fs()
-        .set_acl(inode, kind, acl, mode, clock::now(), sb.space_rights(cred))
+    let context = sb.context_at(clock::now(), cred);
+    sb.fs().set_acl(inode, kind, acl, mode, context)
 }
 
 /// Locks an inode whose mode is to be set. A writer checks whether it has to remove set-id bits, so

@@ -51,12 +51,12 @@ use extern4_sync::rcu::Guard;
 use extern4_sync::rcu_arc::RcuArc;
 use extern4_sync::thread_counter::ThreadCounter;
 
-use crate::attr::{FileType, StatFs};
+use crate::attr::{FileType, StatFs, Timespec};
 use crate::cred::{Caps, Cred};
 use crate::dcache::{Attempt, CachedName, DentryCache, Expect, IfLocked, Key, LockedName};
 use crate::dentry::Dentry;
 use crate::errno::{Errno, Error, Result};
-use crate::fs::{FileSystem, FsTraits, SpaceRights};
+use crate::fs::{ChangeContext, FileSystem, FsTraits, SpaceRights};
 use crate::icache::InodeCache;
 use crate::inode::{Alias, Inode};
 use crate::lock::{self, Mutex, MutexGuard};
@@ -290,6 +290,14 @@ impl SuperBlock {
         SpaceRights {
             sys_resource: cred.has(Caps::SYS_RESOURCE),
             root_reserve: self.fs.may_use_root_reserve(cred),
+        }
+    }
+
+    /// Returns the circumstances of a change at this time by a caller with `cred`.
+    pub(crate) fn context_at(&self, now: Timespec, cred: &Cred) -> ChangeContext {
+        ChangeContext {
+            now,
+            rights: self.space_rights(cred),
         }
     }
 

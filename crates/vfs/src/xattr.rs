@@ -156,8 +156,7 @@ pub(crate) fn drop_capabilities(
             CAPABILITY,
             None,
             XattrFlags::empty(),
-            now,
-            sb.space_rights(cred),
+            sb.context_at(now, cred),
         )?,
         Err(error) if matches!(error.errno(), Errno::ENODATA | Errno::EOPNOTSUPP) => {}
         Err(error) => return Err(error),

@@ -8,7 +8,7 @@
 
 use std::ops::Range;
 
-use extern4_vfs::{Errno, FallocateMode, Inode, SpaceRights, Timespec};
+use extern4_vfs::{ChangeContext, Errno, FallocateMode, Inode, SpaceRights, Timespec};
 
 use crate::alloc::reserve::{Demand, ReserveUse};
 use crate::error::{Error, Result};
@@ -48,9 +48,9 @@ pub(crate) fn fallocate_file(
     mode: FallocateMode,
     offset: u64,
     len: u64,
-    now: Timespec,
-    rights: SpaceRights,
+    context: ChangeContext,
 ) -> Result<()> {
+    let ChangeContext { now, rights } = context;
     let mut info = writable_info(fs, inode)?;
     let keep_size = mode.contains(FallocateMode::KEEP_SIZE);
     let shape = mode - FallocateMode::KEEP_SIZE;

@@ -15,7 +15,7 @@ use std::ops::Range;
 
 use extern4_disk::feature::RoCompat;
 use extern4_disk::inode::InodeFlags;
-use extern4_vfs::{Errno, Inode, SpaceRights, Timespec};
+use extern4_vfs::{ChangeContext, Errno, Inode, SpaceRights, Timespec};
 
 use crate::alloc::reserve::{Demand, ReserveUse};
 use crate::error::{Error, Result};
@@ -79,9 +79,9 @@ pub(crate) fn write_file(
     inode: &Inode,
     data: &[u8],
     offset: u64,
-    now: Timespec,
-    rights: SpaceRights,
+    context: ChangeContext,
 ) -> Result<usize> {
+    let ChangeContext { now, rights } = context;
     let mut info = writable_info(fs, inode)?;
     let room = info
         .max_file_bytes(fs)
@@ -563,9 +563,9 @@ pub(crate) fn truncate_file(
     fs: &Ext4,
     inode: &Inode,
     size: u64,
-    now: Timespec,
-    rights: SpaceRights,
+    context: ChangeContext,
 ) -> Result<()> {
+    let ChangeContext { now, rights } = context;
     let mut info = writable_info(fs, inode)?;
     if size > info.max_file_bytes(fs) {
         return Err(Errno::EFBIG.into());

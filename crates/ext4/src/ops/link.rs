@@ -11,7 +11,7 @@
 use extern4_disk::dirent::{self, DirEntry};
 use extern4_disk::inode::InodeFlags;
 use extern4_disk::journal::Tid;
-use extern4_vfs::{Errno, Inode, NameRef, Rename, RenameFlags, SpaceRights, Timespec};
+use extern4_vfs::{ChangeContext, Errno, Inode, NameRef, Rename, RenameFlags, Timespec};
 
 use crate::alloc::reserve::Demand;
 use crate::dir::insert::{blocks_for_name, check_new_name, is_empty_directory, set_parent};
@@ -56,9 +56,9 @@ pub(crate) fn link_name(
     fs: &Ext4,
     inode: &Inode,
     to: NameRef<'_>,
-    now: Timespec,
-    rights: SpaceRights,
+    context: ChangeContext,
 ) -> Result<()> {
+    let ChangeContext { now, rights } = context;
     let mut info = copy(inode);
     if info.fields().links() >= LINK_MAX {
         return Err(Errno::EMLINK.into());

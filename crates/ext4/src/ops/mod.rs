@@ -24,9 +24,9 @@ use extern4_disk::feature::Incompat;
 use extern4_disk::inode::ROOT_INO;
 use extern4_sync::primitive::Ordering::Relaxed;
 use extern4_vfs::{
-    Acl, AclKind, Caps, Cred, Errno, FallocateMode, FileOps, FileSystem, FsTraits, Inode, InodeOps,
-    NameRef, NewInode, NewNode, RawDirEntry, Rename, Result, SetAttr, SpaceRights, Span, StatFs,
-    Take, Timespec, XattrFlags,
+    Acl, AclKind, Caps, ChangeContext, Cred, Errno, FallocateMode, FileOps, FileSystem, FsTraits,
+    Inode, InodeOps, NameRef, NewInode, NewNode, RawDirEntry, Rename, Result, SetAttr, Span,
+    StatFs, Take, Timespec, XattrFlags,
 };
 
 use crate::dir::list::list_dir;
@@ -227,11 +227,10 @@ impl InodeOps for Ext4 {
         name: &[u8],
         value: Option<&[u8]>,
         flags: XattrFlags,
-        now: Timespec,
-        rights: SpaceRights,
+        context: ChangeContext,
     ) -> Result<()> {
-        expand(self, inode, rights)?;
-        Ok(change_xattr(self, inode, name, value, flags, now, rights)?)
+        expand(self, inode, context.rights)?;
+        Ok(change_xattr(self, inode, name, value, flags, context)?)
     }
 
     fn set_acl(
@@ -240,25 +239,18 @@ impl InodeOps for Ext4 {
         kind: AclKind,
         acl: Option<Arc<Acl>>,
         mode: Option<u16>,
-        now: Timespec,
-        rights: SpaceRights,
+        context: ChangeContext,
     ) -> Result<()> {
-        expand(self, inode, rights)?;
-        Ok(change_acl(self, inode, kind, acl, mode, now, rights)?)
+        expand(self, inode, context.rights)?;
+        Ok(change_acl(self, inode, kind, acl, mode, context)?)
     }
 
     fn create(&self, dir: &Inode, name: Option<&[u8]>, new: &NewNode<'_>) -> Result<NewInode> {
         Ok(create_node(self, dir, name, new)?)
     }
 
-    fn link(
-        &self,
-        inode: &Inode,
-        to: NameRef<'_>,
-        now: Timespec,
-        rights: SpaceRights,
-    ) -> Result<()> {
-        Ok(link_name(self, inode, to, now, rights)?)
+    fn link(&self, inode: &Inode, to: NameRef<'_>, context: ChangeContext) -> Result<()> {
+        Ok(link_name(self, inode, to, context)?)
     }
 
     fn unlink(&self, from: NameRef<'_>, inode: &Inode, now: Timespec, is_last: bool) -> Result<()> {
@@ -334,10 +326,9 @@ impl FileOps for Ext4 {
         inode: &Inode,
         data: &[u8],
         offset: u64,
-        now: Timespec,
-        rights: SpaceRights,
+        context: ChangeContext,
     ) -> Result<usize> {
-        Ok(write_file(self, inode, data, offset, now, rights)?)
+        Ok(write_file(self, inode, data, offset, context)?)
     }
 
     fn overwrite(
@@ -350,8 +341,8 @@ impl FileOps for Ext4 {
         Ok(overwrite_file(self, inode, data, offset, apart)?)
     }
 
-    fn truncate(&self, inode: &Inode, size: u64, now: Timespec, rights: SpaceRights) -> Result<()> {
-        Ok(truncate_file(self, inode, size, now, rights)?)
+    fn truncate(&self, inode: &Inode, size: u64, context: ChangeContext) -> Result<()> {
+        Ok(truncate_file(self, inode, size, context)?)
     }
 
     fn fallocate(
@@ -360,10 +351,9 @@ impl FileOps for Ext4 {
         mode: FallocateMode,
         offset: u64,
         len: u64,
-        now: Timespec,
-        rights: SpaceRights,
+        context: ChangeContext,
     ) -> Result<()> {
-        Ok(fallocate_file(self, inode, mode, offset, len, now, rights)?)
+        Ok(fallocate_file(self, inode, mode, offset, len, context)?)
     }
 
     fn release(&self, inode: &Inode) {

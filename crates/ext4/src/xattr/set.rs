@@ -9,7 +9,7 @@
 
 use extern4_disk::feature::Compat;
 use extern4_disk::xattr::{Attr, NameIndex, Value, ValueSlot};
-use extern4_vfs::{Errno, Inode, SpaceRights, Timespec, XattrFlags};
+use extern4_vfs::{ChangeContext, Errno, Inode, Timespec, XattrFlags};
 
 use crate::alloc::reserve::Demand;
 use crate::error::Result;
@@ -32,9 +32,9 @@ pub(crate) fn change_xattr(
     name: &[u8],
     value: Option<&[u8]>,
     flags: XattrFlags,
-    now: Timespec,
-    rights: SpaceRights,
+    context: ChangeContext,
 ) -> Result<()> {
+    let ChangeContext { now, rights } = context;
     let split = NameIndex::split(name).filter(|(index, _)| lists(fs, *index));
     let (index, rest) = split.ok_or(Errno::EOPNOTSUPP)?;
     if let Some(value) = value

@@ -8,7 +8,9 @@ use extern4_block::{FileDevice, FileOptions};
 use extern4_ext4::{Ext4, OpenOptions};
 use extern4_testkit::image::{Image, ImageSpec};
 use extern4_testkit::tools;
-use extern4_vfs::{Errno, FallocateMode, FileOps, FileSystem, Inode, Lent, SpaceRights, Timespec};
+use extern4_vfs::{
+    ChangeContext, Errno, FallocateMode, FileOps, FileSystem, Inode, Lent, SpaceRights, Timespec,
+};
 
 use crate::model::Random;
 use crate::walk;
@@ -16,6 +18,11 @@ use crate::walk;
 const NOW: Timespec = Timespec {
     sec: 1_700_000_000,
     nsec: 123_456_789,
+};
+/// No limit binds the caller.
+const CONTEXT: ChangeContext = ChangeContext {
+    now: NOW,
+    rights: SpaceRights::ALL,
 };
 const FILES: usize = 3;
 
@@ -47,13 +54,7 @@ impl Pair {
         let mut done = 0;
         while done < data.len() {
             let part = fs
-                .write_at(
-                    &self.inode,
-                    &data[done..],
-                    (at + done) as u64,
-                    NOW,
-                    SpaceRights::ALL,
-                )
+                .write_at(&self.inode, &data[done..], (at + done) as u64, CONTEXT)
                 .map_err(|e| e.errno())?;
             assert!(part > 0);
             let end = at + done + part;
@@ -73,15 +74,8 @@ impl Pair {
         at: usize,
         len: usize,
     ) -> Result<(), Errno> {
-        fs.fallocate(
-            &self.inode,
-            mode,
-            at as u64,
-            len as u64,
-            NOW,
-            SpaceRights::ALL,
-        )
-        .map_err(|e| e.errno())?;
+        fs.fallocate(&self.inode, mode, at as u64, len as u64, CONTEXT)
+            .map_err(|e| e.errno())?;
         let end = at + len;
         let size = self.model.len();
         if mode.contains(FallocateMode::INSERT_RANGE) {
@@ -146,7 +140,7 @@ fn change(fs: &Ext4, pair: &mut Pair, random: &mut Random, most: u64, bs: u64) {
             );
         }
         10 | 11 => {
-            fs.truncate(&pair.inode, at, NOW, SpaceRights::ALL).unwrap();
+            fs.truncate(&pair.inode, at, CONTEXT).unwrap();
             return pair.model.resize(start, 0);
         }
         12 => FallocateMode::empty(),
@@ -322,7 +316,7 @@ fn run(case: &Case, seed: u64, steps: u32) {
     let fs = open(&image);
     for at in 0..FILES {
         let inode = walk::resolve(&fs, &format!("/f{at}")).unwrap();
-        fs.truncate(&inode, 0, NOW, SpaceRights::ALL).unwrap();
+        fs.truncate(&inode, 0, CONTEXT).unwrap();
         assert_eq!((inode.attr().size, inode.attr().blocks), (0, 0), "{what}");
     }
     sync(&fs);
@@ -406,9 +400,9 @@ fn fragment(name: &'static str, mke2fs: &'static [&'static str], seed: u64) {
     let fs = open(&image);
     for (at, model) in models.iter().enumerate() {
         let inode = walk::resolve(&fs, &format!("/f{at}")).unwrap();
-        fs.truncate(&inode, model.len() as u64 / 2, NOW, SpaceRights::ALL)
+        fs.truncate(&inode, model.len() as u64 / 2, CONTEXT)
             .unwrap();
-        fs.truncate(&inode, 0, NOW, SpaceRights::ALL).unwrap();
+        fs.truncate(&inode, 0, CONTEXT).unwrap();
     }
     sync(&fs);
     assert_eq!(fs.statfs().unwrap().blocks_free, free, "blocks are lost");
@@ -457,22 +451,14 @@ fn readers_see_unchanged_contents_while_the_map_changes() {
                     &pair.inode,
                     &[9; 1024],
                     at * 4096 + 1024 * (1 + (round + at) % 3),
-                    NOW,
-                    SpaceRights::ALL,
+                    CONTEXT,
                 )
                 .unwrap();
             }
             let keep = FallocateMode::PUNCH_HOLE | FallocateMode::KEEP_SIZE;
             for at in (0..1000).step_by(2) {
-                fs.fallocate(
-                    &pair.inode,
-                    keep,
-                    at * 4096 + 1024,
-                    3072,
-                    NOW,
-                    SpaceRights::ALL,
-                )
-                .unwrap();
+                fs.fallocate(&pair.inode, keep, at * 4096 + 1024, 3072, CONTEXT)
+                    .unwrap();
             }
         }
         done.store(true, std::sync::atomic::Ordering::Relaxed);
@@ -519,8 +505,7 @@ fn speed_of_writing() {
         timed(what, size << 20, &mut || {
             for at in 0..size {
                 assert_eq!(
-                    fs.write_at(&inode, &data, at << 20, NOW, SpaceRights::ALL)
-                        .unwrap(),
+                    fs.write_at(&inode, &data, at << 20, CONTEXT).unwrap(),
                     1 << 20
                 );
             }
@@ -528,14 +513,13 @@ fn speed_of_writing() {
         timed("overwrite, 1 MiB", size << 20, &mut || {
             for at in 0..size {
                 assert_eq!(
-                    fs.write_at(&inode, &data, at << 20, NOW, SpaceRights::ALL)
-                        .unwrap(),
+                    fs.write_at(&inode, &data, at << 20, CONTEXT).unwrap(),
                     1 << 20
                 );
             }
         });
         timed("truncate", size << 20, &mut || {
-            fs.truncate(&inode, 0, NOW, SpaceRights::ALL).unwrap()
+            fs.truncate(&inode, 0, CONTEXT).unwrap()
         });
         fs.sync().unwrap();
     }
@@ -543,7 +527,7 @@ fn speed_of_writing() {
     let time = timed("append, 4 KiB", count * 4096, &mut || {
         for at in 0..count {
             assert_eq!(
-                fs.write_at(&inode, &data[..4096], at * 4096, NOW, SpaceRights::ALL)
+                fs.write_at(&inode, &data[..4096], at * 4096, CONTEXT)
                     .unwrap(),
                 4096
             );
@@ -553,7 +537,7 @@ fn speed_of_writing() {
     let time = timed("overwrite, 4 KiB", count * 4096, &mut || {
         for at in 0..count {
             assert_eq!(
-                fs.write_at(&inode, &data[..4096], at * 4096, NOW, SpaceRights::ALL)
+                fs.write_at(&inode, &data[..4096], at * 4096, CONTEXT)
                     .unwrap(),
                 4096
             );
@@ -561,7 +545,7 @@ fn speed_of_writing() {
     });
     println!("{:.2} us each", time.as_secs_f64() * 1e6 / count as f64);
     println!("{} extents", extents(&fs, &inode));
-    fs.truncate(&inode, 0, NOW, SpaceRights::ALL).unwrap();
+    fs.truncate(&inode, 0, CONTEXT).unwrap();
     fs.close().unwrap();
 }
 
@@ -592,7 +576,7 @@ fn lent_contents_stay_until_they_are_taken() {
                 "{pieces:?}"
             );
             scope.spawn(|| {
-                fs.truncate(&pair.inode, 0, NOW, SpaceRights::ALL).unwrap();
+                fs.truncate(&pair.inode, 0, CONTEXT).unwrap();
                 is_cut.store(true, std::sync::atomic::Ordering::Relaxed);
             });
             std::thread::sleep(std::time::Duration::from_millis(100));

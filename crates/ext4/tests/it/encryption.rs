@@ -16,6 +16,11 @@ const NOW: Timespec = Timespec {
     sec: 1_700_000_000,
     nsec: 0,
 };
+/// No limit binds the caller.
+const CONTEXT: ChangeContext = ChangeContext {
+    now: NOW,
+    rights: SpaceRights::ALL,
+};
 
 /// An access to a file's contents, or to change them.
 type Access = fn(&Session, &Ext4, &str) -> Result<Vec<u8>>;
@@ -72,7 +77,7 @@ const ACCESSES: &[(&str, Access)] = &[
         walk::lent(fs, &inode(session, fs, path)?, 0, 8192).map(Option::unwrap_or_default)
     }),
     ("write to the inode", |session, fs, path| {
-        fs.write_at(&inode(session, fs, path)?, b"x", 0, NOW, SpaceRights::ALL)
+        fs.write_at(&inode(session, fs, path)?, b"x", 0, CONTEXT)
             .map(|_| Vec::new())
     }),
     ("write over the inode", |session, fs, path| {
@@ -80,8 +85,7 @@ const ACCESSES: &[(&str, Access)] = &[
         if fs.overwrite(&inode, b"x", 0, &mut || ())? {
             Ok(Vec::new())
         } else {
-            fs.write_at(&inode, b"x", 0, NOW, SpaceRights::ALL)
-                .map(|_| Vec::new())
+            fs.write_at(&inode, b"x", 0, CONTEXT).map(|_| Vec::new())
         }
     }),
 ];

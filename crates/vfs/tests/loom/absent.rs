@@ -11,7 +11,7 @@ use crate::attr::{StatFs, Timespec};
 use crate::cred::Cred;
 use crate::errno::Result;
 use crate::fs::{
-    FileOps, FileSystem, FsTraits, InodeOps, NameRef, NewNode, RawDirEntry, Rename, SpaceRights,
+    ChangeContext, FileOps, FileSystem, FsTraits, InodeOps, NameRef, NewNode, RawDirEntry, Rename,
     Span,
 };
 use crate::inode::{Inode, NewInode};
@@ -89,14 +89,8 @@ impl InodeOps for KnowingFs {
         Ok(made)
     }
 
-    fn link(
-        &self,
-        inode: &Inode,
-        to: NameRef<'_>,
-        now: Timespec,
-        rights: SpaceRights,
-    ) -> Result<()> {
-        self.fs.link(inode, to, now, rights)?;
+    fn link(&self, inode: &Inode, to: NameRef<'_>, context: ChangeContext) -> Result<()> {
+        self.fs.link(inode, to, context)?;
         self.set(to.name, true);
         Ok(())
     }

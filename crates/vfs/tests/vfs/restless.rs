@@ -110,14 +110,8 @@ impl InodeOps for Restless {
         self.pausing(|inner| inner.create(dir, name, node))
     }
 
-    fn link(
-        &self,
-        inode: &Inode,
-        to: NameRef<'_>,
-        now: Timespec,
-        rights: SpaceRights,
-    ) -> Result<()> {
-        self.pausing(|inner| inner.link(inode, to, now, rights))
+    fn link(&self, inode: &Inode, to: NameRef<'_>, context: ChangeContext) -> Result<()> {
+        self.pausing(|inner| inner.link(inode, to, context))
     }
 
     fn unlink(&self, from: NameRef<'_>, inode: &Inode, now: Timespec, is_last: bool) -> Result<()> {
@@ -142,10 +136,9 @@ impl InodeOps for Restless {
         kind: AclKind,
         acl: Option<Arc<Acl>>,
         mode: Option<u16>,
-        now: Timespec,
-        rights: SpaceRights,
+        context: ChangeContext,
     ) -> Result<()> {
-        self.pausing(|inner| inner.set_acl(inode, kind, acl, mode, now, rights))
+        self.pausing(|inner| inner.set_acl(inode, kind, acl, mode, context))
     }
 }
 

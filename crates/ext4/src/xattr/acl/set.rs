@@ -11,7 +11,7 @@ use extern4_disk::acl::encode;
 use extern4_disk::feature::Incompat;
 use extern4_disk::xattr::NameIndex;
 use extern4_disk::{inline, inode as disk_inode};
-use extern4_vfs::{Acl, AclKind, Errno, Inode, SpaceRights, Timespec};
+use extern4_vfs::{Acl, AclKind, ChangeContext, Errno, Inode};
 
 use crate::alloc::reserve::Demand;
 use crate::error::Result;
@@ -30,9 +30,9 @@ pub(crate) fn change_acl(
     kind: AclKind,
     acl: Option<Arc<Acl>>,
     mode: Option<u16>,
-    now: Timespec,
-    rights: SpaceRights,
+    context: ChangeContext,
 ) -> Result<()> {
+    let ChangeContext { now, rights } = context;
     let cached = inode.private::<CachedInode>();
     let mut info = cached.info();
     let _map = info.is_inline().then(|| cached.change_map());
