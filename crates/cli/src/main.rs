@@ -43,6 +43,8 @@ mod posix_regex;
 mod progress;
 mod real_path;
 mod refused;
+#[cfg(test)]
+mod schema;
 mod shown;
 mod standard_input;
 mod stop;

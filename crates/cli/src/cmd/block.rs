@@ -10,11 +10,13 @@ use std::path::Path;
 
 use extern4::info::{BlockOwner, BlockOwners, is_block_used, read_block};
 use extern4::{Ext4, Volume};
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use crate::app::App;
 use crate::exit_status::ExitStatus;
 use crate::image_path::ImagePath;
-use crate::json;
+use crate::json::{self, Hex};
 use crate::output::{Out, flush, out};
 use crate::text::escape;
 
@@ -161,17 +163,47 @@ fn hex(bytes: &[u8]) -> String {
     text
 }
 
+/// A block.
+#[derive(Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub(crate) struct Line {
+    /// The image, as the command line names it.
+    image: String,
+    /// The block.
+    block: u64,
+    /// Whether it is in use; null where no bitmap tells.
+    in_use: Option<bool>,
+    /// Its purpose.
+    #[schemars(extend("enum" = [
+        "none", "descriptors", "block_bitmap", "inode_bitmap", "inode_table", "data", "map", "xattr"
+    ]))]
+    #[serde(rename = "use")]
+    word: &'static str,
+    /// The inode that it belongs to.
+    ino: Option<u32>,
+    /// The path of that inode.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    path: Option<String>,
+    /// The exact bytes of `path`, where those are not UTF-8.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Hex")]
+    path_hex: Option<Hex>,
+    /// Its purpose in words.
+    description: String,
+}
+
 fn json_line(args: &Args, block: u64, in_use: Option<bool>, owner: &BlockOwner) -> String {
-    json::line(|object| {
-        object.text("image", &args.image_path.image.to_string());
-        object.raw("block", block);
-        object.maybe("in_use", in_use);
-        object.text("use", owner::word(owner));
-        object.maybe("ino", owner::ino(owner));
-        if let Some(path) = owner::path(owner) {
-            object.bytes("path", path);
-        }
-        object.text("description", &owner::text(owner, escaped));
+    let path = owner::path(owner);
+    json::to_line(&Line {
+        image: args.image_path.image.to_string(),
+        block,
+        in_use,
+        word: owner::word(owner),
+        ino: owner::ino(owner),
+        path: path.map(|path| String::from_utf8_lossy(path).into_owned()),
+        path_hex: path.and_then(Hex::of_name),
+        description: owner::text(owner, escaped),
     })
 }
 

@@ -11,12 +11,14 @@ use std::os::fd::AsFd as _;
 use std::sync::{Mutex, PoisonError};
 
 use extern4_check::{Fault, Interrupted, NotedErrors, Options, Pass, Progress, Summary, check};
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use crate::app::{App, host_reason};
-use crate::cmd::info::{error_text, json_errors};
+use crate::cmd::info::error_text;
 use crate::exit_status::ExitStatus;
 use crate::image_path::{Image, ImagePath};
-use crate::json;
+use crate::json::{self, Rfc3339};
 use crate::output::{flush, out};
 use crate::progress::{Counts, Unit, When};
 use crate::text::{counted, escape};
@@ -309,37 +311,109 @@ fn in_use(summary: &Summary) -> String {
     )
 }
 
+/// A fault.
+#[derive(Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub(crate) struct FaultLine {
+    /// The image, as the command line names it.
+    image: String,
+    /// The structure that is wrong.
+    structure: String,
+    /// The inode that it belongs to.
+    ino: Option<u32>,
+    /// The block group that it is in.
+    group: Option<u32>,
+    /// The block that it is in.
+    block: Option<u64>,
+    /// The byte of the block.
+    offset: Option<u32>,
+    /// The rule that it breaks.
+    wrong: String,
+}
+
 pub(crate) fn json_fault(image: &Image, fault: &Fault) -> String {
     let place = &fault.place;
-    json::line(|object| {
-        object.text("image", &image.to_string());
-        object.text("structure", &place.structure.to_string());
-        object.maybe("ino", place.ino);
-        object.maybe("group", place.group);
-        object.maybe("block", place.block);
-        object.maybe("offset", place.offset);
-        object.text("wrong", &fault.wrong.to_string());
+    json::to_line(&FaultLine {
+        image: image.to_string(),
+        structure: place.structure.to_string(),
+        ino: place.ino,
+        group: place.group,
+        block: place.block,
+        offset: place.offset,
+        wrong: fault.wrong.to_string(),
     })
 }
 
+/// The summary.
+#[derive(Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub(crate) struct SummaryLine {
+    /// The image, as the command line names it.
+    image: String,
+    /// Faults found.
+    faults: u64,
+    /// Whether the volume was seen through its journal.
+    replayed: bool,
+    /// The note of an error in the journal.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    noted: Option<&'static str>,
+    /// Errors that the superblock notes; 0 with the state "errors" alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u32")]
+    error_count: Option<u32>,
+    /// The first of them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    first_error: Option<String>,
+    /// When it was found.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Rfc3339")]
+    first_error_rfc3339: Option<Rfc3339>,
+    /// The last of them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    last_error: Option<String>,
+    /// When it was found.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Rfc3339")]
+    last_error_rfc3339: Option<Rfc3339>,
+    /// Copies of the superblock that are older than it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u32", extend("minimum" = 1))]
+    old_superblock_copies: Option<u32>,
+    /// Inodes in use.
+    inodes_used: u64,
+    /// Inodes.
+    inodes: u64,
+    /// Directories.
+    directories: u64,
+    /// Blocks in use.
+    blocks_used: u64,
+    /// Blocks.
+    blocks: u64,
+}
+
 fn json_summary(image: &Image, summary: &Summary) -> String {
-    json::line(|object| {
-        object.text("image", &image.to_string());
-        object.raw("faults", summary.faults);
-        object.raw("replayed", summary.replayed.is_some());
-        if let Some(noted) = summary.noted {
-            object.text("noted", noted);
-        }
-        if let Some(NotedErrors { count, first, last }) = summary.errors {
-            json_errors(object, count, first, last);
-        }
-        if summary.old_copies > 0 {
-            object.raw("old_superblock_copies", summary.old_copies);
-        }
-        object.raw("inodes_used", summary.inodes_used);
-        object.raw("inodes", summary.inodes);
-        object.raw("directories", summary.directories);
-        object.raw("blocks_used", summary.blocks_used);
-        object.raw("blocks", summary.blocks);
+    let errors = &summary.errors;
+    let first = errors.as_ref().and_then(|errors| errors.first);
+    let last = errors.as_ref().and_then(|errors| errors.last);
+    let found = |error: extern4::info::ErrorRecord| json::at_seconds(error.time).into();
+    json::to_line(&SummaryLine {
+        image: image.to_string(),
+        faults: summary.faults,
+        replayed: summary.replayed.is_some(),
+        noted: summary.noted,
+        error_count: errors.as_ref().map(|errors| errors.count),
+        first_error: first.as_ref().map(error_text),
+        first_error_rfc3339: first.map(found),
+        last_error: last.as_ref().map(error_text),
+        last_error_rfc3339: last.map(found),
+        old_superblock_copies: Some(summary.old_copies).filter(|copies| *copies > 0),
+        inodes_used: summary.inodes_used,
+        inodes: summary.inodes,
+        directories: summary.directories,
+        blocks_used: summary.blocks_used,
+        blocks: summary.blocks,
     })
 }

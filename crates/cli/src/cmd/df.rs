@@ -8,11 +8,13 @@ mod field;
 use std::io::{self, Write as _};
 
 use extern4::StatFs;
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use crate::app::App;
 use crate::exit_status::ExitStatus;
 use crate::image_path::ImagePath;
-use crate::json::{self, Object};
+use crate::json;
 use crate::output::{Out, flush, out};
 use crate::text::{BlockSize, width};
 
@@ -319,22 +321,56 @@ fn table(args: &Args, mut rows: Vec<Row>, out: &mut Out) -> io::Result<()> {
     Ok(())
 }
 
+/// A volume.
+#[derive(Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub(crate) struct Line {
+    /// The image, as the command line names it.
+    image: String,
+    /// ext2, ext3 or ext4.
+    #[serde(rename = "type")]
+    type_name: String,
+    #[serde(flatten)]
+    space: Space,
+}
+
 fn json_line(image: &str, kind: &str, found: &StatFs) -> String {
-    json::line(|object| {
-        object.text("image", image);
-        object.text("type", kind);
-        members(object, found);
+    json::to_line(&Line {
+        image: image.to_owned(),
+        type_name: kind.to_owned(),
+        space: found.into(),
     })
 }
 
-/// Writes the members about the space of a volume.
-pub(crate) fn members(object: &mut Object<'_>, found: &StatFs) {
-    object.raw("block_size", found.block_size);
-    object.raw("blocks", found.blocks);
-    object.raw("blocks_free", found.blocks_free);
-    object.raw("blocks_available", found.blocks_available);
-    object.raw("inodes", found.files);
-    object.raw("inodes_free", found.files_free);
+/// The members about the space of a volume.
+#[derive(Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub(crate) struct Space {
+    /// Bytes of a block.
+    block_size: u32,
+    /// Blocks, those of the structures of the file system not counted.
+    blocks: u64,
+    /// Free blocks.
+    blocks_free: u64,
+    /// Free blocks that users without privilege may take.
+    blocks_available: u64,
+    /// Inodes.
+    inodes: u64,
+    /// Free inodes.
+    inodes_free: u64,
+}
+
+impl From<&StatFs> for Space {
+    fn from(found: &StatFs) -> Self {
+        Self {
+            block_size: found.block_size,
+            blocks: found.blocks,
+            blocks_free: found.blocks_free,
+            blocks_available: found.blocks_available,
+            inodes: found.files,
+            inodes_free: found.files_free,
+        }
+    }
 }
 
 #[cfg(test)]

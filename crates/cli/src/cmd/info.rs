@@ -10,7 +10,7 @@ mod disk;
 mod facts;
 mod groups;
 
-pub(crate) use facts::{error_text, json_errors};
+pub(crate) use facts::error_text;
 
 use std::io::{self, Write as _};
 

@@ -1,16 +1,19 @@
 //! `extern4 inode`: shows an inode as the volume stores it, and the map of its blocks.
 //!
-//! `args` calls [`run`]. It shows also inodes that no path leads to. It changes nothing. A damaged map is an error that names the place.
+//! `args` calls [`run`]. It shows also inodes that no path leads to, and changes nothing. A damaged
+//! map is an error that names the place.
 
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
 
 use extern4::Timespec;
 use extern4::info::{FileKind, MapPiece, StoredInode, Timestamp, Use};
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use crate::app::{App, Target};
 use crate::image_path::ImagePath;
-use crate::json::{self, Object};
+use crate::json::{self, Rfc3339};
 use crate::output::{flush, out};
 use crate::text::{full_time, octal_mode};
 
@@ -183,65 +186,160 @@ fn timespec(time: Timestamp) -> Timespec {
     }
 }
 
-fn json_line(target: &Target, stored: &StoredInode) -> String {
-    let inode = &stored.inode;
-    json::line(|object| {
-        object.text("image", &target.image_path.image.to_string());
-        object.raw("ino", inode.ino());
-        if let Some((block, offset)) = stored.position {
-            object.raw("record_block", block);
-            object.raw("record_offset", offset);
-        }
-        object.text("kind", kind_name(inode.kind()));
-        object.text("mode", &octal_mode(inode.mode().into()));
-        object.raw("links", inode.links());
-        object.raw("uid", inode.uid());
-        object.raw("gid", inode.gid());
-        object.raw("project", inode.project());
-        object.raw("size", inode.size());
-        object.raw("sectors", inode.sectors());
-        object.raw("flags", inode.flags().bits());
-        object.texts("flag_names", inode.flags().named().map(|(_, name)| name));
-        object.raw("generation", inode.generation());
-        object.raw("version", inode.version());
-        for (key, time) in [
-            ("atime", Some(inode.atime())),
-            ("mtime", Some(inode.mtime())),
-            ("ctime", Some(inode.ctime())),
-            ("crtime", inode.crtime()),
-        ] {
-            json::time(object, key, time.map(timespec));
-        }
-        object.raw("dtime", inode.dtime());
-        let deleted = Some(inode.dtime()).filter(|seconds| *seconds != 0);
-        json::time(
-            object,
-            "dtime",
-            deleted.map(|seconds| Timespec {
-                sec: seconds.into(),
-                nsec: 0,
-            }),
-        );
-        object.raw("extra_isize", inode.extra_isize());
-        object.maybe("xattr_block", inode.xattr_block());
-        object.objects("blocks", &stored.map, json_piece);
-    })
+/// An inode.
+#[derive(Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub(crate) struct Line {
+    /// The image, as the command line names it.
+    image: String,
+    /// The inode number.
+    ino: u32,
+    /// The block that the inode is in.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u64")]
+    record_block: Option<u64>,
+    /// The byte of that block at which it begins.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u32")]
+    record_offset: Option<u32>,
+    /// The type.
+    #[schemars(extend("enum" = [
+        "none", "fifo", "character device", "directory", "block device", "regular file",
+        "symbolic link", "socket"
+    ]))]
+    kind: &'static str,
+    /// The permission bits in octal.
+    #[schemars(extend("pattern" = "^[0-7]{4}$"))]
+    mode: String,
+    /// Names that the file has.
+    links: u16,
+    /// The owner.
+    uid: u32,
+    /// The group.
+    gid: u32,
+    /// The project.
+    project: u32,
+    /// Bytes of contents.
+    size: u64,
+    /// Units of 512 bytes that the file takes.
+    sectors: u64,
+    /// The flags of the inode.
+    flags: u32,
+    /// Their names.
+    flag_names: Vec<&'static str>,
+    /// The generation of the inode.
+    generation: u32,
+    /// The number of changes.
+    version: u64,
+    /// The last access.
+    atime_rfc3339: Rfc3339,
+    /// The last change of contents.
+    mtime_rfc3339: Rfc3339,
+    /// The last change of attributes.
+    ctime_rfc3339: Rfc3339,
+    /// When the file was made, if the volume notes it.
+    crtime_rfc3339: Rfc3339,
+    /// When the file was deleted, in seconds since 1970, or the next inode of the orphan list; 0 for
+    /// neither.
+    dtime: u32,
+    /// When the file was deleted.
+    dtime_rfc3339: Rfc3339,
+    /// Bytes behind the first 128 that the inode uses.
+    extra_isize: u16,
+    /// The block of its extended attributes.
+    xattr_block: Option<u64>,
+    /// Its blocks.
+    blocks: Vec<Run>,
 }
 
-fn json_piece(piece: &MapPiece, object: &mut Object<'_>) {
-    match piece.used {
-        Use::Data { logical, unwritten } => {
-            object.text("use", "data");
-            object.raw("logical", logical);
-            object.raw("unwritten", unwritten);
+/// A run of blocks.
+#[derive(Serialize, JsonSchema)]
+#[serde(tag = "use", rename_all = "lowercase")]
+#[schemars(inline, deny_unknown_fields, transform = json::describe_tags)]
+enum Run {
+    /// Contents.
+    Data {
+        /// The first block of the file.
+        logical: u64,
+        /// Whether it reads as zeroes.
+        unwritten: bool,
+        /// The first block of the volume.
+        physical: u64,
+        /// Blocks.
+        len: u64,
+    },
+    /// A part of the map of blocks.
+    Map {
+        /// The first block of the file that it maps.
+        logical: u64,
+        /// Levels of the map below it.
+        level: u32,
+        /// The block of the volume.
+        physical: u64,
+        /// Blocks.
+        len: u64,
+    },
+    /// Extended attributes.
+    Xattr {
+        /// The block of the volume.
+        physical: u64,
+        /// Blocks.
+        len: u64,
+    },
+}
+
+impl From<&MapPiece> for Run {
+    fn from(piece: &MapPiece) -> Self {
+        let physical = piece.physical;
+        let len = piece.len_blocks;
+        match piece.used {
+            Use::Data { logical, unwritten } => Self::Data {
+                logical,
+                unwritten,
+                physical,
+                len,
+            },
+            Use::Map { level, logical } => Self::Map {
+                logical,
+                level,
+                physical,
+                len,
+            },
+            Use::Xattr => Self::Xattr { physical, len },
         }
-        Use::Map { level, logical } => {
-            object.text("use", "map");
-            object.raw("logical", logical);
-            object.raw("level", level);
-        }
-        Use::Xattr => object.text("use", "xattr"),
     }
-    object.raw("physical", piece.physical);
-    object.raw("len", piece.len_blocks);
+}
+
+fn json_line(target: &Target, stored: &StoredInode) -> String {
+    let inode = &stored.inode;
+    let deleted = Some(inode.dtime()).filter(|seconds| *seconds != 0);
+    json::to_line(&Line {
+        image: target.image_path.image.to_string(),
+        ino: inode.ino(),
+        record_block: stored.position.map(|(block, _)| block),
+        record_offset: stored.position.map(|(_, offset)| offset),
+        kind: kind_name(inode.kind()),
+        mode: octal_mode(inode.mode().into()),
+        links: inode.links(),
+        uid: inode.uid(),
+        gid: inode.gid(),
+        project: inode.project(),
+        size: inode.size(),
+        sectors: inode.sectors(),
+        flags: inode.flags().bits(),
+        flag_names: inode.flags().named().map(|(_, name)| name).collect(),
+        generation: inode.generation(),
+        version: inode.version(),
+        atime_rfc3339: timespec(inode.atime()).into(),
+        mtime_rfc3339: timespec(inode.mtime()).into(),
+        ctime_rfc3339: timespec(inode.ctime()).into(),
+        crtime_rfc3339: inode.crtime().map(timespec).into(),
+        dtime: inode.dtime(),
+        dtime_rfc3339: deleted
+            .map(|seconds| json::at_seconds(seconds.into()))
+            .into(),
+        extra_isize: inode.extra_isize(),
+        xattr_block: inode.xattr_block(),
+        blocks: stored.map.iter().map(Run::from).collect(),
+    })
 }

@@ -9,11 +9,13 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use extern4::{FileType, Metadata};
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use crate::app::{App, Shown, Target};
 use crate::exit_status::ExitStatus;
 use crate::file_flags::{letters, names, set};
-use crate::json;
+use crate::json::{self, FileName};
 use crate::output::{Out, flush};
 
 #[derive(clap::Args)]
@@ -42,6 +44,24 @@ pub(crate) struct Args {
     /// Write one JSON object a line for each file
     #[arg(long)]
     json: bool,
+}
+
+/// A file.
+#[derive(Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub(crate) struct Line {
+    #[serde(flatten)]
+    file: FileName,
+    /// The bits of FS_IOC_GETFLAGS.
+    flags: u32,
+    /// The flags as letters, as lsattr(1) writes them.
+    letters: String,
+    /// The names of the flags that are set.
+    flag_names: Vec<&'static str>,
+    /// The project.
+    project: u32,
+    /// The generation of the inode.
+    generation: u32,
 }
 
 /// A run of the command in one volume.
@@ -176,13 +196,13 @@ impl Listing<'_> {
 
     fn line(&mut self, path: &Path, found: &Metadata) -> io::Result<()> {
         if self.args.json {
-            let line = json::line(|object| {
-                json::file(object, &self.target.image_path.image, path);
-                object.raw("flags", found.flags().bits());
-                object.text("letters", &letters(found.flags()));
-                object.texts("flag_names", set(found.flags()));
-                object.raw("project", found.project());
-                object.raw("generation", found.generation());
+            let line = json::to_line(&Line {
+                file: FileName::of(&self.target.image_path.image, path),
+                flags: found.flags().bits(),
+                letters: letters(found.flags()),
+                flag_names: set(found.flags()).collect(),
+                project: found.project(),
+                generation: found.generation(),
             });
             return self.out.write_all(line.as_bytes());
         }

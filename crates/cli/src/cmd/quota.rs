@@ -1,10 +1,10 @@
 //! `extern4 quota`: shows, sets and checks the quotas of users, groups and projects.
 
-mod check;
+pub(crate) mod check;
 mod grace;
 mod limit;
 mod owners;
-mod report;
+pub(crate) mod report;
 mod set;
 
 use std::io;

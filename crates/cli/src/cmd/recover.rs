@@ -4,6 +4,9 @@
 
 use std::io::{self, Write as _};
 
+use schemars::JsonSchema;
+use serde::Serialize;
+
 use crate::app::App;
 use crate::image_path::{Image, ImagePath};
 use crate::json;
@@ -41,6 +44,22 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     Ok(())
 }
 
+/// A volume.
+#[derive(Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub(crate) struct Line {
+    /// The image, as the command line names it.
+    image: String,
+    /// Whether there was anything to replay.
+    replayed: bool,
+    /// Transactions replayed.
+    transactions: u32,
+    /// Fast commits replayed.
+    fast_commits: u32,
+    /// Blocks replayed.
+    blocks: u64,
+}
+
 /// The numbers of transactions, fast commits and blocks that were replayed; `None` for a clean
 /// volume.
 pub(crate) type Replayed = Option<(u32, u32, u64)>;
@@ -60,12 +79,12 @@ pub(crate) fn recover(image: &Image, app: &App) -> extern4::Result<Replayed> {
 fn report(args: &Args, image: &Image, replayed: Replayed) -> String {
     if args.json {
         let (transactions, fast_commits, blocks) = replayed.unwrap_or_default();
-        return json::line(|object| {
-            object.text("image", &image.to_string());
-            object.raw("replayed", replayed.is_some());
-            object.raw("transactions", transactions);
-            object.raw("fast_commits", fast_commits);
-            object.raw("blocks", blocks);
+        return json::to_line(&Line {
+            image: image.to_string(),
+            replayed: replayed.is_some(),
+            transactions,
+            fast_commits,
+            blocks,
         });
     }
     people(image, replayed)

@@ -9,10 +9,13 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
 use extern4::{FileType, Metadata, Timespec};
+use schemars::JsonSchema;
+use serde::Serialize;
 
+use super::df::Space;
 use crate::app::{App, Opened, Shown, Target};
 use crate::image_path::ImagePath;
-use crate::json::{self, Object};
+use crate::json::{self, FileName, Object};
 use crate::output::flush;
 use crate::text::{ModeText, escape, full_time, octal_mode, type_name};
 
@@ -119,16 +122,32 @@ pub(crate) fn run(args: &Args, app: &mut App) -> io::Result<()> {
     app.end_output(&mut out)
 }
 
+/// A volume.
+#[derive(Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub(crate) struct FileSystemLine {
+    #[serde(flatten)]
+    file: FileName,
+    #[serde(flatten)]
+    space: Space,
+    /// Bytes of the longest name.
+    name_max: u32,
+    /// The number of the type of file system.
+    magic: u32,
+    /// The number of the volume, in hexadecimal.
+    fsid: String,
+}
+
 /// Returns what there is to say about the volume of a file.
 fn file_system(args: &Args, target: &Target, shown: Shown) -> extern4::Result<Vec<u8>> {
     let found = target.volume.volume.stat_fs()?;
     if args.json {
-        let line = json::line(|object| {
-            json::file(object, &target.volume.image, target.path());
-            super::df::members(object, &found);
-            object.raw("name_max", found.name_max);
-            object.raw("magic", found.magic);
-            object.text("fsid", &format::id(&found));
+        let line = json::to_line(&FileSystemLine {
+            file: FileName::of(&target.volume.image, target.path()),
+            space: (&found).into(),
+            name_max: found.name_max,
+            magic: found.magic,
+            fsid: format::id(&found),
         });
         return Ok(line.into_bytes());
     }

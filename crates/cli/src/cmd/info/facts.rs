@@ -2,7 +2,6 @@
 //!
 //! `info` prints them as text or JSON. Every fact is in both, under a name that does not change.
 
-use extern4::Timespec;
 use extern4::info::{
     CreatorOs, Encoding, ErrorPolicy, ErrorRecord, History, Info, JournalInfo, Layout, Space,
 };
@@ -280,14 +279,6 @@ fn history(history: &History, facts: &mut Facts) {
     }
 }
 
-/// Returns the time that a superblock writes as seconds.
-fn time(seconds: u64) -> Timespec {
-    Timespec {
-        sec: i64::try_from(seconds).unwrap_or(i64::MAX),
-        nsec: 0,
-    }
-}
-
 /// Returns the text of an error that a superblock notes.
 pub(crate) fn error_text(error: &ErrorRecord) -> String {
     let function = error
@@ -295,29 +286,13 @@ pub(crate) fn error_text(error: &ErrorRecord) -> String {
         .split(|byte| *byte == 0)
         .next()
         .unwrap_or_default();
-    let time = iso_time(time(error.time).sec);
+    let time = iso_time(json::at_seconds(error.time).sec);
     // extern4 notes no function of its own.
     let code = match function {
         [] => String::new(),
         function => format!(" in {} line {}", escape(function), error.line),
     };
     format!("{time}{code}, inode {}, block {}", error.ino, error.block)
-}
-
-/// Adds the first and the last error that a superblock notes as members of an object.
-pub(crate) fn json_errors(
-    object: &mut Object<'_>,
-    count: u32,
-    first: Option<ErrorRecord>,
-    last: Option<ErrorRecord>,
-) {
-    object.raw("error_count", count);
-    for (key, error) in [("first_error", first), ("last_error", last)] {
-        if let Some(error) = error {
-            object.text(key, &error_text(&error));
-            json::time(object, key, Some(time(error.time)));
-        }
-    }
 }
 
 fn journal(journal: &JournalInfo, facts: &mut Facts) {
@@ -381,7 +356,7 @@ impl Value {
             Self::Number(number) => number.to_string(),
             Self::Size(bytes) => human(*bytes),
             Self::Time(0) => "never".to_owned(),
-            Self::Time(seconds) => iso_time(time(*seconds).sec),
+            Self::Time(seconds) => iso_time(json::at_seconds(*seconds).sec),
             Self::Words(words) => words.join(" "),
             Self::Yes(yes) => if *yes { "yes" } else { "no" }.to_owned(),
             Self::Error(error) => error_text(error),
@@ -399,11 +374,11 @@ pub(super) fn json(facts: &[Fact], object: &mut Object<'_>) {
             Value::Time(seconds) => {
                 let seconds = Some(*seconds).filter(|seconds| *seconds != 0);
                 object.maybe(fact.key, seconds);
-                json::time(object, fact.key, seconds.map(time));
+                json::time(object, fact.key, seconds.map(json::at_seconds));
             }
             Value::Error(error) => {
                 object.text(fact.key, &error_text(error));
-                json::time(object, fact.key, Some(time(error.time)));
+                json::time(object, fact.key, Some(json::at_seconds(error.time)));
             }
             Value::Words(words) => object.texts(fact.key, words),
             Value::Yes(yes) => object.raw(fact.key, yes),

@@ -7,6 +7,8 @@ use std::io::{self, Write as _};
 use extern4::Volume;
 use extern4::quota::Quotas;
 use extern4_check::{Fault, Options, Structure, Wrong, check};
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use super::owners::Owner;
 use super::{kept, whole};
@@ -201,6 +203,18 @@ fn correct(quotas: Quotas<'_>, found: &Found) -> extern4::Result<()> {
     Ok(())
 }
 
+/// The summary.
+#[derive(Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub(crate) struct SummaryLine {
+    /// The image, as the command line names it.
+    image: String,
+    /// Faults of the quotas.
+    faults: u64,
+    /// Owners whose counts were corrected.
+    corrected: u64,
+}
+
 /// Prints the result.
 fn sum_up(args: &Args, image: &Image, found: &Found, corrected: usize) -> io::Result<()> {
     let faults = match found.faults {
@@ -209,10 +223,10 @@ fn sum_up(args: &Args, image: &Image, found: &Found, corrected: usize) -> io::Re
     };
     let corrected_text = if corrected > 0 { ", corrected" } else { "" };
     if args.json {
-        print_line(&json::line(|object| {
-            object.text("image", &image.to_string());
-            object.raw("faults", found.faults);
-            object.raw("corrected", corrected);
+        print_line(&json::to_line(&SummaryLine {
+            image: image.to_string(),
+            faults: found.faults,
+            corrected: corrected as u64,
         }))
     } else if args.quiet {
         Ok(())

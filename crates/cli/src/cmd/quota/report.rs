@@ -3,15 +3,16 @@
 use std::io::{self, Write as _};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use extern4::Timespec;
 use extern4::quota::{Entry, Grace, Kind, Quotas, Resource};
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use super::owners::{Owner, Owners};
 use super::{kept, whole};
 use crate::app::App;
 use crate::id_names::IdNames;
 use crate::image_path::{Image, ImagePath};
-use crate::json;
+use crate::json::{self, Rfc3339};
 use crate::output::{Out, flush, out};
 use crate::text::{human, units};
 
@@ -36,6 +37,83 @@ pub(super) struct Args {
     /// Write one JSON object a line for each kind of quota, and one for each owner
     #[arg(long)]
     json: bool,
+}
+
+/// A kind of quota.
+#[derive(Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub(crate) struct KindLine {
+    /// The image, as the command line names it.
+    image: String,
+    /// The kind of owner.
+    #[schemars(extend("enum" = ["user", "group", "project"]))]
+    kind: String,
+    /// Seconds for which a soft limit of space may be exceeded.
+    block_grace: u32,
+    /// Seconds for which a soft limit of inodes may be exceeded.
+    inode_grace: u32,
+}
+
+/// An owner.
+#[derive(Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub(crate) struct OwnerLine {
+    /// The image, as the command line names it.
+    image: String,
+    /// The kind of owner.
+    #[schemars(extend("enum" = ["user", "group", "project"]))]
+    kind: String,
+    /// The number of the owner.
+    id: u32,
+    /// The name of the owner in the volume, if it has one.
+    name: Option<String>,
+    /// Bytes that the owner has.
+    bytes: u64,
+    /// The soft limit of space in bytes; 0 for none.
+    block_soft: u64,
+    /// The hard limit of space in bytes; 0 for none.
+    block_hard: u64,
+    /// When the grace time of space ends, in seconds since 1970.
+    block_until: Option<u64>,
+    /// When the grace time of space ends.
+    block_until_rfc3339: Rfc3339,
+    /// Inodes that the owner has.
+    inodes: u64,
+    /// The soft limit of inodes; 0 for none.
+    inode_soft: u64,
+    /// The hard limit of inodes; 0 for none.
+    inode_hard: u64,
+    /// When the grace time of inodes ends, in seconds since 1970.
+    inode_until: Option<u64>,
+    /// When the grace time of inodes ends.
+    inode_until_rfc3339: Rfc3339,
+}
+
+impl OwnerLine {
+    fn of(image: &Image, kind: Kind, entry: &Entry, name: Option<&str>) -> Self {
+        let Entry {
+            id, space, inodes, ..
+        } = entry;
+        let end = |resource: &Resource| Some(resource.until).filter(|until| *until != 0);
+        let block_until = end(space);
+        let inode_until = end(inodes);
+        Self {
+            image: image.to_string(),
+            kind: kind.to_string(),
+            id: *id,
+            name: name.map(str::to_owned),
+            bytes: space.used,
+            block_soft: space.soft,
+            block_hard: space.hard,
+            block_until,
+            block_until_rfc3339: block_until.map(json::at_seconds).into(),
+            inodes: inodes.used,
+            inode_soft: inodes.soft,
+            inode_hard: inodes.hard,
+            inode_until,
+            inode_until_rfc3339: inode_until.map(json::at_seconds).into(),
+        }
+    }
 }
 
 /// The form in which owners are shown.
@@ -128,11 +206,11 @@ impl Report<'_> {
 
     fn head(&mut self, kind: Kind, grace: Grace) -> io::Result<()> {
         if self.args.json {
-            let line = json::line(|object| {
-                object.text("image", &self.image.to_string());
-                object.text("kind", &kind.to_string());
-                object.raw("block_grace", grace.space);
-                object.raw("inode_grace", grace.inodes);
+            let line = json::to_line(&KindLine {
+                image: self.image.to_string(),
+                kind: kind.to_string(),
+                block_grace: grace.space,
+                inode_grace: grace.inodes,
             });
             return self.out.write_all(line.as_bytes());
         }
@@ -178,25 +256,7 @@ impl Report<'_> {
         let number = entry.id.to_string();
         let named = Some(&*name).filter(|name| **name != number);
         if self.args.json {
-            let line = json::line(|object| {
-                object.text("image", &self.image.to_string());
-                object.text("kind", &kind.to_string());
-                object.raw("id", entry.id);
-                object.text_or_null("name", named);
-                for (prefix, resource) in [("block", &entry.space), ("inode", &entry.inodes)] {
-                    let used = if prefix == "block" { "bytes" } else { "inodes" };
-                    object.raw(used, resource.used);
-                    object.raw(&format!("{prefix}_soft"), resource.soft);
-                    object.raw(&format!("{prefix}_hard"), resource.hard);
-                    let until = Some(resource.until).filter(|until| *until != 0);
-                    object.maybe(&format!("{prefix}_until"), until);
-                    let time = until.map(|until| Timespec {
-                        sec: until.cast_signed(),
-                        nsec: 0,
-                    });
-                    json::time(object, &format!("{prefix}_until"), time);
-                }
-            });
+            let line = json::to_line(&OwnerLine::of(self.image, kind, entry, named));
             return self.out.write_all(line.as_bytes());
         }
         let name = named
