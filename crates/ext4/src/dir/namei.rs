@@ -14,7 +14,7 @@ use extern4_disk::inode::ROOT_INO;
 use extern4_disk::{Corrupt, CorruptKind, Place, Structure};
 
 use crate::dir::blocks::{dir_physical, dir_slots, names_physical, read_ahead_dir, with_dir_block};
-use crate::dir::htree::read::{NameHash, Tree, loop_in};
+use crate::dir::htree::read::{NameHash, Tree, first_leaf, loop_in};
 use crate::dir::names::{map_names, mapped_block, name_hash};
 use crate::dir_entries::{self, RecordPosition};
 use crate::error::{Error, Result};
@@ -218,22 +218,30 @@ fn lookup_tree(
     dir: &InodeInfo,
     wanted: &SearchName<'_>,
 ) -> Result<Option<Option<FoundEntry>>> {
-    let tree = Tree::open(fs, dir)?;
-    let Some(major) = wanted.major(&tree.hash) else {
+    let Some(first) = first_leaf(fs, dir, |hash| wanted.major(hash))? else {
         return Ok(None);
     };
-    let mut cursor = tree.seek(major)?;
+    let search = |leaf| search_block(fs, dir, leaf, dir_physical(fs, dir, leaf)?, wanted);
+    if let Some(found) = search(first.leaf)? {
+        return Ok(Some(Some(found)));
+    }
+    let absent = if wanted.hash_is_doubtful() {
+        None
+    } else {
+        Some(None)
+    };
+    let continued = Some(first.major | 1);
+    if first.next != continued {
+        return Ok(absent);
+    }
+    let tree = Tree::open(fs, dir)?;
+    let mut cursor = tree.seek(first.major)?;
     for _ in 0..dir.len_blocks(fs)? {
-        let leaf = cursor.leaf();
-        if let Some(found) = search_block(fs, dir, leaf, dir_physical(fs, dir, leaf)?, wanted)? {
-            return Ok(Some(Some(found)));
+        if cursor.advance()? != continued {
+            return Ok(absent);
         }
-        if cursor.advance()? != Some(major | 1) {
-            return Ok(if wanted.hash_is_doubtful() {
-                None
-            } else {
-                Some(None)
-            });
+        if let Some(found) = search(cursor.leaf())? {
+            return Ok(Some(Some(found)));
         }
     }
     Err(loop_in(dir))

@@ -17,7 +17,7 @@ use extern4_disk::dirent::DirEntry;
 use extern4_disk::htree::{Expect, Hash, HashVersion, Hasher, HtreeNode, Root, verify_checksum};
 use extern4_disk::inode::InodeFlags;
 use extern4_disk::superblock::Superblock;
-use extern4_disk::{CorruptKind, Place, Structure};
+use extern4_disk::{Corrupt, CorruptKind, Place, Structure};
 
 use crate::dir::blocks::dir_physical;
 use crate::error::Result;
@@ -156,21 +156,9 @@ impl<'a> Tree<'a> {
         })
     }
 
-    /// Returns the block that entry `at` of a node refers to. The number is checked again: the node
-    /// may have been verified when the directory had more blocks.
+    /// Returns the block that entry `at` of a node refers to.
     fn child(&self, node: &HtreeNode<'_>, at: usize) -> Result<u32> {
-        let block = node.block(at);
-        if block == 0 || block >= self.expect.blocks {
-            let kind = CorruptKind::Field {
-                field: "dx_entry.block",
-                value: block.into(),
-            };
-            return Err(Place::new(Structure::HtreeNode)
-                .ino(self.dir.ino())
-                .corrupt(kind)
-                .into());
-        }
-        Ok(block)
+        checked_child(self.dir, &self.expect, node.block(at))
     }
 
     /// Checks every node of the tree, but no leaf.
@@ -308,22 +296,120 @@ impl Cursor<'_> {
     }
 }
 
+/// The leaf with which a search for a hash begins.
+pub(crate) struct FirstLeaf {
+    /// The hash.
+    pub(crate) major: u32,
+    /// The logical block of the leaf.
+    pub(crate) leaf: u32,
+    /// The hash of the next leaf's entry, with the flag for a continuation; `None` if this leaf is
+    /// the last.
+    pub(crate) next: Option<u32>,
+}
+
+/// The entry of a node that a search for a hash takes, and the hash of the next entry.
+struct ChosenEntry {
+    block: u32,
+    next: Option<u32>,
+}
+
+impl ChosenEntry {
+    fn new(node: &HtreeNode<'_>, major: u32) -> Self {
+        let at = node.find(major);
+        Self {
+            block: node.block(at),
+            next: (at + 1 < node.len()).then(|| node.hash(at + 1)),
+        }
+    }
+}
+
+/// Returns the first leaf of the tree of `dir` that can have names with the hash that `major`
+/// returns; `None` if it returns none. Unlike a [`Cursor`], it keeps no node.
+pub(crate) fn first_leaf(
+    fs: &Ext4,
+    dir: &InodeInfo,
+    major: impl FnOnce(&NameHash) -> Option<u32>,
+) -> Result<Option<FirstLeaf>> {
+    let expect = expect(fs, dir);
+    let in_root = |bytes: &[u8], place| {
+        let root = Root::peek(bytes, &expect, place)?;
+        let hash = NameHash::new(fs.superblock(), dir.fields().flags(), root.hash_version);
+        Ok(major(&hash).map(|major| (major, root.levels, ChosenEntry::new(&root.node, major))))
+    };
+    let Some((major, levels, mut chosen)) = with_node(fs, dir, 0, in_root)? else {
+        return Ok(None);
+    };
+    let mut next = chosen.next;
+    for _ in 0..levels {
+        let child = checked_child(dir, &expect, chosen.block)?;
+        chosen = with_node(fs, dir, child, |bytes, place| {
+            let node = HtreeNode::peek(bytes, &expect, place)?;
+            Ok(ChosenEntry::new(&node, major))
+        })?;
+        next = chosen.next.or(next);
+    }
+    Ok(Some(FirstLeaf {
+        major,
+        leaf: checked_child(dir, &expect, chosen.block)?,
+        next,
+    }))
+}
+
+/// Returns the number of a block that a node refers to. It is checked again: the node may have been
+/// verified when the directory had more blocks.
+fn checked_child(dir: &InodeInfo, expect: &Expect, block: u32) -> Result<u32> {
+    if block == 0 || block >= expect.blocks {
+        let kind = CorruptKind::Field {
+            field: "dx_entry.block",
+            value: block.into(),
+        };
+        return Err(Place::new(Structure::HtreeNode)
+            .ino(dir.ino())
+            .corrupt(kind)
+            .into());
+    }
+    Ok(block)
+}
+
 /// Returns the block of the root (logical block 0) or of an interior node, with checksum and
 /// entries verified.
 pub(crate) fn node_block(fs: &Ext4, dir: &InodeInfo, logical: u32) -> Result<Buffer> {
     let physical = dir_physical(fs, dir, logical)?;
-    let place = Place::new(Structure::HtreeNode)
-        .ino(dir.ino())
-        .block(physical);
+    let place = node_place(dir, physical);
     fs.verified(physical, Verified::HtreeNode, |bytes| {
-        if let Some(seed) = dir.seed() {
-            verify_checksum(bytes, logical == 0, seed, place)?;
-        }
-        match logical {
-            0 => Root::decode(bytes, &expect(fs, dir), place).map(drop),
-            _ => HtreeNode::decode(bytes, &expect(fs, dir), place).map(drop),
-        }
+        verify_node(fs, dir, logical, place, bytes)
     })
+}
+
+/// Calls `look` with the verified bytes of that block, as [`Ext4::with_verified`] does, and with
+/// its place.
+fn with_node<R>(
+    fs: &Ext4,
+    dir: &InodeInfo,
+    logical: u32,
+    look: impl FnOnce(&[u8], Place) -> Result<R, Corrupt>,
+) -> Result<R> {
+    let physical = dir_physical(fs, dir, logical)?;
+    let place = node_place(dir, physical);
+    let verify = |bytes: &[u8]| verify_node(fs, dir, logical, place, bytes);
+    let look = |bytes: &[u8]| look(bytes, place);
+    Ok(fs.with_verified(physical, Verified::HtreeNode, verify, look)??)
+}
+
+fn verify_node(
+    fs: &Ext4,
+    dir: &InodeInfo,
+    logical: u32,
+    place: Place,
+    bytes: &[u8],
+) -> Result<(), Corrupt> {
+    if let Some(seed) = dir.seed() {
+        verify_checksum(bytes, logical == 0, seed, place)?;
+    }
+    match logical {
+        0 => Root::decode(bytes, &expect(fs, dir), place).map(drop),
+        _ => HtreeNode::decode(bytes, &expect(fs, dir), place).map(drop),
+    }
 }
 
 pub(crate) fn expect(fs: &Ext4, dir: &InodeInfo) -> Expect {
@@ -337,9 +423,13 @@ pub(crate) fn expect(fs: &Ext4, dir: &InodeInfo) -> Expect {
 }
 
 fn place(dir: &InodeInfo, block: &Buffer) -> Place {
+    node_place(dir, block.number())
+}
+
+fn node_place(dir: &InodeInfo, physical: u64) -> Place {
     Place::new(Structure::HtreeNode)
         .ino(dir.ino())
-        .block(block.number())
+        .block(physical)
 }
 
 /// Returns the error for a tree that leads to the same block twice.
