@@ -25,6 +25,7 @@ use extern4_sync::primitive::{AtomicU64, Ordering};
 use extern4_sync::rcu::pin;
 use extern4_sync::rcu_arc::{RcuArc, end_all};
 use extern4_sync::rcu_hash_map::RcuHashMap;
+use extern4_sync::thread_counter::ThreadCounter;
 use extern4_sync::thread_refcount::ThreadRefcount;
 
 use crate::errno::{Errno, Result};
@@ -44,7 +45,7 @@ pub(crate) struct InodeCache {
     /// The count of inodes in use that have no links.
     unlinked: Arc<ThreadRefcount>,
     /// Inodes read from the file system.
-    reads: AtomicU64,
+    reads: ThreadCounter<1>,
     /// Dentries and inodes that left for want of memory.
     evictions: AtomicU64,
 }
@@ -74,7 +75,7 @@ impl InodeCache {
             inode_bytes: (RcuArc::<Inode>::BYTES + fs_bytes) as u64 + OVERHEAD_BYTES,
             fs: PerThread::new(),
             unlinked,
-            reads: AtomicU64::new(0),
+            reads: ThreadCounter::new(),
             evictions: AtomicU64::new(0),
         }
     }
@@ -105,8 +106,7 @@ impl InodeCache {
         if let Some(inode) = self.linked(self.find_locked(ino)) {
             return Ok(inode);
         }
-        // Relaxed: a statistic.
-        self.reads.fetch_add(1, Ordering::Relaxed);
+        self.reads.add([1]);
         let new = fs.read_inode(ino)?;
         // The file was removed, and is perhaps still open. A lookup by number must not find it.
         if new.attr.nlink == 0 {
@@ -244,6 +244,7 @@ impl InodeCache {
 
     /// Returns the number of inodes read from the file system so far.
     pub(crate) fn reads(&self) -> u64 {
-        self.reads.load(Ordering::Relaxed)
+        let [reads] = self.reads.sum();
+        reads
     }
 }

@@ -178,7 +178,7 @@ pub struct SuperBlock {
     rename_mutex: Mutex<()>,
     /// Directories that changed their parent.
     dir_renames: AtomicU64,
-    lookups: AtomicU64,
+    lookups: ThreadCounter<1>,
     walks: ThreadCounter<5>,
     pub(crate) icache: Arc<InodeCache>,
     pub(crate) dcache: Arc<DentryCache>,
@@ -260,7 +260,7 @@ impl SuperBlock {
             root,
             rename_mutex: Mutex::new(()),
             dir_renames: AtomicU64::new(0),
-            lookups: AtomicU64::new(0),
+            lookups: ThreadCounter::new(),
             walks: ThreadCounter::new(),
             checker,
             files,
@@ -431,8 +431,8 @@ impl SuperBlock {
 
     /// Returns the counters.
     pub fn stats(&self) -> CacheStats {
-        // Relaxed, here and below: statistics order nothing.
         let walks = self.walks.sum();
+        let [lookups] = self.lookups.sum();
         let budget = self.icache.account().budget();
         CacheStats {
             dentries: self.dcache.len(),
@@ -441,7 +441,7 @@ impl SuperBlock {
             evictions: self.icache.evictions(),
             memory_used: budget.used(),
             memory_limit: budget.limit(),
-            lookups: self.lookups.load(Ordering::Relaxed),
+            lookups,
             fast_searches: walks[FAST_SEARCHES],
             full_searches: walks[FULL_SEARCHES],
             rcu_walks: walks[WALKS],
@@ -536,10 +536,25 @@ impl SuperBlock {
         if let Some(dentry) = self.dcache.find(key) {
             return Ok(dentry);
         }
+        self.lookup_unknown_key(inode, key, name)
+    }
+
+    /// Like [`lookup`](Self::lookup), for a name that the cache has just been found to lack.
+    pub(crate) fn lookup_unknown(
+        &self,
+        dir: &RcuArc<Dentry>,
+        name: &[u8],
+    ) -> Result<RcuArc<Dentry>> {
+        let inode = directory(dir);
+        let canonical = self.canonical_name(inode, name)?;
+        self.lookup_unknown_key(inode, self.dcache.key(dir, &canonical), name)
+    }
+
+    fn lookup_unknown_key(&self, dir: &Inode, key: Key<'_>, name: &[u8]) -> Result<RcuArc<Dentry>> {
         // Shared, because the name may be in neither directory during a rename that holds this
         // exclusive. Other renames hide the name.
-        let _names = inode.lock_names();
-        self.lookup_key(inode, key, name)
+        let _names = dir.lock_names();
+        self.lookup_key(dir, key, name)
     }
 
     /// Returns whether the file system knows that a name, which the cache has just been found to
@@ -715,8 +730,7 @@ impl SuperBlock {
         if dir.perm().dead() {
             return Err(Errno::ENOENT.into());
         }
-        // Relaxed: a statistic.
-        self.lookups.fetch_add(1, Ordering::Relaxed);
+        self.lookups.add([1]);
         // No thread is changing the name: the cache would have it.
         let found = if self.fs.is_absent(dir, key.name()) {
             None

@@ -134,6 +134,8 @@ pub(crate) struct ResumePoint<'a> {
     pub(super) offset: usize,
     /// The number of symbolic links that were followed on the way.
     pub(super) links: u32,
+    /// Whether the cache has been found to lack the component.
+    pub(super) is_unknown: bool,
 }
 
 /// A text of components: the caller's path, or the target of a symbolic link.

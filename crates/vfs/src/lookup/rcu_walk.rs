@@ -146,6 +146,8 @@ pub(crate) struct PathPosition<'g> {
     offset: usize,
     /// The number of symbolic links that the walk followed.
     links: u32,
+    /// Whether the cache lacks the component.
+    is_unknown: bool,
 }
 
 impl PathPosition<'_> {
@@ -161,6 +163,7 @@ impl PathPosition<'_> {
             dir: self.dir.hold(root, base)?,
             offset: self.offset,
             links: self.links,
+            is_unknown: self.is_unknown,
         })
     }
 }
@@ -186,6 +189,7 @@ impl<'g> ParentResult<'g> {
             dir: self.dir,
             offset: self.last.start,
             links: self.links,
+            is_unknown: false,
         }
         .hold(root, base)
     }
@@ -523,6 +527,7 @@ impl<'g> RcuWalk<'g> {
                 dir: self.result_at(at),
                 offset,
                 links: self.links,
+                is_unknown: true,
             })
         }
     }

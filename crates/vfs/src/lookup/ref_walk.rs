@@ -66,6 +66,8 @@ pub(crate) struct RefWalk<'a> {
     /// The rests of texts in which the walk met a symbolic link. Each has a name left.
     rests: Vec<Components<'a>>,
     links: u32,
+    /// Whether the cache has just been found to lack the next name.
+    is_unknown: bool,
     /// The file system on which it started, and the `dir_renames` of that moment.
     renames: (u64, u64),
     /// The number of search checks so far: fast, full.
@@ -121,6 +123,7 @@ impl<'a> RefWalk<'a> {
         };
         // The walk up to here has read the name.
         let (name, _) = text.take_name();
+        walk.is_unknown = from.is_unknown;
         if text.is_done() {
             return Ok((walk, LastComponent::new(path, name)));
         }
@@ -146,6 +149,7 @@ impl<'a> RefWalk<'a> {
             at,
             rests: Vec::new(),
             links,
+            is_unknown: false,
             renames: (0, 0),
             searches: [0; 2],
         }
@@ -246,8 +250,13 @@ impl<'a> RefWalk<'a> {
     }
 
     /// Looks `name` up in the directory where the walk stands.
-    pub(crate) fn child(&self, name: &[u8]) -> Result<RcuArc<Dentry>> {
-        self.at.sb().lookup(&self.at.dentry, name)
+    pub(crate) fn child(&mut self, name: &[u8]) -> Result<RcuArc<Dentry>> {
+        let sb = self.at.sb();
+        if std::mem::take(&mut self.is_unknown) {
+            sb.lookup_unknown(&self.at.dentry, name)
+        } else {
+            sb.lookup(&self.at.dentry, name)
+        }
     }
 
     /// Steps onto a positive dentry below, or onto the root of the file system that is mounted
