@@ -212,7 +212,7 @@ pub(crate) struct Line {
     #[schemars(extend("pattern" = "^[0-7]{4}$"))]
     mode: String,
     /// Names that the file has.
-    links: u16,
+    links: u32,
     /// The owner.
     uid: u32,
     /// The group.
@@ -239,13 +239,12 @@ pub(crate) struct Line {
     ctime_rfc3339: Rfc3339,
     /// When the file was made, if the volume notes it.
     crtime_rfc3339: Rfc3339,
-    /// When the file was deleted, in seconds since 1970, or the next inode of the orphan list; 0 for
-    /// neither.
+    /// When the file was deleted, in seconds since 1970, or the next orphan; 0 for neither.
     dtime: u32,
     /// When the file was deleted.
     dtime_rfc3339: Rfc3339,
     /// Bytes behind the first 128 that the inode uses.
-    extra_isize: u16,
+    extra_isize: u32,
     /// The block of its extended attributes.
     xattr_block: Option<u64>,
     /// Its blocks.
@@ -320,7 +319,7 @@ fn json_line(target: &Target, stored: &StoredInode) -> String {
         record_offset: stored.position.map(|(_, offset)| offset),
         kind: kind_name(inode.kind()),
         mode: octal_mode(inode.mode().into()),
-        links: inode.links(),
+        links: inode.links().into(),
         uid: inode.uid(),
         gid: inode.gid(),
         project: inode.project(),
@@ -338,7 +337,7 @@ fn json_line(target: &Target, stored: &StoredInode) -> String {
         dtime_rfc3339: deleted
             .map(|seconds| json::at_seconds(seconds.into()))
             .into(),
-        extra_isize: inode.extra_isize(),
+        extra_isize: inode.extra_isize().into(),
         xattr_block: inode.xattr_block(),
         blocks: stored.map.iter().map(Run::from).collect(),
     })
