@@ -268,7 +268,7 @@ fn a_scan_leaves_what_is_in_use() {
     for part in 0..40 {
         numbers.pass(part * LIMIT / 4..(part + 1) * LIMIT / 4);
         let found = numbers.pass(used.clone());
-        assert!(found > 0.9, "{part}: {found}");
+        assert!(found > 0.85, "{part}: {found}");
     }
 }
 
