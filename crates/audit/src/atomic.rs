@@ -2,7 +2,7 @@
 //! uses.
 //!
 //! `extern4-sync` takes them in place of the standard ones when its feature `audit` is set. Values
-//! and orders are those of the standard library; only the record is added.
+//! and orders are the same as in the standard library; only the record is added.
 
 use std::sync::atomic::{self as real, Ordering};
 

@@ -11,7 +11,7 @@
 //! 1. Accesses to these atomics and locks, each with its place in the source ([`Access`]). Locking
 //!    and unlocking count as one access together. The caller records other locks by
 //!    [`note_lock`].
-//! 2. No plain loads, such as those of a name's bytes or of a pointer inside a box. They conflict
+//! 2. No plain loads, such as loads of a name's bytes or of a pointer inside a box. They conflict
 //!    with plain stores only. The code makes plain stores only with exclusive access, or to a line
 //!    on which it also stores to an atomic. So tests also check the lines that an operation stores
 //!    to. A warm operation stores to two: the thread's epoch record and its slot of a counter, each

@@ -13,7 +13,7 @@ use super::{Footprint, record};
 /// fill the caches.
 const WARM_UP: usize = 3;
 
-/// Returns the footprints of two operations, each on a thread of its own, with both threads alive
+/// Returns the footprints of two operations, each on its own thread, with both threads alive
 /// and both operations warm. They run one after the other: operations that wait for no other thread
 /// use the same lines in any order.
 pub fn side_by_side(one: impl Fn(), other: impl Fn() + Send) -> [Footprint; 2] {

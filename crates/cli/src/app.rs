@@ -523,7 +523,7 @@ impl App {
         self.status
     }
 
-    /// Makes the exit codes those of diff(1).
+    /// Makes the exit codes equal to diff(1)'s.
     pub(crate) fn compares(&mut self) {
         self.differs.get_or_insert(false);
     }

@@ -1,6 +1,6 @@
 //! The user that a command acts as: that of `--as`, or the superuser.
 //!
-//! `args` reads it, and `app` makes sessions with its credentials. Names are those of the volume's
+//! `args` reads it, and `app` makes sessions with its credentials. Names come from the volume's
 //! own `/etc/passwd`. A user that the volume does not know is an error.
 
 use extern4::Cred;

@@ -1,7 +1,7 @@
 //! Exit codes: how a command ended.
 //!
 //! Subcommands report each failure with one to `app`, and `main` ends with the worst. The guide and
-//! the manual pages have the table. Comparisons and helpers of fsck(8) have codes of their own.
+//! the manual pages have the table. Comparisons and helpers of fsck(8) have other codes.
 
 use extern4_mountd::control::client::AskError;
 

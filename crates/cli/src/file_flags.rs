@@ -5,7 +5,7 @@
 
 use extern4::FileFlags;
 
-/// The letters in the order of `lsattr`, with their bits and their names. The bits are those of
+/// The letters in the order of `lsattr`, with their bits and their names. The bits come from
 /// `FS_IOC_GETFLAGS`; order and names were seen in the output of lsattr 1.47.
 const LETTERS: [(u8, u32, &str); 22] = [
     (b's', 0x1, "Secure_Deletion"),
@@ -77,7 +77,7 @@ pub(crate) struct FlagChange {
 }
 
 impl FlagChange {
-    /// Reads an operator with letters, `+ai`, `-d` or `=A`, after those that came before.
+    /// Reads an operator with letters, `+ai`, `-d` or `=A`, after the operators that came before.
     pub(crate) fn and(mut self, text: &str) -> Result<Self, String> {
         let (operator, letters) = text.split_at_checked(1).unwrap_or((text, ""));
         let mut bits = 0;

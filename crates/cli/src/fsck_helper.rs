@@ -1,7 +1,7 @@
 //! Acting as the checker that `fsck(8)` calls for a type of file system: `fsck.extern4` is a link
 //! to the command.
 //!
-//! `main` calls it when the program was started by such a name. Exit codes are those of fsck(8). It
+//! `main` calls it when the program was started by such a name. Exit codes are fsck(8)'s. It
 //! replays the journal and clears notes of errors unless `-n` forbids it, and repairs nothing else.
 
 use std::ffi::OsString;

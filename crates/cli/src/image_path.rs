@@ -87,7 +87,7 @@ impl ImagePath {
 
     /// Returns the image path that `text` is where this is the current directory.
     pub(crate) fn join(&self, text: &OsStr) -> Self {
-        // The current directory has no name of its own.
+        // The current directory has no name.
         let text = if text.is_empty() {
             OsStr::new(".")
         } else {
@@ -302,7 +302,7 @@ fn partition_named(disk: &Path, name: &str) -> Option<u32> {
 }
 
 /// Returns the numbers of the partitions with this name in the GPT. Where there are none, returns
-/// those of the partitions whose volumes have it as their label or UUID.
+/// the partitions whose volumes have it as their label or UUID.
 fn partitions_named(disk: &Path, name: &str) -> Vec<u32> {
     if name.is_empty() || !may_hold_volumes(disk) {
         return Vec::new();

@@ -21,13 +21,13 @@ use serde_json::Value;
 use crate::image_path::Image;
 use crate::text::{is_printable, rfc3339};
 
-/// Returns an object as a line of its own.
+/// Returns an object as its own line.
 pub(crate) fn to_line(object: &impl Serialize) -> String {
     let text = serde_json::to_string(object).expect("a struct is an object with text as keys");
     for_terminals(text) + "\n"
 }
 
-/// Returns one object as a line of its own, which `fill` fills member by member.
+/// Returns one object as its own line, which `fill` fills member by member.
 pub(crate) fn line(fill: impl FnOnce(&mut Object<'_>)) -> String {
     let mut text = extern4_measure::json::line(fill);
     text.pop();
@@ -116,7 +116,8 @@ impl JsonSchema for Rfc3339 {
     }
 }
 
-/// Moves the description of each variant in the schema of an enum to the key that tells the variant.
+/// Moves the description of each variant in the schema of an enum to the key that tells the
+/// variant.
 pub(crate) fn describe_tags(schema: &mut Schema) {
     let variants = schema.get_mut("oneOf").and_then(Value::as_array_mut);
     for variant in variants.into_iter().flatten() {

@@ -55,8 +55,8 @@ impl ModeChange {
         Self::parse(text).ok_or_else(|| "write it as 644 or u+rwX,go=r".to_owned())
     }
 
-    /// Returns the permission bits that the change makes of those of `mode`. A clause that names no
-    /// class of users sets none of the bits of `umask`, and clears them with `=` only.
+    /// Returns the permission bits that the change makes of the bits of `mode`. A clause that names
+    /// no class of users sets none of the bits of `umask`, and clears them with `=` only.
     pub(crate) fn apply(&self, mode: u32, is_directory: bool, umask: u32) -> u32 {
         let mode = mode & 0o7777;
         match self {
@@ -179,7 +179,7 @@ mod tests {
             let found = change.apply(before, dir, 0o022);
             assert_eq!(found, after, "{before:o} {text}: {found:o}");
         };
-        // The expected results are those of GNU chmod 9.4 with umask 022.
+        // The expected results are the results of GNU chmod 9.4 with umask 022.
         check(true, 0o2775, "g=rx", 0o2755);
         check(true, 0o6755, "755", 0o6755);
         check(true, 0o6755, "00755", 0o755);

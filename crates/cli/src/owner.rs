@@ -19,7 +19,7 @@ pub(crate) struct Owner {
     dotted: Option<(NameOrId, NameOrId)>,
     /// The group is the one with which the user logs in.
     login_group: bool,
-    /// The numbers are those of a file, and not of the command line.
+    /// The numbers count lines of a file, and not of the command line.
     is_copied: bool,
 }
 

@@ -31,7 +31,7 @@ extern "C" fn look() {
 
 /// The entry for `look` in the table of functions that the C library calls before `main`.
 // SAFETY: the section holds pointers to functions of this kind; a function that takes no arguments
-// ignores those that it is called with.
+// ignores the signals that it is called with.
 #[unsafe(link_section = ".init_array")]
 #[used]
 static LOOK: extern "C" fn() = look;

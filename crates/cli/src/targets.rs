@@ -230,7 +230,7 @@ impl Destination {
         })
     }
 
-    /// Returns the path that a file called `name` gets, or `None` if it needs a name of its own and
+    /// Returns the path that a file called `name` gets, or `None` if it needs another name and
     /// has none.
     pub(crate) fn of(&self, name: Option<OsString>) -> Option<PathBuf> {
         if self.is_directory {

@@ -83,7 +83,7 @@ pub(crate) fn readable_file<'n>(fs: &Ext4, cached: &'n CachedInode) -> Result<Re
     let map = cached.read_map();
     let info = cached.snapshot();
     if info.is_encrypted() {
-        // The context has a lock of its own, and no reader holds both.
+        // The context has a separate lock, and no reader holds both.
         drop(map);
         return Err(no_key(fs, cached));
     }
@@ -138,7 +138,7 @@ pub(crate) fn check_key(fs: &Ext4, cached: &CachedInode) -> Result<()> {
 }
 
 /// Checks that `found` may be in the encrypted directory `dir`: directories and links must have its
-/// policy. Regular files are checked when they are opened, so that a caller can remove those of
+/// policy. Regular files are checked when they are opened, so that a caller can remove files of
 /// another policy.
 pub(crate) fn check_policy(fs: &Ext4, dir: &CachedInode, found: &Inode) -> Result<()> {
     let found = found.private::<CachedInode>();

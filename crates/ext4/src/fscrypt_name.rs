@@ -167,7 +167,7 @@ mod tests {
         }
     }
 
-    /// The digests are those of FIPS 180-4.
+    /// The digests are the examples of FIPS 180-4.
     #[test]
     fn answers_of_the_standard() {
         for (tail, digest) in [

@@ -4,7 +4,7 @@
 //! [`Ext4::open`] and [`Ext4::open_for_writing`] make a file system from a device. The VFS calls it
 //! through `FileSystem`, `InodeOps` and `FileOps`. [`Ext4`]'s own methods are for experts.
 //!
-//! The folders are layers. A file imports files of its own folder and of folders below it in this
+//! The folders are layers. A file imports files in the same folder and in folders below it in this
 //! table, and `xtask tidy` finds a circle of folders.
 //!
 //! | folder | holds |

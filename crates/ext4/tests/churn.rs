@@ -17,7 +17,7 @@ use extern4_vfs::*;
 static ALLOCATOR: CountingLive = CountingLive;
 
 const SPEC: ImageSpec = ImageSpec::new("churn", 64 << 20, &["-t", "ext4", "-b", "4096"]);
-/// Threads that run at one time, of those that start and end.
+/// Threads that run at one time, of the threads that start and end.
 const AT_ONCE: usize = 8;
 /// Files that each of them makes and removes.
 const FILES: usize = 1000;

@@ -93,7 +93,7 @@ impl DirEntry {
     /// Removes the entry from its directory: a file, a symbolic link, or a directory that is empty.
     ///
     /// # Errors
-    /// Those of [`remove_file`](crate::Session::remove_file) and
+    /// The errors of [`remove_file`](crate::Session::remove_file) and
     /// [`remove_dir`](crate::Session::remove_dir).
     pub fn remove(&self) -> Result<()> {
         let parent = self.parent();

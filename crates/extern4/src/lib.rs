@@ -4,7 +4,7 @@
 //! [`Volume::open`] takes an image file or a block special file, [`Volume::options`] also a
 //! partition of it. A program sees a volume through a [`Session`], which has the rights of one
 //! caller. [`Volume::superuser`] sees everything, and [`Volume::session`] sees as much as a user of
-//! that id would on Linux. The calls of a session are those of `std::fs`, and those of the `...at`
+//! that id would on Linux. The calls of a session are the calls of `std::fs`, and of the `...at`
 //! family through [`Session::at`]. Every type is `Send + Sync` and cheap to clone.
 //!
 //! ```
@@ -102,7 +102,7 @@ pub use walk::{Walk, WalkEvent};
 #[doc = include_str!("../../../docs/guide/library.md")]
 struct Guide;
 
-/// The crate's page, so that its example is run with those of the documentation.
+/// The crate's page, so that its example is run with the examples of the documentation.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Page;

@@ -1,7 +1,7 @@
 //! The attributes that the library reports for a file, as `stat` gives them.
 //!
 //! A [`Metadata`] is a copy of one moment; later changes of the file do not show in it. Sessions,
-//! files and directory entries return it. The numbers are those that Linux shows for the same
+//! files and directory entries return it. The numbers are the numbers that Linux shows for the same
 //! volume.
 
 use std::time::{Duration, SystemTime};

@@ -5,7 +5,7 @@
 use extern4_vfs::OpenFlags;
 
 /// The options with which [`Session::open_with`](crate::Session::open_with) opens a file. Names and
-/// rules are those of `std::fs::OpenOptions`.
+/// rules are the rules of `std::fs::OpenOptions`.
 ///
 /// ```
 /// use std::io::Write;

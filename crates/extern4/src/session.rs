@@ -98,7 +98,7 @@ impl Session {
     /// `PATH_MAX` bytes. Returns a session in the directory that it reached, and the rest.
     ///
     /// # Errors
-    /// Those of [`at`](Self::at) for the directories on the way.
+    /// The errors of [`at`](Self::at) for the directories on the way.
     pub fn approach<'p>(&self, path: &'p Path) -> Result<(Cow<'_, Self>, &'p Path)> {
         let mut session = Cow::Borrowed(self);
         let mut rest = bytes(path);
@@ -133,8 +133,8 @@ impl Session {
         self.vfs.umask().into()
     }
 
-    /// Returns this session with limits on path resolution: those of `openat2(2)`. The other flags
-    /// have no effect here.
+    /// Returns this session with limits on path resolution: the limits of `openat2(2)`. The other
+    /// flags have no effect here.
     pub fn with_resolve(&self, resolve: LookupFlags) -> Self {
         Self {
             vfs: self.vfs.clone(),

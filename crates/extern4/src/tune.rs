@@ -93,7 +93,7 @@ impl Changes {
     /// needs it closed. Returns the new features with which this library only reads a volume.
     ///
     /// # Errors
-    /// Those of [`VolumeOptions::open`], [`apply`](Self::apply), [`Volume::close`] and
+    /// The errors of [`VolumeOptions::open`], [`apply`](Self::apply), [`Volume::close`] and
     /// [`Applied::finish`].
     pub fn run(&self, options: &VolumeOptions, path: impl AsRef<Path>) -> Result<Vec<Feature>> {
         let path = path.as_ref();
@@ -129,7 +129,7 @@ impl Changes {
     /// [`Applied::finish`] has to follow when the volume is closed.
     ///
     /// # Errors
-    /// Those of [`check`](Self::check); [`ErrorKind::Invalid`] for more reserved blocks than half
+    /// The errors of [`check`](Self::check); [`ErrorKind::Invalid`] for more reserved blocks than half
     /// of all, and for a size that a journal cannot have; `EROFS` for a volume that is open for
     /// reading; `EEXIST` for a second journal; `ENOSPC`; and [`ErrorKind::Unsupported`] for a
     /// feature that a file uses, or a UUID on which structures of the volume depend.

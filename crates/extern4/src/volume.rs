@@ -1,6 +1,6 @@
 //! An open volume, and the options to open one: the entry to the library.
 //!
-//! A program opens an image, a block special file or a device of its own through [`Volume::open`]
+//! A program opens an image, a block special file or its own device through [`Volume::open`]
 //! or [`VolumeOptions`]. A [`Session`] of the volume then reads and changes files. This module
 //! finds the partition, opens the external journal, connects the ext4 layer to the VFS, and
 //! explains why a volume does not open.
@@ -133,7 +133,7 @@ impl VolumeOptions {
         }
     }
 
-    /// Sets all options of the ext4 layer, in place of those that earlier calls have set.
+    /// Sets all options of the ext4 layer, in place of the options that earlier calls have set.
     pub fn ext4(&mut self, options: extern4_ext4::OpenOptions) -> &mut Self {
         self.shared = options.shared;
         self.ext4 = options;
@@ -715,7 +715,7 @@ impl Volume {
     }
 
     /// Returns the volume's start in the opened image file or block special file, in bytes. At that
-    /// offset plus those of [`File::span_at`](crate::File::span_at), a caller may read file
+    /// offset plus the offsets of [`File::span_at`](crate::File::span_at), a caller may read file
     /// contents directly.
     ///
     /// `None` for a volume whose journal has been replayed, and for one on a device of the caller's

@@ -270,7 +270,7 @@ fn come_and_go(session: &Session, dir: &str, name: u32) {
 }
 
 /// Checks the lines shared by two threads that make and remove files, in these directories, under
-/// names of their own. The threads may meet by chance, in a stripe of a cache, or because a commit
+/// their own names. The threads may meet by chance, in a stripe of a cache, or because a commit
 /// comes between. So they get several chances to share no more than `most` lines.
 ///
 /// Threads that meet in a block group move apart, and they have to meet for that; on a busy machine
@@ -319,7 +319,7 @@ fn share_at_most(most: usize, session: &Session, dirs: [&str; 2]) {
     panic!("they always meet: {met:#?}");
 }
 
-/// Threads that make and remove files in directories of their own share the count of blocks that
+/// Threads that make and remove files in their own directories share the count of blocks that
 /// are not reserved, and nothing else.
 #[test]
 fn threads_that_change_directories_of_their_own_share_one_counter() {

@@ -1,6 +1,6 @@
 //! A volume in a process that forks: the child has a copy of it, and the volume stays the parent's.
 //!
-//! A test binary of its own, for it may contain `unsafe`.
+//! A separate test binary, for it may contain `unsafe`.
 
 use std::io::Write as _;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,6 +1,6 @@
 //! The protocol as types: ABI 7.45 of the kernel's FUSE device.
 //!
-//! Names, layouts and values are those of the interface header `linux/fuse.h`, which may be used
+//! Names, layouts and values come from the interface header `linux/fuse.h`, which may be used
 //! under BSD-2-Clause. Numbers are in the machine's own byte order. The module has only the parts
 //! that this server uses.
 //!

@@ -112,7 +112,7 @@ impl Claim {
     }
 }
 
-/// Returns the flags of the mount itself. [`Claim::take`] gives those of the volume to the kernel.
+/// Returns the flags of the mount itself. [`Claim::take`] gives the volume's flags to the kernel.
 fn attributes(options: &MountOptions) -> MountAttrFlags {
     use MountAttrFlags as Attr;
     let wanted = [

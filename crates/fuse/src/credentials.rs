@@ -9,7 +9,7 @@
 //! session has the capability for reserved space only if the caller has it.
 //!
 //! `Server` owns them, and the handlers of `ops` take a session from here for each request. A
-//! session is for one caller, and its rights never exceed those that the kernel has checked or
+//! session is for one caller, and its rights never exceed the rights that the kernel has checked or
 //! `/proc` confirms.
 
 use std::cell::Cell;

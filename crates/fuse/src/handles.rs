@@ -65,7 +65,7 @@ impl Handles {
 
     /// Inserts an open file; returns its number, which is not zero.
     pub(crate) fn enter(&self, handle: Arc<Handle>) -> u64 {
-        // The node chooses the shard, so threads with files of their own seldom meet.
+        // The node chooses the shard, so threads with different files seldom meet.
         let ino = handle.file.location().ino();
         let at = usize::try_from(ino % SHARDS as u64).expect("a small number");
         let mut shard = lock(&self.shards[at]);

@@ -40,7 +40,7 @@ fn lower_bound(bucket: usize) -> u64 {
     }
 }
 
-/// Returns the longest duration that falls into a bucket; the last one has no end of its own.
+/// Returns the longest duration that falls into a bucket; the last one has no end.
 fn upper_bound(bucket: usize) -> u64 {
     if bucket + 1 >= BUCKETS {
         u64::MAX

@@ -5,7 +5,7 @@
 //!
 //! Each thread counts for itself: a count is a load and a store to memory that no other thread
 //! writes. A reader adds up the counts of all threads; of a request that is being counted at that
-//! moment it may see only a part. Threads without a slot of their own
+//! moment it may see only a part. Threads without a slot
 //! ([`thread_slots`](extern4_sync::thread_slots)) count together, with locked additions.
 //!
 //! The server times a request by two readings of the clock, from its arrival at the server until
@@ -16,7 +16,7 @@
 //! | field | written by | read by | orderings |
 //! |---|---|---|---|
 //! | numbers of a [`Kind`] | its one thread, load and store | [`Meter::sum`] | Relaxed: no order |
-//! | those of `shared` | any thread, locked additions | [`Meter::sum`] | Relaxed: no order |
+//! | the words of `shared` | any thread, locked additions | [`Meter::sum`] | Relaxed: no order |
 
 use std::cell::OnceCell;
 use std::sync::Arc;
@@ -193,7 +193,7 @@ mod tests {
     #[test]
     fn no_request_of_any_thread_is_lost() {
         let meter = &Meter::new();
-        // More threads than have a slot of their own.
+        // More threads than have a slot.
         let start = &std::sync::Barrier::new(100);
         std::thread::scope(|scope| {
             for thread in 0..100 {

@@ -438,8 +438,8 @@ pub fn unmount(
     Ok(Unmounted::Served(namespaces_with(&device)))
 }
 
-/// Returns one process of each other mount namespace that has a mount of this device. Those whose
-/// mount table this process may not read are left out.
+/// Returns one process of each other mount namespace that has a mount of this device. Processes
+/// whose mount table this process may not read are left out.
 fn namespaces_with(device: &str) -> Vec<u32> {
     let namespace = |process: &str| std::fs::read_link(format!("/proc/{process}/ns/mnt")).ok();
     let mut seen: Vec<PathBuf> = namespace("self").into_iter().collect();

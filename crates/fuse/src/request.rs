@@ -48,7 +48,8 @@ impl<'a> Request<'a> {
         })
     }
 
-    /// Returns this request with `caller`, about which the server knows more, in place of its own.
+    /// Returns this request with `caller`, about which the server knows more, in place of the
+    /// request's caller.
     pub(crate) fn by(&self, caller: Caller) -> Self {
         Self { caller, ..*self }
     }

@@ -51,7 +51,7 @@ pub struct Config {
     /// How long the kernel may remember attributes and lookups, failed ones included. As long as
     /// only the kernel changes a volume, that may be for ever. With a lifetime of zero, the kernel
     /// asks for each name that it comes to. It still uses the attributes sent with a name, and
-    /// those of directories, for a moment (`Config::moment`).
+    /// the names of directories, for a moment (`Config::moment`).
     pub lifetime: Duration,
     /// Lets the kernel map users for mounts of this mount (`mount_setattr(2)`). It then names the
     /// caller only where a request makes a file; elsewhere the server reads `/proc`, where that

@@ -112,7 +112,7 @@ impl AccessCounts {
     }
 
     /// Counts the locked instructions of `one`, and the lines on which it conflicts with `other`,
-    /// each on a thread and a CPU of its own.
+    /// each on its own thread and CPU.
     #[cfg(feature = "audit")]
     pub fn count(&mut self, operation: &str, side: Side, one: impl Fn(), other: impl Fn() + Send) {
         use extern4_sync::audit;
@@ -131,8 +131,8 @@ impl AccessCounts {
     }
 }
 
-/// Returns `act` bound to the CPU of this number among those that the thread may run on, if there
-/// is one. Two threads on different CPUs use different copies of per-CPU data. The returned
+/// Returns `act` bound to the CPU of this number among the CPUs that the thread may run on, if
+/// there is one. Two threads on different CPUs use different copies of per-CPU data. The returned
 /// function restores the thread's CPU set at its end.
 #[cfg(feature = "audit")]
 fn on_cpu(number: usize, act: impl Fn()) -> impl Fn() {

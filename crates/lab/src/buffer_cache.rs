@@ -258,7 +258,7 @@ const NOTES: &[(&str, &str)] = &[
     (WORKLOADS[2].0, "The same with one of 10."),
     (
         UNLINK,
-        "The patch's own load: each thread removes empty files from a directory of its own, on ext4 in memory without a journal, opened again \
+        "The patch's own load: each thread removes empty files from its own directory, on ext4 in memory without a journal, opened again \
          for each repetition. Only production has a file system on its cache.",
     ),
 ];

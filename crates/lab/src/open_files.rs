@@ -1,6 +1,6 @@
 //! The registry of open files of a file system.
 //!
-//! The baseline and the patch are registries of the lab. The records are those of production,
+//! The baseline and the patch are registries of the lab. The records are the records of production,
 //! filled and emptied in the same way as by `OpenFiles::enter` and `leave`.
 //!
 //! `lib` calls `chapter` to measure, and `main` calls `count` in the audit's build.

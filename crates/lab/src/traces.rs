@@ -83,8 +83,8 @@ impl Trace {
         self.paths.push(path.to_owned());
     }
 
-    /// Returns the files of the volume. Root owns those that all may search, and the user those
-    /// that are closed to others.
+    /// Returns the files of the volume. Root owns the files that all may search, and the user the
+    /// files that are closed to others.
     pub fn files(&self) -> Vec<File> {
         let file = |(path, is_directory): (&String, &bool)| {
             let kind = if *is_directory {

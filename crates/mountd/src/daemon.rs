@@ -32,7 +32,7 @@ pub enum Started {
 }
 
 /// Starts this program again, in the background. Returns when the volume is mounted on `dir` or
-/// cannot be. The arguments are those of the second process; the hidden option `--detach` follows.
+/// cannot be. The arguments go to the second process; the hidden option `--detach` follows.
 ///
 /// # Errors
 /// [`Error::Background`] if the process cannot be started, and [`Error::BackgroundEnded`] if it has
@@ -81,8 +81,8 @@ fn try_start(args: impl IntoIterator<Item = OsString>) -> io::Result<Ended> {
     Ok(code.map_or(Ended::Silent(status), Ended::Code))
 }
 
-/// File descriptors that a mount needs. Those of additional threads do not count: it works without
-/// those threads.
+/// File descriptors that a mount needs. Descriptors of additional threads do not count: it works
+/// without those threads.
 const DESCRIPTORS: usize = 16;
 
 /// Opens the file that replaces the terminal. It also makes sure that there are descriptors for

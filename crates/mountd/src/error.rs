@@ -1,7 +1,7 @@
 //! The messages of a mount for its user: failures and notices.
 //!
 //! The steps of a mount return an [`Error`]. The user's program gets everything else as an
-//! [`Observer`]. The texts are those of the command; the program adds the name of the directory or
+//! [`Observer`]. The texts are the command's; the program adds the name of the directory or
 //! the image before them.
 
 use std::io;

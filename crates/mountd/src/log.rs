@@ -80,7 +80,7 @@ impl Log<'_> {
 }
 
 /// A writer for lines that may hold names of a volume. It escapes them, so a name with a newline
-/// cannot pass for a line of its own.
+/// cannot pass for another line.
 struct Escaped<W>(W);
 
 impl<W: Write> Write for Escaped<W> {
@@ -99,7 +99,7 @@ impl<W: Write> Write for Escaped<W> {
     }
 }
 
-/// The system's log, by RFC 3164. Where there is none, lines are lost, as those of every other
+/// The system's log, by RFC 3164. Where there is none, lines are lost, as the lines of every other
 /// program.
 struct Syslog {
     socket: UnixDatagram,

@@ -1,4 +1,4 @@
-//! Signals: those that would end the process end the mount instead.
+//! Signals: a signal that would end the process ends the mount instead.
 //!
 //! A signal whose default action ends a process unmounts and closes the volume, so that nothing is
 //! lost. Excepted are:

@@ -44,7 +44,7 @@ pub fn count_live(on: bool) {
     COUNTS_LIVE.store(on, Relaxed);
 }
 
-/// Returns the bytes that are allocated, if an allocator counts them, and those of the pages of
+/// Returns the bytes that are allocated, if an allocator counts them, and the bytes of the pages of
 /// hash maps, which no allocator sees.
 pub fn live_bytes() -> usize {
     LIVE.load(Relaxed) + mapped_bytes()

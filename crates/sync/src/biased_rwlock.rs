@@ -1,11 +1,11 @@
 //! A reader-writer lock whose readers write no shared line while no thread writes.
 //!
-//! The VFS has one in each inode (`rwsem`), and `ext4` two in each inode of its own. It excludes as
+//! The VFS has one in each inode (`rwsem`), and `ext4` two in each of its inodes. It excludes as
 //! any reader-writer lock does; the bias changes only the cost.
 //!
 //! Readers of an ordinary lock count themselves in it, so two readers of one file move one cache
 //! line between their CPUs. Here a lock that is read often becomes *biased*. From then on a reader
-//! only stores the number of the bias in a [slot](VisibleReaders) of its own thread. A writer takes
+//! only stores the number of the bias in its thread's [slot](VisibleReaders). A writer takes
 //! the ordinary lock, ends the bias, and waits until no slot holds the number. (D. Dice and A.
 //! Kogan, "BRAVO - Biased Locking for Reader-Writer Locks", USENIX ATC 2019. There the slots are
 //! one table, in which a reader chooses a slot by hash and takes it by compare-and-swap.)
@@ -18,7 +18,7 @@
 //! In a child of `fork(2)`, the published reads of threads that it does not have are over. Those
 //! that hold `lock` are not: the child cannot know them.
 //!
-//! Each bias of the process has a number of its own. So a guard that is forgotten, whose slot keeps
+//! Each bias of the process has another number. So a guard that is forgotten, whose slot keeps
 //! the number for ever, keeps no writer of a later lock at the same address waiting.
 //!
 //! # Why a writer is alone

@@ -62,7 +62,7 @@ const CLOSED: u32 = 3 << 14;
 /// The count of a word that is not open.
 const MIDDLE: u32 = 1 << 13;
 
-/// A reference count that can be closed. A new one is unknown. It has a cache line of its own:
+/// A reference count that can be closed. A new one is unknown. It fills a cache line:
 /// users that join and leave write it, and readers of the shared data do not.
 #[repr(align(64))]
 pub struct ClosableRefcount(AtomicU32);
@@ -230,7 +230,7 @@ impl ClosableRefcount {
         }
     }
 
-    /// Returns the number of references, including those of threads that only check the data;
+    /// Returns the number of references, including references of threads that only check the data;
     /// `None` if the word is closed or unknown.
     pub fn count(&self) -> Option<u32> {
         // Acquire: pairs with the Release of `open` and `set`.

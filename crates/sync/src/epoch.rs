@@ -5,7 +5,7 @@
 //! pinned at the unlinking is still pinned.
 //!
 //! The epoch is a number that only grows. A thread that enters a read section (a *pin*) stores the
-//! current epoch in a record of its own, and zero when it leaves. Destructors of unlinked values
+//! current epoch in its own record, and zero when it leaves. Destructors of unlinked values
 //! are gathered in bags. A full bag is *sealed*: it is stamped with the epoch, and the epoch is
 //! incremented. A sealed bag has *expired*, and its destructors may run, once every pin in the
 //! records is younger than the stamp.
@@ -116,7 +116,7 @@ pub(crate) struct Collector {
     threads: AtomicUsize,
 }
 
-/// The state of one thread, on cache lines of its own.
+/// The state of one thread, on separate cache lines.
 #[repr(align(128))]
 pub(crate) struct Record {
     /// The epoch in which the thread pinned, or [`UNPINNED`].
@@ -408,8 +408,8 @@ impl Collector {
         }
     }
 
-    /// Takes the expired bags among those that the thread keeps, if it keeps its full share. Hands
-    /// over the excess: a pinned sleeper may keep the bags from expiring, and this thread may
+    /// Takes the expired bags among the bags that the thread keeps, if it keeps its full share.
+    /// Hands over the excess: a pinned sleeper may keep the bags from expiring, and this thread may
     /// become idle.
     fn expired_own(&self, record: &Record) -> [Option<Box<Bag>>; BAGS_AT_ONCE] {
         let mut sealed = record.sealed.take();
@@ -424,7 +424,7 @@ impl Collector {
         expired
     }
 
-    /// Takes the expired bags among those that were handed over.
+    /// Takes the expired bags among the bags that were handed over.
     fn expired_of_all(&self) -> [Option<Box<Bag>>; BAGS_AT_ONCE] {
         let Some(mut queue) = self.try_queue() else {
             return [const { None }; BAGS_AT_ONCE];

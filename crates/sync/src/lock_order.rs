@@ -29,7 +29,7 @@ pub enum Rank {
     InodeRead,
     /// A handle on a transaction.
     Handle,
-    /// The blocks of a directory; those of two directories in a rename.
+    /// The blocks of a directory; the blocks of two directories in a rename.
     DirectoryBlocks,
     /// Ranges of a file that are being overwritten, all taken together.
     Chunk,

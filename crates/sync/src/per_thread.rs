@@ -2,7 +2,7 @@
 //!
 //! The value is in the thread's slot ([`thread_slots`](crate::thread_slots)), and no two threads
 //! have the same slot at one time. A lock hands the number of a slot on, so a thread finds the
-//! value that the last owner left there. Threads without a slot of their own, and threads that are
+//! value that the last owner left there. Threads without a slot, and threads that are
 //! ending, have no value.
 //!
 //! Unlike a thread local, it belongs to an object, and its values are dropped with the object.

@@ -1,4 +1,4 @@
-//! Values with one copy for each CPU, on cache lines of their own.
+//! Values with one copy for each CPU, each on separate cache lines.
 //!
 //! [`cpu`] returns the CPU that the thread runs on. The thread may move before it uses the result,
 //! so two threads may use one copy at the same time.
@@ -13,12 +13,12 @@ use std::sync::OnceLock;
 /// a counter.
 const MAX_SLOTS: usize = 256;
 
-/// A value on cache lines of its own: two, since x86 fetches lines in adjacent pairs.
+/// A value that fills two cache lines, since x86 fetches lines in adjacent pairs.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub struct Padded<T>(pub T);
 
-/// A value on one cache line of its own, within a struct whose earlier lines are only read.
+/// A value that fills one cache line, within a struct whose earlier lines are only read.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 pub struct Line<T>(pub T);

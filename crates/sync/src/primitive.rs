@@ -1,4 +1,4 @@
-//! Atomics, locks, threads and thread locals. They are those of the standard library, those of loom
+//! Atomics, locks, threads and thread locals. They come from the standard library, from loom
 //! or shuttle in models, or recording ones with the feature `audit`.
 //!
 //! All protocols of this workspace import these names from here, so that models explore the code
@@ -55,7 +55,7 @@ pub mod latch;
 pub mod membarrier;
 
 /// A mutex for short critical sections. Models use the scheduler's mutex, which takes fewer steps;
-/// the latch has a model of its own.
+/// the latch has a model.
 #[cfg(all(
     target_os = "linux",
     not(any(feature = "loom", feature = "audit", miri, extern4_tsan))

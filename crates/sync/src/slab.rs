@@ -22,7 +22,7 @@
 //! its whole size.
 //!
 //! There are no loom tests of this module: magazines belong to one thread, and the depot has a
-//! lock. In models each value has memory of its own, so that loom finds late accesses.
+//! lock. In models each value has separate memory, so that loom finds late accesses.
 
 use std::alloc::{Layout, dealloc};
 use std::mem::ManuallyDrop;
@@ -130,7 +130,7 @@ impl<T: ?Sized> Drop for SlabBox<T> {
     }
 }
 
-/// Returns `None`: in models every value has memory of its own, so that loom finds late accesses.
+/// Returns `None`: in models every value has separate memory, so that loom finds late accesses.
 #[cfg(feature = "loom")]
 fn take(_layout: Layout) -> Option<NonNull<u8>> {
     None

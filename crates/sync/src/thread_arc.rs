@@ -14,8 +14,8 @@
 //!    count is not zero before `killed` is set.
 //! 2. A dropped `ThreadArc` exits the count, then loads `killed`; if that is set, it adds up the
 //!    count under a lock. Take the thread that gets the lock last. The threads before it had
-//!    exited. So had those that did not see `killed`: by the handshake of [`ThreadRefcount`], a sum
-//!    that missed their exit would have let them see it. So the last thread finds zero, if no
+//!    exited. So had the threads that did not see `killed`: by the handshake of [`ThreadRefcount`],
+//!    a sum that missed their exit would have let them see it. So the last thread finds zero, if no
 //!    thread found it before.
 //! 3. A sum of zero is true, and without a `ThreadArc` no thread gets another one. So the value is
 //!    dropped once, after its last use.
@@ -24,7 +24,7 @@
 //!
 //! | field | written by | read by | orderings |
 //! | --- | --- | --- | --- |
-//! | `refs` | clone, drop | drop after `killed` | those of [`ThreadRefcount`] |
+//! | `refs` | clone, drop | drop after `killed` | as in [`ThreadRefcount`] |
 //! | `killed` | the last owner | drop | `Relaxed`, ordered by the fences of `refs` |
 //! | `ended` | the thread that finds zero | dropping threads | under its mutex |
 //! | `value` | the thread that finds zero | holders of a `ThreadArc` | none: rule 3 |

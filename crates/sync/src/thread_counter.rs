@@ -1,7 +1,7 @@
 //! Statistics counters that each thread adds to alone, so that counting costs a load and a store.
 //!
 //! A thread adds to its own slot ([`thread_slots`](crate::thread_slots)), which has one writer at a
-//! time. Threads without a slot of their own add to the shared one, with locked additions. No
+//! time. Threads without a slot add to the shared one, with locked additions. No
 //! addition is lost. A sum counts each addition that happened before it, and may or may not count
 //! concurrent ones.
 //!

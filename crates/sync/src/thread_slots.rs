@@ -40,7 +40,7 @@ pub use crate::thread_number::thread_number;
 const FIRST: usize = capacity(64, 4);
 const SEGMENTS: usize = capacity(8, 1);
 
-/// Threads that have a slot of their own: 16,320. Threads with this number or a higher one share a
+/// Threads that have a slot: 16,320. Threads with this number or a higher one share a
 /// slot.
 pub const LIMIT: usize = FIRST * ((1 << SEGMENTS) - 1);
 
@@ -148,7 +148,7 @@ fn allocate<T: Default>(segment: &AtomicPtr<Padded<T>>, number: u32) {
 }
 
 impl<T> ThreadSlots<T> {
-    /// Returns the slot that all threads without one of their own share.
+    /// Returns the slot that all threads without a slot share.
     #[inline]
     pub fn shared(&self) -> &T {
         &self.shared

@@ -81,7 +81,7 @@ fn locked_instructions_of_any_source_are_counted() {
     );
 }
 
-/// A pin and a counter write only lines of their own thread. All other footprints build on this.
+/// A pin and a counter write only their thread's lines. All other footprints build on this.
 #[test]
 fn pins_and_counts_of_two_threads_share_nothing() {
     let counter = ThreadCounter::<2>::new();
@@ -139,7 +139,7 @@ fn accesses_have_their_places() {
 }
 
 /// Two threads with numbers above 512 count, enter, exit, store values and read under a biased
-/// lock. They store only to lines of their own.
+/// lock. They store only to their own lines.
 #[test]
 fn threads_with_high_numbers_share_nothing() {
     let counter = ThreadCounter::<2>::new();

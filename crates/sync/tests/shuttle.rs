@@ -1,6 +1,6 @@
 //! Shuttle tests: eight threads on one map, in random schedules. The loom tests in `tests/loom`
 //! explore two threads in every schedule. So a structure has a test here only if more than two
-//! threads interact in a way of their own.
+//! threads interact in another way.
 #![cfg(feature = "shuttle")]
 
 use extern4_sync::model::race_many;

@@ -116,7 +116,7 @@ pub struct Rdev {
 }
 
 bitflags::bitflags! {
-    /// Inode flags as `FS_IOC_GETFLAGS` and `lsattr` show them; the values are those of Linux's
+    /// Inode flags as `FS_IOC_GETFLAGS` and `lsattr` show them; the values are Linux's
     /// `FS_*_FL`.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
     pub struct FileFlags: u32 {
@@ -210,7 +210,7 @@ pub struct Attr {
 pub struct StatFs {
     /// Bytes a block.
     pub block_size: u32,
-    /// Blocks in all, those of the file system's own structures not counted.
+    /// Blocks in all, without the file system's own structures.
     pub blocks: u64,
     /// Free blocks, with the reserve for root.
     pub blocks_free: u64,

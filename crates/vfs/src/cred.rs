@@ -6,7 +6,7 @@
 //! for.
 
 bitflags::bitflags! {
-    /// Capabilities, those that file systems ask for; bit numbers are Linux's (`capabilities(7)`).
+    /// The capabilities that file systems ask for; bit numbers are Linux's (`capabilities(7)`).
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
     pub struct Caps: u64 {
         /// Change owners and groups at will.

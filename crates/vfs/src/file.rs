@@ -288,8 +288,8 @@ impl OpenFile {
 
     /// Like [`read_dir`](Self::read_dir), with the attributes of each entry, read without asking
     /// the directory for its name again. Attributes are missing if the inode cannot be read; `stat`
-    /// then returns the error. They are those of the entry itself, even if something is mounted on
-    /// it.
+    /// then returns the error. They are the attributes of the entry itself, even if something is
+    /// mounted on it.
     ///
     /// # Errors
     /// The errors of [`read_dir`](Self::read_dir).
@@ -319,8 +319,8 @@ impl OpenFile {
 
     /// Like [`read_dir`](Self::read_dir), and puts the location of each entry into `places`. `.`
     /// and `..` have none, and neither has an entry whose inode cannot be read; a walk to its name
-    /// returns the error. Locations are those of the entries themselves, even if something is
-    /// mounted on them.
+    /// returns the error. Locations are the locations of the entries themselves, even if something
+    /// is mounted on them.
     ///
     /// # Errors
     /// The errors of [`read_dir`](Self::read_dir).

@@ -6,7 +6,7 @@
 //! [`InodeOps`] for the name space and attributes, [`FileOps`] for contents. The VFS has already
 //! walked the path and checked permissions. It has refused requests that no file system may see,
 //! such as a write to a read-only mount or a rename into one's own child. An implementation does
-//! the work and reports errors of its own structures.
+//! the work and reports errors of the file system's structures.
 //!
 //! Operations that change something default to `EROFS`, so a file system that only reads implements
 //! nothing of them. One that changes something does so in its own structures first. Then it changes
@@ -356,7 +356,7 @@ pub trait FileSystem: InodeOps + FileOps + Send + Sync + 'static {
         Ok(())
     }
 
-    /// Stops all changes: those that are not durable are lost, as in a crash. After the return,
+    /// Stops all changes: changes that are not durable are lost, as in a crash. After the return,
     /// only changes that had begun may still write, and these fail soon. `why` is for the errors
     /// that follow.
     fn abort(&self, _why: &str) {}
@@ -500,7 +500,7 @@ pub trait FileOps {
     /// Lends `take` the bytes that [`read_at`](Self::read_at) would read into a buffer of `len`
     /// bytes, without a copy. Until `take` returns, their place holds only contents of this file.
     /// Returns false if `take` does not take them, or if their place cannot be lent. Errors are
-    /// those of reading, except for those that only `take` meets.
+    /// the errors of reading, except for errors that only `take` meets.
     fn lend(
         &self,
         _inode: &Inode,

@@ -413,8 +413,8 @@ impl Inode {
     }
 
     /// Counts the inode in `unlinked` as long as it has no links: until it gets one, or its file
-    /// system has evicted it. Called within the change that adds or removes links. Locks: those of
-    /// a change of attributes, unless no other thread can find the inode yet.
+    /// system has evicted it. Called within the change that adds or removes links. Locks: the locks
+    /// of a change of attributes, unless no other thread can find the inode yet.
     pub(crate) fn count_links(&self, unlinked: &ThreadRefcount) {
         let none = self.nlink() == 0;
         // Relaxed, both: readers have the attributes locked, as the caller does, or are the last

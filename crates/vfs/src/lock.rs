@@ -5,7 +5,7 @@
 //! A panic in a file system must not make every later call panic, too. The data that these locks
 //! protect is consistent whenever a thread calls a file system.
 //!
-//! The locks are those of `extern4_sync::primitive`, so that models explore them.
+//! The locks come from `extern4_sync::primitive`, so that models explore them.
 
 use std::sync::PoisonError;
 

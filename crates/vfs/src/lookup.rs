@@ -2,12 +2,12 @@
 //!
 //! `Session` makes a `Lookup` for each call that has a path. A result was true at some moment of
 //! the call, and so was each step before it; the whole path need not have existed at one moment.
-//! Errors are those of Linux, in Linux's order.
+//! Errors are Linux's, in Linux's order.
 //!
 //! A lookup goes component by component, as `path_resolution(7)` describes. At each step it stands
 //! on a directory that the caller may search, takes the next name, and steps to the file behind it.
 //! For `..` it goes up. At a mount point it steps onto the root of the mounted file system. For a
-//! symbolic link it takes the components of the target before those that are left.
+//! symbolic link it takes the components of the target before the components that are left.
 //!
 //! Two walks do this. `rcu_walk` runs inside one RCU read section over cached names. It takes no
 //! lock and no reference, and it gives up where it would have to wait. `ref_walk` takes a reference

@@ -13,7 +13,7 @@ use extern4_sync::rcu::{Guard, RcuOption};
 /// Words that a name has in place.
 const WORDS: usize = capacity(5, 2);
 
-/// Length from which a name needs memory of its own; nine names in ten are shorter.
+/// Length from which a name needs separate memory; nine names in ten are shorter.
 const LONG: usize = 8 * WORDS;
 
 /// The name of a dentry: the key by which lookups find it, and the spelling that paths show.
@@ -368,7 +368,7 @@ mod tests {
             (u64::MAX / 7, 50_000, 2),
         ] {
             let mut hashes = HashSet::new();
-            // The bits that choose a bucket and those that choose a lock.
+            // The bits that choose a bucket and the bits that choose a lock.
             let mut high = HashSet::new();
             let mut low = vec![0u32; 256];
             for parent in 1..=parents {

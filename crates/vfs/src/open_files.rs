@@ -5,7 +5,7 @@
 //!
 //! `OpenFile` enters itself here and leaves when it is dropped. `Volume` of the `extern4` crate
 //! lists the open files and their counters from here. A listing shows each file that is open
-//! throughout it, and perhaps some of those that are opened or closed meanwhile.
+//! throughout it, and perhaps some files that are opened or closed meanwhile.
 
 #[cfg(feature = "lab")]
 pub(crate) mod lab;

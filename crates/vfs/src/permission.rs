@@ -2,7 +2,7 @@
 //!
 //! All calls that look up, open or change files ask a `Checker`, which `SuperBlock` owns. An error
 //! of the file system, for example an ACL that cannot be read, refuses access. A host adds checks
-//! of its own by a [`SecurityHook`]; those can refuse more and never allow more.
+//! by a [`SecurityHook`]; those can refuse more and never allow more.
 //!
 //! The order of the checks is Linux's, since it decides which error a caller sees. Each step of a
 //! path checks search permission on a directory. The permission cache alone answers where every
@@ -29,7 +29,7 @@ use crate::permission_cache::{AclState, PermBits};
 use lab::Check;
 
 bitflags::bitflags! {
-    /// Rights asked for; the bits are those of `access(2)`.
+    /// Rights asked for; the bits come from `access(2)`.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
     pub struct Access: u8 {
         /// Execute a file, search a directory.
@@ -208,7 +208,7 @@ impl Checker {
     fn check_class(&self, cred: &Cred, inode: &Inode, want: Access) -> Result<()> {
         loop {
             let _counted = self.ask(cred, inode);
-            // A statement of its own, so that the read section ends before this calls the file
+            // A separate statement, so that the read section ends before this calls the file
             // system or the hook.
             let verdict = judge(cred, inode, want, &pin());
             match verdict {

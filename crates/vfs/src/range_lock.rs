@@ -48,7 +48,7 @@ const MOST_CHUNKS: usize = MOST_BYTES / CHUNK_BYTES as usize + 1;
 /// need the same one.
 const LATCH_BITS: u32 = capacity(9, 1);
 
-/// Latches of chunks, each on a line of its own.
+/// Latches of chunks, each on its own line.
 pub(crate) struct RangeLocks(Box<[Padded<Latch<()>>]>);
 
 /// Latches that are held.

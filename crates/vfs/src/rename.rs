@@ -1,4 +1,4 @@
-//! Renames (`renameat2(2)`): plain ones, exchanges, and those that leave a whiteout.
+//! Renames (`renameat2(2)`): plain ones, exchanges, and renames that leave a whiteout.
 //!
 //! A rename is one step for all other threads: no lookup finds the file under both names or
 //! neither. A replaced file loses its name in the same step. No rename puts a directory below
@@ -183,8 +183,8 @@ impl RenameCall<'_> {
         self.locked(false)
     }
 
-    /// Renames. Locks: `rwsem` of the directory, or those of both; with `rename_mutex`, if
-    /// `has_mutex`, those of both exclusive.
+    /// Renames. Locks: `rwsem` of the directory, or of both; with `rename_mutex`, if
+    /// `has_mutex`, both exclusive.
     fn locked(&self, has_mutex: bool) -> Result<Renamed> {
         let Self {
             sb,
@@ -239,8 +239,8 @@ impl RenameCall<'_> {
         self.children((from_name, to_name), (&kept.0, kept.1.as_deref()))
     }
 
-    /// Renames inodes that have passed the checks. Locks: those of [`locked`](Self::locked), and
-    /// both names.
+    /// Renames inodes that have passed the checks. Locks: the locks of [`locked`](Self::locked),
+    /// and both names.
     fn children(
         &self,
         (from_name, to_name): (LockedName<'_>, Option<LockedName<'_>>),

@@ -150,9 +150,9 @@ pub struct CacheStats {
     pub full_searches: u64,
     /// Path walks that were tried without a lock.
     pub rcu_walks: u64,
-    /// Those that gave up, because something was not cached or needed a reference.
+    /// Walks that gave up, because something was not cached or needed a reference.
     pub walk_fallbacks: u64,
-    /// Those that started again, with references, because the name changed while its attributes
+    /// Walks that started again, with references, because the name changed while its attributes
     /// were read.
     pub walk_restarts: u64,
 }
@@ -393,7 +393,7 @@ impl SuperBlock {
             self.fs.sync()
         };
         self.fs.abort("it was shut down");
-        // Those that had begun are refused by now.
+        // Changes that had begun are refused by now.
         self.write_gate.wait_for_changes();
         flushed
     }
@@ -623,7 +623,7 @@ impl SuperBlock {
 
     /// Locks two names if the first exists; the second is `None` if both are the same. Returns
     /// `None` if another thread holds one of them and the caller does not wait. Locks: the `rwsem`
-    /// of the directory, or those of both, exclusive if it waits.
+    /// of the directory, or of both, exclusive if it waits.
     pub(crate) fn lock_names<'a>(
         &'a self,
         (key, name): (Key<'a>, &[u8]),

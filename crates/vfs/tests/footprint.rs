@@ -247,7 +247,7 @@ fn a_lookup_shares_no_line_with_a_change_elsewhere() {
     }
 }
 
-/// Two threads that open and close a file each, through one session: each writes lines of its own
+/// Two threads that open and close a file each, through one session: each writes its own lines
 /// only. The two locked instructions count the reference to the dentry, on a line of that; threads
 /// that open one file meet there and nowhere else.
 #[test]
@@ -298,7 +298,7 @@ fn open_and_close_share_no_line_that_one_writes() {
 }
 
 /// Threads numbered above 128 that sleep: they stat, open and close as cheaply as a thread with a
-/// low number, and write lines of their own only.
+/// low number, and write only their own lines.
 #[test]
 fn threads_with_high_numbers_share_no_line_either() {
     let root = volume();

@@ -42,7 +42,7 @@ fn ino(root: &Session, path: &str) -> Option<u64> {
     }
 }
 
-/// Four files that move, each by a thread of its own, and four threads that look.
+/// Four files that move, each by its own thread, and four threads that look.
 #[test]
 fn names_that_move_are_found_at_one_place() {
     let setup = || {

@@ -1,6 +1,6 @@
 //! Rows of attributes that files share: `xattr-bench` of Linux's mbcache, with threads for its
-//! processes. Each thread sets one attribute of 512 bytes, which has no room in an inode, on files
-//! of its own, over and over, with a value out of a number of them.
+//! processes. Each thread sets one attribute of 512 bytes, which has no room in an inode, on its
+//! own files, over and over, with a value out of a number of them.
 
 use std::fs;
 use std::path::{Path, PathBuf};

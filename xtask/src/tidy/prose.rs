@@ -19,8 +19,13 @@ const WORDS: &[&str] = &[
     "is taken into use",
     "lest",
     "nobody",
+    "of its own",
+    "of their own",
     "so many",
     "somebody",
+    "those of",
+    "those that",
+    "those which",
     "to and fro",
     "what came of",
 ];

@@ -93,7 +93,7 @@ pub(crate) struct Args {
     /// Owner and group of all files: numbers, or names in the tree's own /etc/passwd and /etc/group
     #[arg(long, value_name = "USER:GROUP", value_parser = owner)]
     owner: Option<Owner>,
-    /// Leave out inode flags, such as those of chattr, and projects
+    /// Leave out inode flags, such as chattr's, and projects
     #[arg(long)]
     no_flags: bool,
     /// Compact and never to be changed: no free space, no journal, and the feature read-only, with
@@ -111,7 +111,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "GLOB")]
     fs_verity: Vec<OsString>,
     /// Keep the layout of an earlier volume: files that did not grow keep their inode numbers and
-    /// their blocks, and those that grew get more. UUID and hash seed are those of OLD, unless
+    /// their blocks, and files that grew get more. UUID and hash seed are OLD's, unless
     /// --uuid gives another one, and the volume is not smaller, unless --size says so
     #[arg(long, value_name = "OLD", value_parser = ImagePath::parser())]
     stable_layout: Option<ImagePath>,

@@ -388,7 +388,7 @@ fn out(args: &Args, image_paths: &[ImagePath], destination: &Path, app: &mut App
     end(&copy.finish(), &task, app);
 }
 
-/// Returns the owner that copies on the host get: the host's names are not those of a volume.
+/// Returns the owner that copies on the host get: the host's names are not the names of a volume.
 /// Reports a failure.
 fn host_owner(args: &Args, app: &mut App) -> Option<OwnerIds> {
     match &args.chown {

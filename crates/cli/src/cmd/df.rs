@@ -1,7 +1,7 @@
 //! `extern4 df`: shows how full volumes are.
 //!
-//! `args` calls [`run`]. The figures are those of `statfs(2)` on the kernel's mount of the same
-//! volume.
+//! `args` calls [`run`]. The figures are the figures of `statfs(2)` on the kernel's mount of the
+//! same volume.
 
 mod field;
 
@@ -348,7 +348,7 @@ fn json_line(image: &str, kind: &str, found: &StatFs) -> String {
 pub(crate) struct Space {
     /// Bytes of a block.
     block_size: u32,
-    /// Blocks, those of the structures of the file system not counted.
+    /// Blocks, without the structures of the file system.
     blocks: u64,
     /// Free blocks.
     blocks_free: u64,

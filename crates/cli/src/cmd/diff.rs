@@ -5,7 +5,7 @@
 //! what it finds: `show` the attributes that differ, `names` the comparison of trees by their names
 //! that an option of GNU diff asks for, and `texts` the changed lines of two files.
 //!
-//! The exit codes are those of diff(1): 0 without differences, 1 with some, 2 for trouble.
+//! The exit codes are diff(1)'s: 0 without differences, 1 with some, 2 for trouble.
 //!
 //! `args` calls [`run`]. Something that cannot be read is trouble, and is never taken as equal.
 

@@ -309,7 +309,7 @@ impl Du<'_> {
         if self.args.inodes {
             1
         } else if self.args.apparent_size || self.args.bytes {
-            // Only these have contents of their own.
+            // Only these have contents.
             let has_size = metadata.is_file() || metadata.is_symlink() || metadata.is_dir();
             if has_size { metadata.len() } else { 0 }
         } else {

@@ -4,7 +4,7 @@
 //! forms.
 //!
 //! `args` calls [`run`]. It reads the superblock and descriptors, and changes nothing. A disk
-//! without a volume of its own is described by its partitions (`disk`).
+//! without a volume is described by its partitions (`disk`).
 
 mod disk;
 mod facts;

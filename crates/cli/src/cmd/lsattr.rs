@@ -1,6 +1,6 @@
 //! `extern4 lsattr`: shows the attributes that `chattr` changes.
 //!
-//! `args` calls [`run`]. Letters and names are those of lsattr(1) (`file_flags`).
+//! `args` calls [`run`]. Letters and names are lsattr(1)'s (`file_flags`).
 
 use std::collections::HashSet;
 use std::ffi::OsString;

@@ -61,13 +61,13 @@ pub(crate) struct Args {
     /// With -R, do not follow symbolic links, as without this option
     #[arg(short = 'P', long)]
     physical: bool,
-    /// Remove all entries but those of the permission bits; before -x and -m
+    /// Remove all entries but the entries of the permission bits; before -x and -m
     #[arg(short = 'b', long, group = "what")]
     remove_all: bool,
     /// Remove default ACLs; before -x and -m
     #[arg(short = 'k', long, group = "what")]
     remove_default: bool,
-    /// The entries are those of the default ACL, which new files in a directory get
+    /// The entries are entries of the default ACL, which new files in a directory get
     #[arg(short, long)]
     default: bool,
     /// Change everything below directories too; symbolic links are left alone
@@ -99,7 +99,7 @@ struct Edit {
     remove: Vec<Bound>,
 }
 
-/// The ACLs of a file, and those that it is to have.
+/// The ACLs of a file, and the ACLs that it is to have.
 struct Change {
     access: Option<Acl>,
     /// The default ACL; an inner `None` for none.

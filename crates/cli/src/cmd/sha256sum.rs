@@ -1,7 +1,7 @@
 //! `extern4 sha256sum`: prints SHA-256 digests of files, or checks them.
 //!
-//! `args` calls [`run`]. Its lines are those of GNU's tool, and each checks the other's. A digest
-//! that does not match sets the exit code.
+//! `args` calls [`run`]. Its lines are the lines of GNU's tool, and each checks the other's. A
+//! digest that does not match sets the exit code.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt::Write as _;

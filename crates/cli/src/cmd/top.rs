@@ -23,7 +23,7 @@ use crate::json;
 use crate::output::{Out, flush, out};
 use crate::text::escape;
 
-/// Lines of the screen other than those of the operations.
+/// Lines of the screen other than the lines of the operations.
 const OTHER_LINES: usize = 8;
 /// The number of processes that are named.
 const PROCESSES: usize = 5;

@@ -1,7 +1,7 @@
-//! Runs statements, and holds back those of a transaction until it is committed.
+//! Runs statements, and holds back the statements of a transaction until it is committed.
 //!
-//! `script` and `shell` give it each statement. Those of a transaction become durable together or
-//! not at all. A failure inside of one drops it whole.
+//! `script` and `shell` give it each statement. The statements of a transaction become durable
+//! together or not at all. A failure inside of one drops it whole.
 
 use std::env;
 use std::ffi::OsStr;

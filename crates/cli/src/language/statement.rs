@@ -436,7 +436,7 @@ fn is_expression(word: &OsStr) -> bool {
     matches!(word.as_bytes(), [b'-', _, ..] | b"(" | b"!")
 }
 
-/// Returns a subcommand whose paths are those of a volume, relative to the directory in `base`.
+/// Returns a subcommand whose paths are paths of a volume, relative to the directory in `base`.
 fn with_base(command: clap::Command, base: &Arc<Mutex<ImagePath>>) -> clap::Command {
     let is_defaulted = DEFAULTED.contains(&command.get_name());
     let command = command.mut_subcommands(|inner| with_base(inner, base));

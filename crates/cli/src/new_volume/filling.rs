@@ -51,7 +51,7 @@ impl Filling {
             app,
         );
         match filled {
-            // The sources, or the watch, ended the work with an error of their own.
+            // The sources, or the watch, ended the work with an error.
             Err(
                 NewVolumeError::Usage(_) | NewVolumeError::Failed(_) | NewVolumeError::Target(_),
             ) if app.is_stopped() => Err(NewVolumeError::Stopped),

@@ -68,7 +68,7 @@ impl BlockSize {
     }
 
     /// Returns the name of the unit at the head of a column: `1K`, `512B`; none where numbers have
-    /// units of their own.
+    /// other units.
     pub(crate) fn name(&self) -> Option<String> {
         let bytes = self.bytes()?;
         for (power, unit) in [(6, "E"), (5, "P"), (4, "T"), (3, "G"), (2, "M"), (1, "K")] {

@@ -1,4 +1,4 @@
-//! `getfacl` and `getfattr`, compared with those of Linux.
+//! `getfacl` and `getfattr`, compared with Linux's.
 
 use extern4_testkit::tools::find;
 

@@ -1113,8 +1113,8 @@ fn a_hash_tree_of_verity_is_appended() {
     let at = dir.path();
     fs::create_dir(at.join("tree")).expect("a directory");
     fs::write(at.join("tree/file"), vec![7; 3 << 20]).expect("a file");
-    // One level of the tree and two; blocks of data that are smaller and larger than those of the
-    // tree; space without contents.
+    // One level of the tree and two; blocks of data that are smaller and larger than the blocks of
+    // the tree; space without contents.
     for (name, size, more) in [
         ("small.img", "+0", &["--read-only", "-b", "4096"][..]),
         ("two.img", "80M", &[]),

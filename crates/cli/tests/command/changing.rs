@@ -14,8 +14,8 @@ use extern4_testkit::tools::{find, run};
 use crate::run::{command, extern4, failed, machine, ok, sorted};
 use crate::writing::sound;
 
-/// A volume with files of all kinds, old times and users of its own. The names of users are those
-/// of Debian's machines, so that both sides print the same.
+/// A volume with files of all kinds, old times and users in the volume. The names of users are the
+/// names of Debian's machines, so that both sides print the same.
 const SPEC: ImageSpec =
     ImageSpec::new("disk", 4 << 20, &["-t", "ext4", "-b", "1024", "-N", "256"]).mounted(&[fill]);
 
@@ -119,7 +119,7 @@ fn fed(mut command: Command, input: &str) -> (bool, Vec<u8>, String) {
     )
 }
 
-/// Lists a tree: times of long ago as they are, those of now as such.
+/// Lists a tree: times of long ago as they are, present times as such.
 fn listed(root: &Path) -> Vec<String> {
     let format = "%P|%y|%m|%U:%G|%n|%l|%s|%T@|%A@\\0";
     let mut find = Command::new("find");

@@ -129,7 +129,7 @@ fn twenty_layers_with_whiteouts_are_built() {
     let result = at.join("result");
     let image = Image::in_directory(dir, "out.img");
     let mount = image.mount("ro");
-    // The times are those of the last layer, which the copies do not have.
+    // The times are the times of the last layer, which the copies do not have.
     let found = [&mount.path, &result].map(|top| {
         let mut tree = tree::from_mount(top).as_built();
         tree.entries

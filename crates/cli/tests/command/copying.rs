@@ -12,8 +12,8 @@ use extern4_testkit::tree::{self, Tree};
 use crate::mounting::copy_command;
 use crate::run::{everything, extern4, extern4_in, failed, machine, ok, tool};
 
-/// Returns the attributes that a copy can keep. Inode numbers become those of the first name, and
-/// attributes that are the copy's own are left out.
+/// Returns the attributes that a copy can keep. Inode numbers become the numbers of the first name,
+/// and attributes that are the copy's own are left out.
 pub(crate) fn copied(root: &Path) -> Tree {
     let mut tree = tree::from_mount(root);
     tree.entries

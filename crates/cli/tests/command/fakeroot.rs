@@ -177,7 +177,7 @@ fn root_s_mount_with_fakeroot_serves_root_only() {
     }
 }
 
-/// As in the manual: in namespaces of its own, an ordinary user is root, and needs no fusermount3.
+/// As in the manual: in new namespaces, an ordinary user is root, and needs no fusermount3.
 #[test]
 fn a_user_mounts_in_namespaces_of_its_own() {
     if !users_can_mount() {

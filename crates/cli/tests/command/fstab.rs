@@ -315,7 +315,7 @@ fn no_directory_grows_beyond_the_limit() {
             our.2 <= kib << 10 && their.2 <= kib << 10,
             "{option}: {our:?} {their:?}"
         );
-        // Beyond one block, hashes with seeds of their own decide how full the blocks are.
+        // Beyond one block, hashes with other seeds decide how full the blocks are.
         assert!(kib > 4 || our == their, "{option}: {our:?} {their:?}");
         assert!(our.0 >= (kib as usize) * 2, "{option}: {our:?}");
         mount.unmount();

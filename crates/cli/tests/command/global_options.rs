@@ -183,8 +183,8 @@ fn run(image: &Image, args: &[&str]) -> Output {
 /// The subcommands that compare: 0 and 1 are their results, and 2 is any failure.
 const COMPARING: [&str; 3] = ["diff", "cmp", "grep"];
 
-/// Returns the exit code of a failed subcommand: that of others, but those that compare have their
-/// own.
+/// Returns the exit code of a failed subcommand: that of others, but commands that compare have
+/// their own.
 fn code_of_failure(args: &[&str], others: i32) -> i32 {
     if COMPARING.contains(&args[0]) {
         2

@@ -148,7 +148,7 @@ const ANSWER_SECONDS: u64 = 60;
 /// The limit on the daemon's memory, in KiB. The images have 16 MiB.
 const MEMORY: u64 = 128 << 10;
 
-/// Changes some bytes of those that are not zero.
+/// Changes some bytes that are not zero.
 fn damage(bytes: &mut [u8], seed: u64) {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut random = |below: usize| {

@@ -1,4 +1,4 @@
-//! Volumes whose journal is on a device of its own.
+//! Volumes whose journal is on a separate device.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -219,7 +219,7 @@ fn a_volume_is_made_with_its_journal_elsewhere() {
         id(fields("disk.img"), "Filesystem UUID")
     );
     sound(&image);
-    // A volume of its own has the journal now.
+    // A separate volume has the journal now.
     let told = failed(&make("journal.img", &["-t", "ext3"]), 1);
     assert!(told.contains("uses it; --force takes it"), "{told}");
     for (device, more, code, says) in [
@@ -245,7 +245,7 @@ fn a_volume_is_made_with_its_journal_elsewhere() {
         ok(make(&name, &["-F"]));
         let ours = fields("disk.img");
         let uses = fields("journal.img");
-        // mke2fs adds a user to those that are there, so it gets a new journal.
+        // mke2fs adds a user to the users that are there, so it gets a new journal.
         let other = dir.join("other.img");
         tool(
             dir,

@@ -74,7 +74,7 @@ fn work(dir: &Path, thread: u64, first: u64, is_dead: &AtomicBool, is_synced: &A
     told
 }
 
-/// Makes a file under a name of its own, renames it to its path, and makes it durable.
+/// Makes a file under a temporary name, renames it to its path, and makes it durable.
 fn make(dir: &Path, thread: u64, number: u64) -> Result<()> {
     let path = path(dir, thread, number);
     let other = dir.join(format!("t{thread}/new"));

@@ -1,4 +1,4 @@
-//! Volumes that `mkfs` makes, next to those that mke2fs makes of the same options.
+//! Volumes that `mkfs` makes, next to the volumes that mke2fs makes of the same options.
 
 use std::fs::File;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
@@ -316,7 +316,7 @@ fn volumes_are_made_as_mke2fs_makes_them() {
     assert!(made > sets / 2, "{made} of {sets}");
 }
 
-/// The sets of options that took a rule of their own.
+/// The sets of options that took a special rule.
 #[test]
 fn rare_divisions_into_groups_are_those_of_mke2fs() {
     if !can_run(&[Need::Tool("mke2fs"), Need::Tool("dumpe2fs")]) {

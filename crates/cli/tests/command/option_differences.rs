@@ -445,7 +445,7 @@ fn du_options_are_those_of_gnu() {
         } else {
             b'\n'
         };
-        // Directories are listed in an order of their own.
+        // Directories are listed in another order.
         let shown: Vec<_> = sorted_by(&shown, end)
             .iter()
             .map(|line| line.replacen("\\t/", "\\t", 1))
@@ -923,7 +923,7 @@ fn find_runs_commands() {
         &["-name", "?.c", "-exec", "extern4", "cat", "{}", "+"],
         "this is a.c\nthis is sub/c.c\nthis is sub/deep/e.c",
     );
-    // The names of its own commands are enough, where they get paths.
+    // The names of extern4's commands are enough, where they get paths.
     check(
         &["-name", "*.c", "-exec", "cat", "{}", ";"],
         "this is a.c\nthis is sub/c.c\nthis is sub/deep/e.c",

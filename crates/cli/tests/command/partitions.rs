@@ -248,7 +248,7 @@ fn a_name_of_two_partitions_names_neither() {
     };
     is_refused("tiny");
     is_refused(uuid);
-    // A label of its own names a partition again.
+    // Its label names a partition again.
     ok(extern4(&image, ["tune", "d.img#2", "-L", "second"]));
     for name in ["tiny", "second"] {
         assert_eq!(
@@ -334,7 +334,7 @@ fn an_odd_partition_table_is_reported() {
         1,
         "d.img@8388608 is a part of an image",
     );
-    // A partition that has a table of its own.
+    // A partition that has a partition table.
     put(&disk, 512, 20_000, &[(0x83, 8, 8), (0x83, 16, 8)]);
     fails(
         &["ls", "d.img#2"],

@@ -21,7 +21,7 @@ const ALL: &[&str] = &[
     "quotatype=usrquota:grpquota:prjquota",
 ];
 
-/// Makes a volume with quotas of everything, users of its own, and files of theirs.
+/// Makes a volume with quotas of everything, users in the volume, and files of theirs.
 fn volume() -> Image {
     let image = ImageSpec::new("disk", 16 << 20, ALL).build();
     let script = "mkdir /etc /home; cp host:passwd /etc; cp host:group /etc; cp host:projid /etc\n\

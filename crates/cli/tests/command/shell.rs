@@ -16,7 +16,7 @@ use crate::writing::{fed, said, sound, untouched};
 /// A time in which the shell answers on any machine.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A shell on a terminal of its own.
+/// A shell on a new terminal.
 pub(crate) struct Terminal {
     screen: File,
     shell: Child,

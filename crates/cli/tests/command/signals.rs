@@ -1,4 +1,4 @@
-//! Signals to a daemon: none ends it without an unmount but those that cannot be handled.
+//! Signals to a daemon: none ends it without an unmount but signals that cannot be handled.
 
 use std::fs;
 use std::os::unix::process::ExitStatusExt as _;
@@ -24,7 +24,7 @@ enum Outcome {
     Dies(&'static str),
 }
 
-/// Returns the outcome of every signal of Linux, but those that stop a process.
+/// Returns the outcome of every signal of Linux, but signals that stop a process.
 fn outcome(signal: i32) -> Option<Outcome> {
     const FAULT: Outcome =
         Outcome::Dies("its memory may be damaged, and must not get to the volume");

@@ -263,7 +263,7 @@ fn evil_tree(root: &Path) -> std::io::Result<()> {
     fs::write(root.join("etc/group"), format!("{user}:x:0:\n"))
 }
 
-/// Returns a volume on which all texts are hostile, those of its superblock too.
+/// Returns a volume on which all texts are hostile, including its superblock's.
 fn evil_volume() -> Image {
     const SPEC: ImageSpec = ImageSpec::new(
         "disk",

@@ -505,7 +505,7 @@ fn users_look_into_their_own_mounts() {
         &runtime,
         "./extern4 umount mnt; test -z \"$(ls run/extern4)\"",
     ));
-    // As root in a user namespace of its own, if users may have any: /run/extern4 does not belong
+    // As root in a new user namespace, if users may have any: /run/extern4 does not belong
     // to it there.
     if user(1000, &runtime, "unshare -Urm true").status.success() {
         let script =

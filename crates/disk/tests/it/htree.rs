@@ -1,5 +1,5 @@
 //! Tests of the hash trees of real directories: lookups from the root, and hashes compared with
-//! those of debugfs.
+//! debugfs's.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;

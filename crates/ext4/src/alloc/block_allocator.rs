@@ -10,8 +10,8 @@
 //! closes and when it is durable. `handle` reserves blocks; `balloc` and `ialloc` allocate.
 //!
 //! # Locks
-//! A group's lock is the innermost one, except for those of buffers. Its holder waits for nothing
-//! but the read of a bitmap. A thread locks only one group at a time.
+//! A group's lock is the innermost one, except for the locks of buffers. Its holder waits for
+//! nothing but the read of a bitmap. A thread locks only one group at a time.
 //!
 //! # Shared memory
 //! Threads that work in different groups write one word in common: the number of blocks that no
@@ -50,7 +50,7 @@ pub(crate) struct BlockAllocator {
     first_data_block: u64,
     /// Changed only while a handle is open.
     counts: ThreadCounter<3>,
-    /// Free blocks that operations can reserve. On a cache line of its own, since each operation
+    /// Free blocks that operations can reserve. On a separate cache line, since each operation
     /// writes it.
     pub(crate) offer: Padded<Offer>,
     pub(crate) block_reserve: BlockReserve,
@@ -76,7 +76,7 @@ struct GroupHint {
     met: u32,
 }
 
-/// The state of a group, made when it is first needed. Each has cache lines of its own, since
+/// The state of a group, made when it is first needed. Each fills cache lines, since
 /// different threads use neighbouring groups.
 type Slot = OnceLock<Box<Padded<Latch<Group>>>>;
 
@@ -123,7 +123,7 @@ pub(crate) enum BitmapKind {
     Inodes,
 }
 
-/// Blocks reserved for an operation. Dropping it returns those that the operation has not
+/// Blocks reserved for an operation. Dropping it returns the blocks that the operation has not
 /// allocated.
 pub(crate) struct BlockReservation<'s> {
     allocator: &'s BlockAllocator,
@@ -185,7 +185,7 @@ impl BlockAllocator {
     }
 
     /// Reserves free blocks; `ENOSPC` if there are too few that the change may use. Examines groups
-    /// until those that are sound have enough. Locks: no group's is held.
+    /// until the sound groups have enough. Locks: no group's is held.
     pub(crate) fn reserve(&self, volume: &Volume, demand: Demand) -> Result<BlockReservation<'_>> {
         if demand.blocks > 0
             && !self.offer.0.take(
@@ -220,7 +220,7 @@ impl BlockAllocator {
             .could_take(demand.blocks.into(), least, pending)
     }
 
-    /// Returns the number of free blocks, including those that operations have reserved and those
+    /// Returns the number of free blocks, including blocks that operations have reserved and blocks
     /// that are held until a commit.
     pub(crate) fn free_blocks(&self) -> u64 {
         non_negative(self.counted().blocks)
@@ -275,10 +275,11 @@ impl BlockAllocator {
     /// returns its number too.
     ///
     /// This is `home` itself, until the thread finds it locked. From then on it is another group of
-    /// the same flexible group, whose bitmaps and inodes lie next to those of `home`. So threads
-    /// that work in one directory, or in several near each other, change different blocks. A thread
-    /// that finds that group locked, too, moves on. It moves at its first, second, fourth, eighth
-    /// conflict and so on, so that threads stop moving even where they outnumber the groups.
+    /// the same flexible group, whose bitmaps and inodes lie next to the bitmaps and inodes of
+    /// `home`. So threads that work in one directory, or in several near each other, change
+    /// different blocks. A thread that finds that group locked, too, moves on. It moves at its
+    /// first, second, fourth, eighth conflict and so on, so that threads stop moving even where
+    /// they outnumber the groups.
     pub(crate) fn lock_near(
         &self,
         volume: &Volume,

@@ -53,7 +53,7 @@ impl BlockReserve {
 pub(crate) enum ReserveUse {
     /// None of them.
     None,
-    /// Those that are reserved for root.
+    /// Blocks that are reserved for root.
     Root,
     /// All, for changes that must not fail on a full volume. They use or free space that is
     /// allocated already, and may need a block or two to record it.

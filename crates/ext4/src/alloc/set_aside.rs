@@ -9,7 +9,7 @@
 //!
 //! A bitmap is wrong in one of these ways:
 //! - Its checksum does not match.
-//! - It has free blocks among those that [`SystemZones`] names.
+//! - It has free blocks among the blocks that [`SystemZones`] names.
 //! - It has another number of free blocks or inodes than the descriptor says.
 //! - A block or an inode that is to be freed is free already.
 //!

@@ -313,7 +313,7 @@ impl LockedNames<'_> {
 /// Returns the block of the directory that has it; 0 if the directory is inline or has a hash tree.
 ///
 /// # Errors
-/// Those of [`check_new_name`], before anything is changed.
+/// The errors of [`check_new_name`], before anything is changed.
 fn add_name(
     handle: &Handle<'_>,
     dir: &mut InodeInfo,

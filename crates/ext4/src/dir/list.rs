@@ -310,7 +310,8 @@ struct HashOrder<'a> {
     tree: Option<Tree<'a>>,
 }
 
-/// Entries to be sorted together: those of a leaf, and of the leaves that continue its last hash.
+/// Entries to be sorted together: the entries of a leaf, and of the leaves that continue its last
+/// hash.
 type Batch<'b> = Vec<(Hash, DirEntry<'b>)>;
 
 impl HashOrder<'_> {

@@ -1,4 +1,4 @@
-//! File contents that go through the journal like metadata: those of files with the flag `+j`
+//! File contents that go through the journal like metadata: contents of files with the flag `+j`
 //! (`chattr +j`), or of all files (`data=journal`).
 //!
 //! A writer changes a block of such contents in the buffer cache, under a handle. The block becomes
@@ -18,7 +18,7 @@
 //!    written past the cache before it got the flag may have older copies there, from other uses of
 //!    its blocks. [`prepare_switch`] reads these again.
 //! 3. The log has no copy that a replay would write over contents that were written past the cache.
-//!    So blocks that a file frees are revoked, as those of directories are, and the file's blocks
+//!    So blocks that a file frees are revoked, as blocks of directories are, and the file's blocks
 //!    in the log are written in place before it loses the flag.
 //! 4. The raw image does not show such contents: see [`Ext4::is_raw_current`].
 //!

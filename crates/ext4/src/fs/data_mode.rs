@@ -26,9 +26,9 @@ pub enum DataMode {
 pub(crate) enum Journaling {
     /// No file's: there is no journal.
     None,
-    /// Those of files with the flag.
+    /// Contents of files with the flag.
     Flagged,
-    /// Those of all files.
+    /// Contents of all files.
     All,
 }
 

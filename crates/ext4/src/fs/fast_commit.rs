@@ -205,12 +205,12 @@ impl FastCommits {
 /// The inodes to which a fast commit gives names.
 #[derive(Default)]
 struct Named {
-    /// Those that are created with a name.
+    /// Files that are created with a name.
     created: HashSet<u32>,
-    /// Those that get another name after they have lost one, in this commit or an earlier one. A
+    /// Files that get another name after they have lost one, in this commit or an earlier one. A
     /// rename adds the new name before it removes the old one.
     linked: HashSet<u32>,
-    /// Those that have lost a name so far.
+    /// Files that have lost a name so far.
     unlinked: HashSet<u32>,
 }
 

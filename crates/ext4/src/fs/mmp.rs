@@ -13,7 +13,7 @@
 //!    knows that it is late.
 //! 5. A late node may have overwritten the number of a node that has the volume. It waits for the
 //!    full interval of rule 2, in which the owner finds the foreign number and stops.
-//! 6. A node that finds a foreign number in place of its own, or cannot write for too long, aborts
+//! 6. A node that finds a foreign number in its place, or cannot write for too long, aborts
 //!    its journal. None of its later changes becomes durable.
 //!
 //! `mount` takes an [`MmpGuard`] before it replays the journal, and calls [`check`] for a reader.

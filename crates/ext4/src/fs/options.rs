@@ -69,7 +69,7 @@ pub struct OpenOptions {
     /// the superblock's setting. After a discard has failed, none follows.
     pub discard: Option<bool>,
     /// Whether the journal has checksums (`journal_checksum`, `nojournal_checksum`). `None` keeps
-    /// those that it has, and means version 3 on a volume with checksums of metadata.
+    /// the checksums that it has, and means version 3 on a volume with checksums of metadata.
     pub journal_checksum: Option<bool>,
     /// ACLs are honoured, shown and can be set (`acl`); with `noacl` only permission bits count.
     pub acls: bool,

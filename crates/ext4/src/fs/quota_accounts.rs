@@ -24,7 +24,8 @@ use crate::inode::info::InodeInfo;
 /// The size of a sector, the unit of `i_blocks`, in bytes.
 pub(crate) const SECTOR: u64 = 512;
 
-/// The most blocks of entries that one operation changes: those of four inodes, as in a rename.
+/// The most blocks of entries that one operation changes: the entries of four inodes, as in a
+/// rename.
 pub(crate) const QUOTA_CREDITS: u32 = 4 * Kind::ALL.len() as u32;
 
 /// The quota file of one kind.
@@ -229,8 +230,8 @@ pub(crate) fn count(resource: &mut Resource, by: i64, grace: u32, now: u64) {
     }
 }
 
-/// The amounts that are reserved for an operation. Dropping it returns those that have not been
-/// counted.
+/// The amounts that are reserved for an operation. Dropping it returns the amounts that have not
+/// been counted.
 pub(crate) struct QuotaReservations<'q> {
     pub(crate) quotas: Option<&'q Quotas>,
     pub(crate) list: RefCell<Vec<QuotaReservation>>,

@@ -67,8 +67,8 @@ pub(crate) struct Writer {
     unfreed: Mutex<Option<Error>>,
 }
 
-/// Returns the checksums that the journal gets, chosen as by Linux; `None` to keep those that it
-/// has.
+/// Returns the checksums that the journal gets, chosen as by Linux; `None` to keep the checksums
+/// that it has.
 fn journal_checksum(sb: &Superblock, asked: Option<bool>) -> Option<ChecksumVersion> {
     let has_checksums = sb.features().ro_compat.contains(RoCompat::METADATA_CSUM);
     match (has_checksums, asked) {

@@ -42,7 +42,7 @@ struct Search<'g> {
 
 impl<'g> Search<'g> {
     /// Returns the passes in their order. The first accepts only runs with room for everything, the
-    /// second an eighth of that, and the others any run, those of windows included. The last pass
+    /// second an eighth of that, and the others any run, including runs of windows. The last pass
     /// is repeated: other threads may allocate blocks in groups ahead of a pass and free blocks in
     /// groups that it has left. So one pass without a find does not prove that the volume is full.
     fn all(want: u32, growth: Option<&'g Growth<'g>>, most: u32) -> [Self; 5] {

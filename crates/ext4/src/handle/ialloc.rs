@@ -287,7 +287,7 @@ mod tests {
             Ext4::open_for_writing(Arc::new(device.unwrap()), &OpenOptions::default()).unwrap();
         assert_eq!((group_of_new_file(&fs), group_of_new_file(&fs)), (0, 0));
         let mine = fs.writer().unwrap().allocator.lock(&fs, 0).unwrap();
-        // Each thread goes to a group of its own, whatever numbers the threads have.
+        // Each thread goes to its own group, whatever numbers the threads have.
         let all = std::sync::Barrier::new(3);
         let work = || {
             let group = group_of_new_file(&fs);

@@ -410,8 +410,8 @@ impl<'f> Handle<'f> {
         Ok(())
     }
 
-    /// Notes if the flags of an inode demand that its changes, or those of a directory's names, are
-    /// durable when the operation returns.
+    /// Notes if the flags of an inode demand that its changes, or changes of a directory's names,
+    /// are durable when the operation returns.
     pub(crate) fn note_sync(&self, inode: &Inode) {
         let flags = match inode.kind() {
             FileKind::Directory => InodeFlags::SYNC.union(InodeFlags::DIRSYNC),

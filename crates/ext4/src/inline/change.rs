@@ -33,7 +33,7 @@ impl InodeInfo {
 /// false, without a change, if they do not fit. It overwrites `i_block`, so no blocks may be
 /// mapped.
 ///
-/// The contents of a directory are the bytes of `i_block` followed by those of the attribute.
+/// The contents of a directory are the bytes of `i_block` followed by the attribute's.
 pub(crate) fn set_inline_data(
     handle: &Handle<'_>,
     info: &mut InodeInfo,

@@ -1,4 +1,5 @@
-//! Reads contents inside their inode: those of small files and directories, and of symbolic links.
+//! Reads contents inside their inode: contents of small files and directories, and of symbolic
+//! links.
 //!
 //! The first 60 bytes are in place of the block map, the rest in the attribute `system.data` of the
 //! inode's record. This module reads both, and `extern4_disk::inline` joins and checks them.

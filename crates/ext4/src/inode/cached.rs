@@ -374,8 +374,8 @@ impl CachedInode {
         self.written.note(flush);
     }
 
-    /// Returns the transaction and the flush that make the inode durable; those of contents alone
-    /// if `data_only`.
+    /// Returns the transaction and the flush that make the inode durable; the numbers of contents
+    /// alone if `data_only`.
     pub(crate) fn durable_with(&self, data_only: bool) -> (Changed, Flush) {
         let current = self.current();
         (

@@ -82,7 +82,7 @@ impl InodeInfo {
         &self.inode
     }
 
-    /// Whether its blocks are metadata, as those of a directory or a symbolic link are.
+    /// Whether its blocks are metadata, as the blocks of a directory or a symbolic link are.
     pub(crate) fn holds_metadata(&self) -> bool {
         matches!(self.inode.kind(), FileKind::Directory | FileKind::Symlink)
     }

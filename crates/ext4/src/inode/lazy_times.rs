@@ -8,7 +8,7 @@
 //! `handle::times` puts times here and stores them; the handle and `fs::inode` take them from here.
 //!
 //! Source: `lazytime` in `mount(8)`, and the kernel's mount, against which it is tested. Linux 6.18
-//! delays only access times; delaying those of writes follows the manual.
+//! delays only access times; delaying the times of writes follows the manual.
 
 use std::collections::HashMap;
 use std::sync::PoisonError;

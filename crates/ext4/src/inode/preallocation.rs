@@ -68,7 +68,7 @@ impl Window {
 pub(crate) struct Growth<'n> {
     window: &'n Window,
     ino: u32,
-    /// How many blocks to keep free after those that it allocates.
+    /// How many blocks to keep free after the blocks that it allocates.
     pub(crate) ahead: u32,
 }
 

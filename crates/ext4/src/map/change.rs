@@ -52,10 +52,10 @@ pub(crate) const UNMAP_GROUPS: u32 = 24;
 const UNMAP_REVOKES: u64 = 1024;
 /// Blocks of metadata that freeing changes: bitmaps and descriptors of groups, and the nodes at
 /// both ends. The groups are [`UNMAP_GROUPS`], one more that the last extent reaches into, and
-/// those of nodes that become empty.
+/// blocks of nodes that become empty.
 pub(crate) const UNMAP_CREDITS: u32 = 2 * (UNMAP_GROUPS + 6) + ALLOCATE_CREDITS;
-/// Blocks of metadata that shifting changes: [`SHIFT_LEAVES`], the nodes above them, and those of a
-/// split.
+/// Blocks of metadata that shifting changes: [`SHIFT_LEAVES`], the nodes above them, and the nodes
+/// of a split.
 pub(crate) const SHIFT_CREDITS: u32 = 2 * SHIFT_LEAVES + ALLOCATE_CREDITS;
 
 impl InodeInfo {
@@ -165,8 +165,8 @@ pub(crate) fn allocate_for(
 /// handle.
 ///
 /// # Errors
-/// `EFBIG` if `i_blocks` cannot count them together with those that the handle has claimed before.
-/// The caller can still insert the earlier ones.
+/// `EFBIG` if `i_blocks` cannot count them together with the blocks that the handle has claimed
+/// before. The caller can still insert the earlier ones.
 pub(crate) fn claim_blocks(
     handle: &Handle<'_>,
     info: &InodeInfo,

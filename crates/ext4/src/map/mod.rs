@@ -2,9 +2,9 @@
 //!
 //! An inode maps its blocks by an extent tree (`extents`) or by indirect blocks (`indirect`).
 //! [`InodeInfo::map`] hides which: it returns a [`Run`] of consecutive blocks, checked to be inside
-//! the volume and, on a volume open for writing, outside of its own structures. `change` maps and
-//! unmaps blocks, after `check` has found nothing wrong. `walk` visits whole maps for the checker,
-//! and `inode_blocks` all blocks of a sound inode.
+//! the volume and, on a volume open for writing, outside of the volume's structures. `change` maps
+//! and unmaps blocks, after `check` has found nothing wrong. `walk` visits whole maps for the
+//! checker, and `inode_blocks` all blocks of a sound inode.
 //!
 //! `file`, `dir` and the modules that read internal files call `map`, under the inode's map lock if
 //! other threads may change it.

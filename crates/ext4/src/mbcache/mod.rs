@@ -65,7 +65,7 @@
 //!   the smaller number, which keeps the mover out of the group, and looks in both buckets. It
 //!   repeats this until the state before and after is the same.
 //!
-//! The cache has no thread of its own.
+//! The cache has no thread.
 
 pub(crate) mod blocks;
 mod bucket;

@@ -110,7 +110,7 @@ impl Ext4 {
     /// Opens the volume on `device` for reading and writing. [`close`](Self::close) ends that.
     ///
     /// # Errors
-    /// Those of [`open`](Self::open); [`Error::Unsupported`](crate::Error::Unsupported) for a
+    /// The errors of [`open`](Self::open); [`Error::Unsupported`](crate::Error::Unsupported) for a
     /// volume that can be read but not safely changed.
     pub fn open_for_writing(device: Arc<dyn BlockDevice>, options: &OpenOptions) -> Result<Self> {
         let counted = Arc::new(CountedDevice::new(device));
@@ -191,8 +191,8 @@ impl Ext4 {
         Ok((fs, journal))
     }
 
-    /// Makes the writer, and frees the orphans of the volume's last use. Returns those that were
-    /// only truncated and still have names.
+    /// Makes the writer, and frees the orphans of the volume's last use. Returns the orphans that
+    /// were only truncated and still have names.
     pub(crate) fn begin_writing(
         &self,
         journal: Option<VolumeJournal>,

@@ -32,9 +32,9 @@ impl Ext4 {
     /// writable.
     ///
     /// # Errors
-    /// Those of [`open_for_writing`](Self::open_for_writing), and a volume that another program has
-    /// changed since it was opened. It can be tried again if nothing but the journal has been
-    /// written.
+    /// The errors of [`open_for_writing`](Self::open_for_writing), and a volume that another
+    /// program has changed since it was opened. It can be tried again if nothing but the journal
+    /// has been written.
     pub fn make_writable(
         &self,
         device: Arc<dyn BlockDevice>,

@@ -1,4 +1,5 @@
-//! Orphans on the volume: recording them, and freeing those that an earlier use of the volume left.
+//! Orphans on the volume: recording them, and freeing the orphans that an earlier use of the volume
+//! left.
 //!
 //! `ops` and `file` put an inode on the list before its last name goes or it is truncated, and
 //! remove it afterwards, in their own transactions. Opening a volume for writing calls
@@ -124,7 +125,7 @@ impl Orphans {
 }
 
 impl Ext4 {
-    /// Returns the orphans of the volume: those of the list, then those of the orphan file.
+    /// Returns the orphans of the volume: first the list's, then the orphan file's.
     ///
     /// # Errors
     /// A list that leads back to itself or to an impossible inode, a corrupt block of the orphan

@@ -1,4 +1,4 @@
-//! Makes and clears the volume's own files: those of reserved inodes, such as the journal's.
+//! Makes and clears the volume's own files: the files of reserved inodes, such as the journal's.
 //!
 //! `journal` and `quota_files` call it. The superblock names such a file only when it is whole, and
 //! no longer before it is cleared. So a crash leaves at most a file in a reserved inode that the

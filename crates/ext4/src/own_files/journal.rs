@@ -43,7 +43,7 @@ use crate::tune::Tune;
 pub struct JournalSize {
     /// All blocks: at least 1024.
     pub blocks: u32,
-    /// Those of them at the end that are for fast commits.
+    /// Blocks at its end that are for fast commits.
     pub fast_commit_blocks: u32,
 }
 
@@ -199,7 +199,7 @@ impl Ext4 {
 /// journal first, if there is anything to replay. Does nothing to a volume without a journal.
 ///
 /// # Errors
-/// Those of [`Ext4::open_for_writing`], or a journal that is not in the inode for it.
+/// The errors of [`Ext4::open_for_writing`], or a journal that is not in the inode for it.
 pub fn remove_journal(device: &Arc<dyn BlockDevice>, options: &OpenOptions) -> Result<()> {
     let fs = Ext4::open_for_writing(Arc::clone(device), options)?;
     if fs.superblock().journal().is_none() {

@@ -268,7 +268,7 @@ fn first_blocks(handle: &Handle<'_>, kind: Kind, blocks: u32) -> Result<QuotaFil
 }
 
 /// Frees blocks of a quota file that the superblock does not name any more, as many as one handle
-/// should, and with the last of them its inode. Returns those that are left.
+/// should, and with the last of them its inode. Returns the blocks that are left.
 fn free_part(handle: &Handle<'_>, info: &mut InodeInfo, blocks: Range<u64>) -> Result<Range<u64>> {
     let left = unmap_blocks(handle, info, blocks, true)?;
     handle.store(info)?;

@@ -2,7 +2,7 @@
 //!
 //! A quota file is a tree of blocks with entries in its leaves (format v2r1). It is read and
 //! changed through the buffer cache, as metadata. It only grows, and entries stay in place, also
-//! those of ids that own nothing any more. So an account can keep the position of its entry.
+//! the accounts of ids that own nothing any more. So an account can keep the position of its entry.
 //!
 //! `quota` calls [`QuotaFile::find`] under the lock of the accounts, and [`put_entry`] in a handle
 //! that has reserved [`QuotaFile::blocks_to_put`]. A reference outside of the file, or a tree that
@@ -23,7 +23,7 @@ use crate::inode::info::InodeInfo;
 use crate::map::change::{ALLOCATE_CREDITS, allocate_for};
 use crate::volume::group::to_usize;
 
-/// The most blocks of the file that one more entry needs: those of the tree below the root, and a
+/// The most blocks of the file that one more entry needs: blocks of the tree below the root, and a
 /// leaf.
 const MAX_BLOCKS: u32 = DEPTH;
 /// Blocks of metadata that adding an entry changes: [`MAX_BLOCKS`] with their map, the blocks that

@@ -7,7 +7,7 @@
 //!
 //! The accounts of ids that have been needed are in memory. Changed accounts are stored in the
 //! quota files when the transaction closes (`fs::writer`). An id without an entry in a file gets
-//! one in a transaction of its own, before the change that first counts something for it
+//! one in a separate transaction, before the change that first counts something for it
 //! (`Ext4::open_accounts`). So counting allocates no blocks.
 //!
 //! An operation checks limits before it changes anything (`Handle::admit`, `EDQUOT`). The admitted
@@ -359,7 +359,7 @@ impl Handle<'_> {
     }
 }
 
-/// Returns how many inodes count for an inode: itself, and those of its attributes' values.
+/// Returns how many inodes count for an inode: itself, and the inodes of its attributes' values.
 pub(crate) fn inodes_of(fs: &Ext4, info: &InodeInfo) -> Result<i64> {
     let attributes = info.attributes(fs)?;
     let values = attributes

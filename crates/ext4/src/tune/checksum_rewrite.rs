@@ -230,7 +230,7 @@ impl Rewrite<'_> {
         self.write_superblock(&noted)
     }
 
-    /// Rewrites the checksums of every group, those of its inodes before its descriptor.
+    /// Rewrites the checksums of every group, its inodes' before its descriptor's.
     fn groups(&self) -> Result<()> {
         let geometry = self.new.geometry();
         for index in 0..geometry.descriptor_blocks() {

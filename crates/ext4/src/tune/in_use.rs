@@ -37,7 +37,7 @@ fn used_by(inode: &Inode) -> Features {
 }
 
 impl Ext4 {
-    /// Returns those of `features` that inodes use. Reads all inode tables if there are any.
+    /// Returns the `features` that inodes use. Reads all inode tables if there are any.
     pub(crate) fn features_in_use(&self, features: Features) -> Result<Features> {
         let mut used = Features::default();
         if features == used {

@@ -195,7 +195,7 @@ impl Volume {
             return primary;
         }
         // Without meta groups, a copy of the table follows each copy of the superblock. With them,
-        // each meta group has copies of its own block. The copy in its second group may be intact
+        // each meta group has copies of its block. The copy in its second group may be intact
         // where the first is damaged.
         let second = index
             .checked_mul(geometry.descriptors_per_block())

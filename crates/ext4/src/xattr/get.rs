@@ -1,9 +1,9 @@
 //! Reads extended attributes.
 //!
-//! An inode's own attributes are searched before those of its block. A block's checksum is verified
+//! An inode's own attributes are searched before its block's. A block's checksum is verified
 //! once a load. A value in an EA inode is read whole and compared with the hash in that inode,
 //! because no checksum covers it. Attributes of other namespaces than users may see are
-//! `EOPNOTSUPP`; ACLs, inline data and encryption contexts have functions of their own.
+//! `EOPNOTSUPP`; ACLs, inline data and encryption contexts have separate functions.
 //!
 //! `ops` calls `xattr_value` and `list_xattrs` with the inode's lock `attributes` held; the file
 //! system reads single attributes by [`InodeInfo::attribute`].

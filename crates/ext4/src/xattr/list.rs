@@ -536,7 +536,7 @@ impl Plan {
     }
 
     /// Returns the blocks and inodes that the plan adds to the owner's usage, without subtracting
-    /// those that it releases.
+    /// the inodes that it releases.
     pub(crate) fn counts(&self, fs: &Ext4, info: &InodeInfo) -> (u32, i64) {
         let value = self.value_blocks(fs.superblock().block_size());
         let new_block = self.needs_block() && info.fields().xattr_block().is_none();

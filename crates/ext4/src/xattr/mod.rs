@@ -5,9 +5,9 @@
 //! | `get`, `set` | reading attributes, setting and removing them |
 //! | `list` | attributes as lists, and the plan of a change |
 //! | `block` | attribute blocks, which inodes share |
-//! | `ea_inode` | values in inodes of their own |
+//! | `ea_inode` | values in separate inodes |
 //! | `expand` | moving attributes, for more fields in the record |
-//! | `acl` | ACLs, which are attributes in a format of their own |
+//! | `acl` | ACLs, which are attributes in another format |
 //!
 //! An attribute is in the inode's record, or else in the inode's attribute block. Its value may be
 //! in an EA inode. `mbcache` finds blocks and values to share. Readers and changers hold the

@@ -113,7 +113,7 @@ pub(crate) fn check_attributes(fs: &Ext4, info: &InodeInfo) -> Result<()> {
     fault.map(drop)
 }
 
-/// Releases the EA inodes of a deleted inode's attributes, each in a transaction of its own, so
+/// Releases the EA inodes of a deleted inode's attributes, each in a separate transaction, so
 /// that [`free_attributes`] needs few credits.
 pub(crate) fn free_values(fs: &Ext4, info: &mut InodeInfo) -> Result<()> {
     if info.attributes(fs)?.first_with_ea_inode().is_none() {

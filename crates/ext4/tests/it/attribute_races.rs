@@ -15,7 +15,7 @@ use crate::memory::{self, Volume, in_time};
 use crate::model::{Random, acl, open};
 
 /// Records with room for attributes and without, blocks of attributes that are shared and values in
-/// inodes of their own.
+/// separate inodes.
 const VOLUMES: [ImageSpec; 4] = [
     ImageSpec::new(
         "race-ext4",

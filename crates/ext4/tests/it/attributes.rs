@@ -675,7 +675,7 @@ fn a_short_link_with_a_large_attribute_leads_where_it_did() {
     }
 }
 
-/// Makes files in directories of a group of their own, one of which hands it down.
+/// Makes files in directories of a new group, one of which hands it down.
 fn make_in_groups(folder: &Path) -> std::io::Result<()> {
     use std::os::unix::fs::{PermissionsExt as _, chown};
     for (name, mode) in [("plain", 0o777), ("setgid", 0o2777)] {
@@ -741,7 +741,7 @@ fn new_files_take_the_group_of_their_directory_where_the_volume_says_so() {
     writing.close("groups", &ours);
 }
 
-/// As in the kernel's mount: values that would fill the block go to inodes of their own, so that
+/// As in the kernel's mount: values that would fill the block go to separate inodes, so that
 /// more attributes can be named there.
 #[test]
 fn values_leave_room_for_names_where_ea_inodes_are_allowed() {
@@ -1002,7 +1002,7 @@ fn a_value_that_is_there_already_is_no_change() {
     let mount = theirs.mount("");
     let writing = Writing::open(&ours);
     let session = &writing.session;
-    // Times are those of the last tick.
+    // Times are the time of the last tick.
     let later = || std::thread::sleep(std::time::Duration::from_millis(25));
     for (number, (name, [first, second])) in values_set_again().into_iter().enumerate() {
         let path = format!("/{number}");

@@ -44,8 +44,8 @@ fn crashed_images_agree_with_the_kernels_recovery() {
 }
 
 /// When the kernel replays a fast commit it enters names again, which sets the times of their
-/// directories to those of the replay. It leaves a directory that it makes again with a link count
-/// of 1 and no count of blocks.
+/// directories to the link counts of the replay. It leaves a directory that it makes again with a
+/// link count of 1 and no count of blocks.
 fn forget_changes_of_replay(ours: &mut Tree, theirs: &Tree) {
     for (path, entry) in ours
         .entries

@@ -120,7 +120,7 @@ impl Volume {
             .expect("sync");
     }
 
-    /// The bytes that a crash leaves now: only those that have been flushed.
+    /// The bytes that a crash leaves now: only bytes that have been flushed.
     fn crash(&self) -> Vec<u8> {
         self.device
             .crash(self.device.moment(), |_| false)
@@ -415,7 +415,7 @@ fn new_contents_are_written_in_one_step() {
     }
 }
 
-/// Blocks of contents are freed in some way and become those of a file that is not logged.
+/// Blocks of contents are freed in some way and become blocks of a file that is not logged.
 #[test]
 fn the_successors_of_logged_blocks_are_not_written_over() {
     type Free = fn(&Volume, OpenFile);

@@ -14,7 +14,7 @@ use crate::memory::number;
 use crate::model::{Random, open, session};
 use crate::recovery::{Pair, can_run, format, names, utf8};
 
-/// Makes files, each durable at once, and calls `each` with the number of those that are there.
+/// Makes files, each durable at once, and calls `each` with the number of files that are there.
 fn fill(pair: &Pair, prefix: &str, data: Option<DataMode>, count: u64, each: &mut dyn FnMut(u64)) {
     let options = OpenOptions {
         data,

@@ -521,7 +521,7 @@ fn no_changed_byte_makes_a_look_panic_or_hang() {
     }
 }
 
-/// A volume of small groups, and what it has of its own in some of them: with `flex_bg` all in the
+/// A volume of small groups, and what only some of them have: with `flex_bg` all in the
 /// first, else each in its group.
 struct Grouped {
     bytes: Vec<u8>,

@@ -246,7 +246,7 @@ fn a_change_of_the_inode_stores_its_lazy_times() {
     ));
     let (fs, session) = open(&device, Some(DAY));
     drop(touch(&session, BETWEEN));
-    // Times that are set are no older than those that waited, and stay.
+    // Times that are set are no older than the times that waited, and stay.
     let set = Timespec { sec: 5000, nsec: 0 };
     session
         .utimens(

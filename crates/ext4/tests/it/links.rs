@@ -59,7 +59,7 @@ fn a_directory_full_of_links_gains_no_subdirectory() {
         rename("/full/file", "/other/dir", RenameFlags::EXCHANGE),
         Err(Errno::EMLINK)
     );
-    // Operations that do not add links can be done, and those that remove some give room.
+    // Operations that do not add links can be done, and operations that remove links give room.
     assert_eq!(
         rename("/full/dir", "/other/dir", RenameFlags::EXCHANGE),
         Ok(65_000)

@@ -106,7 +106,7 @@ pub(crate) fn number(name: &str, default: u64) -> u64 {
         .unwrap_or(default)
 }
 
-/// Runs `work` in a thread of its own, and fails if it has not ended in time: then it hangs.
+/// Runs `work` in its own thread, and fails if it has not ended in time: then it hangs.
 pub(crate) fn in_time<R: Send + 'static>(
     what: &str,
     limit: Duration,

@@ -129,7 +129,7 @@ fn encrypted_names_show_as_the_kernel_shows_them() {
     assert_eq!(fs.lookup(&secret, b"100000").expect("a lookup"), None);
 }
 
-/// Compares the names below a directory with those of the kernel's mount.
+/// Compares the names below a directory with the names in the kernel's mount.
 fn compare_names(fs: &Ext4, dir: &Inode, real: &std::path::Path) {
     let ours = walk::names(fs, dir, usize::MAX).expect("a listing");
     let theirs: BTreeSet<Vec<u8>> = std::fs::read_dir(real)

@@ -244,7 +244,7 @@ fn an_orphan_that_cannot_be_freed_is_set_aside() {
     }
 }
 
-/// As Linux does, with a file of orphans: those that cannot be are passed over.
+/// As Linux does, with a file of orphans: impossible orphans are passed over.
 #[test]
 fn a_file_of_orphans_that_names_impossible_inodes_is_emptied() {
     let spec = ImageSpec::new(

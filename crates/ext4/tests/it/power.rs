@@ -4,7 +4,7 @@
 //! history, the tests take states that a crash may leave: everything flushed, and any of the rest,
 //! sector by sector. We recover each of them, and `e2fsck -p` and the kernel recover some as well.
 //! Each has to be free of faults then. It has to be what the volume was after some operation, not
-//! before the last that was synced. Where several threads are at work, each on names of its own,
+//! before the last that was synced. Where several threads are at work, each on its own names,
 //! that holds for the names of each.
 
 use std::path::Path;
@@ -41,8 +41,8 @@ struct History {
 
 /// The operations of one thread.
 struct Sequence {
-    /// Which of those that are at work at the same time; `None` if it is alone, so that all names
-    /// are its own.
+    /// Its number among the threads that work at the same time; `None` if it is alone, so that all
+    /// names are its own.
     thread: Option<u64>,
     /// The tree of its names after each operation, the first before any.
     trees: Vec<Tree>,

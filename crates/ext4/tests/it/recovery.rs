@@ -22,7 +22,7 @@ use crate::walk;
 const SIZE: u64 = 16 << 20;
 const COPY: u64 = 8193;
 
-/// A volume, and its journal if that has a device of its own.
+/// A volume, and its journal if that has a separate device.
 pub(crate) struct Pair {
     pub(crate) volume: Arc<MemoryDevice>,
     pub(crate) journal: Option<Arc<MemoryDevice>>,

@@ -552,7 +552,7 @@ fn owners_change_on_a_full_volume_with_quotas() {
 const ROOMS: usize = 30;
 const ROOM_BLOCKS: u64 = 300;
 
-/// A change that needs no room of its own, at random; `rooms` are the blocks that are allocated.
+/// A change that needs no room, at random; `rooms` are the blocks that are allocated.
 fn must_succeed(
     root: &Session,
     random: &mut Random,

@@ -285,7 +285,7 @@ fn sharing_survives_other_changes_of_an_inode() {
     }
 }
 
-/// ACLs that are alike, too: those that new files inherit, and those that a mode changes.
+/// ACLs that are alike, too: ACLs that new files inherit, and ACLs that a mode changes.
 #[test]
 fn acls_are_shared() {
     if !VALUES.can_run() {

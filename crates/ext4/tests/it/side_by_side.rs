@@ -1,9 +1,9 @@
-//! Threads side by side, each with a model of its own.
+//! Threads side by side, each with its own model.
 //!
-//! They work in the same directories, but each on names of its own. So each thread alone determines
-//! the answers of its operations: those of its model. They also fight for a few names; of those, as
-//! many must be there as were made and not taken away. In the end the models together are the
-//! volume, and `e2fsck` and the kernel judge it.
+//! They work in the same directories, but each on its own names. So each thread alone determines
+//! the answers of its operations: the answers of its model. They also fight for a few names; of
+//! these, as many must be there as were made and not taken away. In the end the models together are
+//! the volume, and `e2fsck` and the kernel judge it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -135,7 +135,7 @@ struct Side {
     balance: Arc<Balance>,
 }
 
-/// The options for threads on names of their own.
+/// The options for threads that have their own names.
 #[derive(Clone, Copy)]
 struct Work {
     habits: Habits,

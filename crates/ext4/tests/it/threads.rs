@@ -1,4 +1,4 @@
-//! Many threads with different credentials change one volume, in directories of their own and in
+//! Many threads with different credentials change one volume, in their own directories and in
 //! shared ones.
 //!
 //! They also read files that others change, sync, and drop caches. Then `e2fsck` and the kernel

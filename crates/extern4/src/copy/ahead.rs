@@ -1,4 +1,4 @@
-//! A walk in a thread of its own, ahead of the thread that uses the files: one CPU reads while
+//! A walk in another thread, ahead of the thread that uses the files: one CPU reads while
 //! another writes.
 //!
 //! `into` takes the steps. They come in the order of the walk, and memory and open files stay
@@ -17,7 +17,7 @@ use super::walk::{Step, Walk};
 const BATCH_STEPS: usize = 128;
 /// Bytes of contents that end a batch. It may exceed this by one file.
 const BATCH_BYTES: usize = 512 << 10;
-/// Open files that end a batch. Those of all batches are open at the same time.
+/// Open files that end a batch. The files of all batches are open at the same time.
 const BATCH_OPEN: usize = 8;
 /// Batches that wait at most.
 const BATCHES: usize = 8;

@@ -162,7 +162,7 @@ pub enum CopyMethod {
     Symlink,
 }
 
-/// The attributes that a copy gets; `None` for those that are not set.
+/// The attributes that a copy gets; `None` for attributes that are not set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct NewAttributes {
     pub(super) uid: Option<u32>,

@@ -48,7 +48,7 @@ pub fn own_name(path: &Path) -> Option<OsString> {
     path.file_name().map(ToOwned::to_owned)
 }
 
-/// Returns whether a path ends as only those of directories do.
+/// Returns whether a path ends as only paths of directories do.
 pub(super) fn is_slashed(path: &Path) -> bool {
     path.as_os_str().as_bytes().ends_with(b"/")
 }

@@ -199,7 +199,7 @@ impl Directory {
         }
     }
 
-    /// Returns the extended attributes of `name`; those of a symbolic link itself unless `follow`
+    /// Returns the extended attributes of `name`; of a symbolic link itself unless `follow`
     /// is true.
     fn xattrs(&self, name: &Path, follow: bool) -> Result<Xattrs, CopyError> {
         let session = match self {

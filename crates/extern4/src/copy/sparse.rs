@@ -5,8 +5,8 @@ use super::options::Sparse;
 /// Zeroes of this length become a hole, if that is wanted.
 const HOLE_BYTES: usize = 4096;
 
-/// Returns the pieces of data that are written, each with its place: all, or those of blocks that
-/// are not zeroes.
+/// Returns the pieces of data that are written, each with its place: all, or the pieces of blocks
+/// that are not zeroes.
 pub(super) fn pieces(data: &[u8], sparse: Sparse) -> impl Iterator<Item = (usize, &[u8])> {
     let step = if sparse == Sparse::Always {
         HOLE_BYTES

@@ -347,7 +347,7 @@ fn types(entries: Both<&Arc<Entry>>) -> Option<Both<FileType>> {
     })
 }
 
-/// Returns whether a file is the directory that every volume has of its own, while the other tree
+/// Returns whether a file is the directory that every volume has, while the other tree
 /// is no volume.
 fn is_own(file: &Listed, trees: Both<&Tree>) -> bool {
     file.is_lost_found && volumes(trees).is_none()

@@ -1,6 +1,6 @@
 //! Lists of two copies of one volume, without the files that are the same in both.
 //!
-//! The names of a directory that has not changed are those of both volumes, and are read in one
+//! The names of a directory that has not changed are the same in both volumes, and are read in one
 //! only. They are not read at all if the directory leads to no inode that has changed. A file
 //! whose inode has not changed is left out of both lists, if both volumes have its name at the
 //! same inode. All others are listed, so the lists compare as whole ones do.

@@ -189,7 +189,7 @@ impl<E, F: FnMut(&[u8], NameFinding<'_>) -> Result<(), E>> Walk<'_, F> {
         Ok(None)
     }
 
-    /// Returns the files at a path. Tells the caller of those that cannot be looked at.
+    /// Returns the files at a path. Tells the caller of files that cannot be looked at.
     fn nodes(&mut self, path: &[u8], present: Both<bool>) -> Result<Option<Both<Option<Node>>>, E> {
         let follow = !self.options.no_dereference || path.is_empty();
         let views = self.views;

@@ -5,7 +5,7 @@
 
 use extern4_sync::primitive::{AtomicUsize, Ordering::Relaxed};
 
-/// Calls `work` with each number below `items`, in `threads` threads, each with a state of its own
+/// Calls `work` with each number below `items`, in `threads` threads, each with its own state
 /// that `start` makes. Returns the states.
 ///
 /// # Errors

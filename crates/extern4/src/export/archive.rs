@@ -41,7 +41,7 @@ pub fn export_archive<W: Write>(
 /// is complete and durable. With `replace`, it replaces a file that is there.
 ///
 /// # Errors
-/// [`ExportError::Exists`] if there is a file and `replace` is false, and those of
+/// [`ExportError::Exists`] if there is a file and `replace` is false, and the errors of
 /// [`export_archive`]. A file that was there stays as it was.
 pub fn export_archive_file(
     top: &Session,

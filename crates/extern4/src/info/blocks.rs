@@ -215,7 +215,7 @@ fn inode(ext4: &Ext4, ino: u32) -> extern4_ext4::Result<Option<Inode>> {
     Ok(Some(inode).filter(|inode| inode.links() > 0 || reserved))
 }
 
-/// Returns those of the sorted `blocks` that are among the `len` from `start` on.
+/// Returns the sorted `blocks` that are among the `len` from `start` on.
 fn within(blocks: &[u64], start: u64, len: u64) -> impl Iterator<Item = u64> + '_ {
     let first = blocks.partition_point(|block| *block < start);
     blocks[first..]

@@ -1,7 +1,7 @@
 //! The block groups of a volume.
 //!
-//! Programs list them. The numbers are those that the descriptors store, which may be wrong after
-//! a crash.
+//! Programs list them. The numbers are the numbers that the descriptors store, which may be wrong
+//! after a crash.
 
 use extern4_disk::group::{GroupDescriptor, GroupFlags};
 

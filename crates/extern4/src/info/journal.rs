@@ -15,7 +15,7 @@ use crate::volume::Volume;
 pub struct JournalInfo {
     /// Where it is; `None` if the volume has none.
     pub location: Option<JournalPlace>,
-    /// The fields of its own superblock; `None` if it is on another device or cannot be read.
+    /// The fields of the journal's superblock; `None` if it is on another device or cannot be read.
     pub contents: Option<JournalContents>,
     /// The amount that was replayed in memory when the volume was opened; `None` for a clean volume.
     pub replayed: Option<Replayed>,

@@ -39,7 +39,7 @@ const TAKEN_AWAY: [&str; 7] = [
     "stable_inodes",
 ];
 
-/// The features for which a volume needs files of its own.
+/// The features that need files in the volume.
 const WITH_FILES: [&str; 3] = ["has_journal", "quota", "project"];
 
 /// Returns the names of the features that can be added to a volume.

@@ -46,7 +46,7 @@ fn copied(from: CopyPath<'_>, to: CopyPath<'_>) -> CopySummary {
     summary
 }
 
-/// A new volume in an image of its own, which is closed.
+/// A new volume in a new image, which is closed.
 fn image() -> Image {
     let image = Image::in_directory(tools::temporary("extern4-copying-"), "disk.img");
     Volume::create_new(&image.path, 512 * MIB)

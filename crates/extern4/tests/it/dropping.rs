@@ -43,7 +43,7 @@ fn is_kept(image: &Image, what: &str) {
     );
 }
 
-/// Drops everything that it is given, in an order of its own.
+/// Drops everything that it is given, in another order.
 type Drop = fn(Volume, Session);
 
 const LAST: &[(&str, Drop)] = &[

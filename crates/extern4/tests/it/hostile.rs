@@ -213,7 +213,7 @@ impl Victim {
     }
 }
 
-/// Runs `attempt` for each number of `attempts` in a thread of its own. Fails by name with the
+/// Runs `attempt` for each number of `attempts` in its own thread. Fails by name with the
 /// first that panics or does not end.
 fn survive(what: &str, attempts: Vec<u64>, mut attempt: impl FnMut(u64) + Send + 'static) {
     let (report, reports) = mpsc::channel();

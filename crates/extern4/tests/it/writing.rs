@@ -266,7 +266,7 @@ fn a_file_that_is_replaced_keeps_its_acl_and_attributes() {
     // An owner changes its own file: Linux takes the set-id bits.
     write(&volume.session(Cred::new(1000, 1000, &[])));
     check(0o775);
-    // Any other user that may replace the file gets a file of its own, without set-id bits of
+    // Any other user that may replace the file gets its own file, without set-id bits of
     // another owner.
     root.set_permissions("/plain", 0o6775).unwrap();
     volume

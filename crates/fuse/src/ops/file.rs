@@ -39,7 +39,7 @@ const O_NOATIME: u32 = 0o1_000_000;
 const SEEK_DATA: u32 = 3;
 const SEEK_HOLE: u32 = 4;
 
-/// Returns the open flags that matter to the server; `O_TRUNC` comes as a SETATTR of its own. The
+/// Returns the open flags that matter to the server; `O_TRUNC` comes as a separate SETATTR. The
 /// kernel also reads a file that is open for writing, to fill pages before a partial write. The
 /// server ignores `O_APPEND`: the kernel computes the offset of an appending write, and writes
 /// pages back to other places than the end.
@@ -328,7 +328,7 @@ impl Server {
 
     pub(crate) fn fallocate(&self, request: &Request<'_>) -> Result<()> {
         let fallocate: FallocateIn = request.arg()?;
-        // The numbers are those of `fallocate(2)`.
+        // The numbers come from `fallocate(2)`.
         let mode = FallocateMode::from_bits(fallocate.mode).ok_or(Errno::EOPNOTSUPP)?;
         let handle = self.file(request, request.header.nodeid, fallocate.fh, READ_WRITE)?;
         // For an append-only file, the file system decides which of these operations are allowed.

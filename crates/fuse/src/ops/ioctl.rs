@@ -1,4 +1,4 @@
-//! IOCTL: inode flags and other operations without a request of their own.
+//! IOCTL: inode flags and other operations without a request.
 //!
 //! `Server` calls the handler. It serves inode flags, projects, generations, the volume's label,
 //! trim and shutdown. Any other number is `ENOTTY`, as on Linux. The kernel checks no rights for
@@ -26,7 +26,7 @@ const SETFSLABEL: u32 = 0x4100_9432;
 /// Bytes of a label in these ioctls, with the zero byte at its end.
 const LABEL_BYTES: usize = 256;
 
-/// Inode flags that users see, and those that users set (`chattr(1)`), among ext4's, which are
+/// Inode flags that users see, and flags that users set (`chattr(1)`), among ext4's, which are
 /// `FS_*_FL`.
 const VISIBLE: u32 = 0x725b_dfff;
 const MODIFIABLE: u32 = 0x624b_c0ff;

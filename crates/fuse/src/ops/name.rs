@@ -153,7 +153,7 @@ impl Server {
 
     pub(crate) fn rename2(&self, request: &Request<'_>) -> Result<()> {
         let (rename, rest) = request.split::<Rename2In>()?;
-        // The numbers are those of `renameat2(2)`.
+        // The numbers come from `renameat2(2)`.
         let flags = RenameFlags::from_bits(rename.flags).ok_or(Errno::EINVAL)?;
         self.rename_to(request, rename.newdir, flags, rest)
     }

@@ -32,7 +32,7 @@ impl Server {
         let (name, value) = text(rest)?;
         let size = usize::try_from(set.size).map_err(|_| Errno::EINVAL)?;
         let value = value.get(..size).ok_or(Errno::EINVAL)?;
-        // The numbers are those of `setxattr(2)`.
+        // The numbers come from `setxattr(2)`.
         let flags = XattrFlags::from_bits(set.flags).ok_or(Errno::EINVAL)?;
         let location = self.nodes.get(request.header.nodeid)?;
         let without = if kill_sgid {

@@ -1,6 +1,6 @@
 //! `/dev/fuse`: each request is one read, each answer one write.
 //!
-//! One thread a CPU serves, each with a channel of its own (`FUSE_DEV_IOC_CLONE`), so that answers
+//! One thread a CPU serves, each with its own channel (`FUSE_DEV_IOC_CLONE`), so that answers
 //! do not meet at one lock in the kernel. Requests that wait for the device, such as `fsync`, go to
 //! further threads, so that other requests do not wait for them.
 //!
@@ -46,7 +46,7 @@ const HEADER_BYTES: usize = size_of::<OutHeader>();
 /// becomes free.
 const NAP: Duration = Duration::from_micros(500);
 
-/// Makes the server read the kernel's FORGETs through a channel of its own, which never blocks.
+/// Makes the server read the kernel's FORGETs through its own channel, which never blocks.
 /// Where there are no rings, other requests come there, too. Other threads answer those: the thread
 /// that reads the FORGETs already has a request to answer.
 pub(super) fn read_forgets_through(
@@ -77,7 +77,7 @@ pub(super) struct Channel {
     sharing: CpuSharing,
 }
 
-/// Starts a thread on each CPU, with a channel of its own, to serve once `start` lets it.
+/// Starts a thread on each CPU, with its own channel, to serve once `start` lets it.
 pub(super) fn start<'scope>(
     scope: &'scope thread::Scope<'scope, '_>,
     server: &Arc<Server>,

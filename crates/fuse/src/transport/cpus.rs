@@ -42,7 +42,7 @@ pub(super) fn run_on(number: usize) {
     let _ = sched_setaffinity(None, &cpu);
 }
 
-/// Returns the numbers of the CPUs that the system lists as `which`: those that are `online`, or
+/// Returns the numbers of the CPUs that the system lists as `which`: the CPUs that are `online`, or
 /// `possible`.
 pub(super) fn listed(which: &str) -> io::Result<Vec<u16>> {
     let text = std::fs::read_to_string(format!("/sys/devices/system/cpu/{which}"))?;

@@ -1,7 +1,7 @@
 //! Large answers by `splice(2)`: the kernel copies them once, out of its cache of the image, and
 //! the server does not touch them.
 //!
-//! The thread writes the header to a pipe of its own, then splices the lent body behind it, by
+//! The thread writes the header to its own pipe, then splices the lent body after it, by
 //! reference. It then splices all of it into `/dev/fuse`, which copies it to where the reader wants
 //! it. With `SPLICE_F_MOVE` the kernel would give the reader the pages themselves. That would take
 //! them out of the cache of the image, where the next reader wants them, so the server never sets

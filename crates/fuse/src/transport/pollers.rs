@@ -15,7 +15,7 @@
 //!   the thread parks once that one has found nothing either.
 //! * The last one never parks: once no thread finds anything, it sleeps in the kernel, which wakes
 //!   it. So a request wakes one thread, not all.
-//! * A thread that has its CPU alone leaves requests to those that share theirs with callers
+//! * A thread that has its CPU alone leaves requests to threads that share their CPU with callers
 //!   ([`cpu_sharing`](super::cpu_sharing)).
 //! * A thread that finds a request while another sleeps in the kernel makes that one poll, too.
 //!   Otherwise the kernel would wake it for every request that this thread finds, and it would

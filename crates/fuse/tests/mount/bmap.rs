@@ -88,7 +88,7 @@ fn contents_that_go_through_the_journal_have_no_place() {
     sound(&image);
 }
 
-/// `perl -e SWAP FILE` swaps pages out to a file and in again. The numbers are those of swapon(2),
+/// `perl -e SWAP FILE` swaps pages out to a file and in again. The numbers come from swapon(2),
 /// swapoff(2), and of madvise(2) with `MADV_PAGEOUT`. Prints how much of the file was used.
 const SWAP: &str = r#"
     use POSIX;

@@ -14,7 +14,7 @@ use crate::served::Served;
 const O_DIRECT: i32 = 0o40000;
 
 /// Writes a file asynchronously with `O_DIRECT` and meanwhile reads it through the page cache. When
-/// a write has completed, a buffered read has to show it. The numbers are those of io_setup(2),
+/// a write has completed, a buffered read has to show it. The numbers come from io_setup(2),
 /// io_submit(2), io_getevents(2), and of `struct iocb` and `io_event`.
 const WRITE_ASYNCHRONOUSLY: &str = r#"
     use strict;

@@ -1,4 +1,4 @@
-//! Calls on files of a mount that have no system call of their own: flags, projects, the label,
+//! Calls on files of a mount that have no system call: flags, projects, the label,
 //! free space.
 
 use std::ffi::OsStr;

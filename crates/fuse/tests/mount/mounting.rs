@@ -138,7 +138,7 @@ fn a_removed_file_gives_its_space_back() {
 /// The kernel reports forgotten files with FORGET, asynchronously. A program that has removed a
 /// file may use its space at once.
 ///
-/// In a process of its own: a process that another test starts has the files of all tests open,
+/// In its own process: a process that another test starts has the files of all tests open,
 /// until it executes its program.
 #[test]
 fn the_room_of_a_removed_file_is_there_at_once() {

@@ -1,4 +1,4 @@
-//! The workload of the mbcache alone: threads set attributes of files of their own.
+//! The workload of the mbcache alone: threads set attributes of separate files.
 //!
 //! `mbcache` measures it on each side and for each cell. After each repetition every file has a
 //! block with its value.

@@ -1,4 +1,4 @@
-//! The lglock of Linux 2.6.35: a value for each CPU, each under a lock of its own.
+//! The lglock of Linux 2.6.35: a value for each CPU, each under its own lock.
 //!
 //! The patch's registry of open files uses it (`lists`).
 //!
@@ -9,7 +9,7 @@
 //! | [global](LgLock::global) | all of them | seeing all values at one moment |
 //!
 //! Each value is protected by its own lock and by nothing else. The global lock takes all locks in
-//! the order of the CPUs, also of those that are offline. A thread that has one lock takes no
+//! the order of the CPUs, including offline CPUs. A thread that has one lock takes no
 //! other, so there is no deadlock. A thread may move to another CPU while it has a local lock. Then
 //! that lock is merely less local.
 

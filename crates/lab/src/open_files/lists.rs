@@ -133,7 +133,7 @@ impl<C: Default + Send + Sync> Registry<C> for OneList<C> {
     }
 
     fn remove(&self, ticket: &Ticket, empty: impl FnOnce(&C)) -> bool {
-        // This is a statement of its own, at whose end the lock is released.
+        // This is a separate statement, at whose end the lock is released.
         let record = self.lock().unlink(ticket);
         emptied(record, empty)
     }

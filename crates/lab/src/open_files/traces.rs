@@ -3,8 +3,8 @@
 //!
 //! A [`Trace`] lists the steps of each process. A process runs on an idle thread, from its first
 //! step to its last. It takes over files from the process that started it, and closes them in the
-//! end. So some files are closed by other threads than those that opened them. All sides play a
-//! trace through the VFS, with their registry in it.
+//! end. So some files are closed by other threads than the threads that opened them. All sides play
+//! a trace through the VFS, with their registry in it.
 //!
 //! `open_files` measures them on each side. A trace is the same in each run.
 

@@ -1,7 +1,7 @@
 //! A volume of `extern4-vfs` over memory, called through sessions as an embedding program calls it.
 //!
 //! All sides of `acl`, `may_exec` and the traces are such volumes. It makes the files that it is
-//! given and calls the VFS; it adds no check of its own.
+//! given and calls the VFS; it adds no check.
 
 use std::iter;
 use std::sync::Arc;

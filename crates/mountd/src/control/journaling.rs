@@ -18,7 +18,8 @@ pub struct Journaling {
 }
 
 impl Journaling {
-    /// Returns the requested settings, or those that the volume asks for. `None` without a journal.
+    /// Returns the requested settings, or the settings that the volume asks for. `None` without a
+    /// journal.
     pub(crate) fn chosen(
         volume: &Volume,
         data: Option<DataMode>,

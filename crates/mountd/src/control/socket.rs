@@ -1,6 +1,6 @@
 //! The socket: where it is, and which users can connect.
 //!
-//! The sockets of root are in `/run/extern4`. Those of another user are in `extern4` in the
+//! The sockets of root are in `/run/extern4`. The sockets of another user are in `extern4` in the
 //! directory that the system keeps for the user's sessions (`$XDG_RUNTIME_DIR`, `/run/user/UID`).
 //! Where there is none, as after su(1) or in a container, they are in `/tmp/extern4-UID`. Each of
 //! these directories is for its owner only: the program uses no link, and no directory that another

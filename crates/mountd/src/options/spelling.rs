@@ -1,6 +1,6 @@
 //! Finds the option that a word spells.
 //!
-//! The parser calls [`find`]. Spellings are those of the table only: with `no`, with a value, or
+//! The parser calls [`find`]. Spellings come from the table only: with `no`, with a value, or
 //! plain.
 
 use super::Options;

@@ -97,7 +97,7 @@ fn pin_first() -> Guard {
         // The thread local is gone already, so this guard gives the record back.
         record.depth.set(1 | LEAVING);
     }
-    // If this thread local is gone too, each guard has a record of its own.
+    // If this thread local is gone too, each guard has a separate record.
     let _ = RECORD.try_with(|own| own.set(Some(record)));
     Guard {
         record,

@@ -1,4 +1,4 @@
-//! Tests of a collector of their own, which guards of other tests do not affect, and of the one of
+//! Tests of a separate collector, which guards of other tests do not affect, and of the one of
 //! the process.
 //!
 //! They fail if a destructor runs while a pinned thread may see its value, runs twice, or never
@@ -182,7 +182,7 @@ mod real {
         assert_eq!(left(&value), bags * BAG);
         drop(section);
         fill();
-        // One limit for the thread's own bags, and the same for those that it has handed over.
+        // One limit for the thread's own bags, and the same for the bags that it has handed over.
         assert_eq!(
             left(&value),
             (bags + 1 - 2 * BAGS_AT_ONCE) * BAG,

@@ -61,7 +61,7 @@ struct Pool {
 /// The pages of a CPU.
 #[derive(Default)]
 struct Pages {
-    /// Those that have a free place.
+    /// Pages that have a free place.
     free: List,
     full: List,
     /// The arena has been dropped.

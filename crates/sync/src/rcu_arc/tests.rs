@@ -1,5 +1,5 @@
 //! Tests of reference counts on one thread: when a value is released, and when its memory is freed.
-//! Those of several threads are in `tests/loom`.
+//! Tests of several threads are in `tests/loom`.
 
 use super::*;
 use std::sync::Arc;

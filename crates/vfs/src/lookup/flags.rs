@@ -11,7 +11,7 @@ pub const PATH_MAX: usize = 4095;
 pub const MAX_LINKS: u32 = 40;
 
 bitflags::bitflags! {
-    /// How a lookup takes a path. The limits are those of `openat2(2)`, with its values.
+    /// How a lookup takes a path. The limits are the limits of `openat2(2)`, with its values.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
     pub struct LookupFlags: u32 {
         /// Stay on one mount: `EXDEV`.

@@ -109,7 +109,7 @@ impl<'a> InodeRef<'a> {
         self.mount.superblock()
     }
 
-    /// Returns a reference of its own to the inode.
+    /// Returns another reference to the inode.
     pub(crate) fn keep(&self) -> RcuArc<Inode> {
         match &self.inode {
             InodeOwner::Dentry(dentry) => keep_inode(dentry),

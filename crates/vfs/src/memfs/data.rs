@@ -152,7 +152,7 @@ impl Data {
         self.len = len;
     }
 
-    /// Allocates the blocks of a range; those that were allocated before an error stay.
+    /// Allocates the blocks of a range; blocks that were allocated before an error stay.
     pub(super) fn allocate(&mut self, offset: u64, end: u64, space: &Space) -> Result<()> {
         parts(offset, end).try_for_each(|part| self.allocate_block(part.block, space))
     }

@@ -1,7 +1,7 @@
 //! A node: an inode of a file system in memory, with its attributes, ACLs and contents.
 //!
 //! `MemFs` keeps nodes in a table by number. A node stays while it has links or the VFS has its
-//! inode in use, and no later node gets its number. Each part of a node has a lock of its own,
+//! inode in use, and no later node gets its number. Each part of a node has a separate lock,
 //! which keeps that part whole.
 
 use std::collections::BTreeMap;

@@ -119,7 +119,7 @@ mod tests {
         assert!(stay.iter().all(|ticket| remove(registry, ticket)));
     }
 
-    /// Threads beyond those that have slabs of their own: none inserts a record in a place that
+    /// Threads beyond the threads that own slabs: none inserts a record in a place that
     /// another has taken.
     #[test]
     fn slabs_of_threads_without_numbers() {

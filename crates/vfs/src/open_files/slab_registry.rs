@@ -3,7 +3,7 @@
 //! `open_files` calls it for each open and close. Both take no lock and write no line that other
 //! threads write, unless a thread closes a file that another has opened.
 //!
-//! A thread enters records in places of its own slab and keeps a list of the free ones. This takes
+//! A thread enters records in its own slab and keeps a list of the free ones. This takes
 //! plain stores to lines that no other thread writes. A place is a record and a generation, which
 //! is odd while the place is taken. A listing takes no lock, writes nothing and keeps no thread
 //! waiting: it copies a record and checks that the generation is still the same. Places do not move
@@ -28,9 +28,9 @@
 //!    its slab, the slab doubles. So this costs a few loads for each new record.
 //! 4. A list has each record that was inserted before the listing began and is not removed before
 //!    it ends. Its place was there, and its generation was the same all the time. It may have some
-//!    of those that come and go meanwhile.
+//!    of the records that come and go meanwhile.
 //! 5. A slab belongs to a number of a thread ([`PerThread`]): a thread that gets the number of one
-//!    that has ended gets its slab. There is a slab for each thread that has a slot of its own
+//!    that has ended gets its slab. There is a slab for each thread that has its own slot
 //!    ([`thread_slots`](extern4_sync::thread_slots)). All other threads share a slab, and take
 //!    places of it under a lock, which is held until the place is taken.
 
@@ -171,7 +171,7 @@ impl<C: Default> SlabRegistry<C> {
         owner.free.pop()
     }
 
-    /// Returns the number of a slab that has no owner, if the thread may have one of its own.
+    /// Returns the number of a slab that has no owner, if the thread may own one.
     fn new_slab(&self) -> Option<usize> {
         // Relaxed: only uniqueness counts.
         let number = self.owned.fetch_add(1, Ordering::Relaxed);
@@ -179,7 +179,7 @@ impl<C: Default> SlabRegistry<C> {
     }
 }
 
-/// Adds a chunk behind those that the slab has.
+/// Adds a chunk after the chunks that the slab has.
 fn grow<C: Default>(slab: &Slab<C>, number: usize, owner: &mut Owner) {
     let (Some(chunk), len) = (slab.0.get(owner.chunks), FIRST << owner.chunks) else {
         return;

@@ -85,7 +85,7 @@ impl Checker {
         (!self.is_by_cache()).then(|| self.search_in_full(cred, dir, guard))
     }
 
-    /// Makes the check where the short way is not enough. As in Linux, it is a function of its own.
+    /// Makes the check where the short way is not enough. As in Linux, it is a separate function.
     #[inline(never)]
     fn search_in_full(&self, cred: &Cred, dir: &Inode, guard: &Guard) -> (Verdict, Search) {
         let verdict = match self.check {
@@ -122,7 +122,7 @@ impl Checker {
     }
 }
 
-/// Checks the rights of every user first, and then those of this one.
+/// Checks the rights of every user first, and then the rights of this one.
 #[inline(never)]
 fn generic(cred: &Cred, dir: &Inode, guard: &Guard) -> Verdict {
     let bits = dir.perm();

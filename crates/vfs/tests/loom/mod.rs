@@ -6,7 +6,7 @@
 //! words of attributes that may each be read old or new make loom take too long;
 //! [`inodes::stat_torn_attrs`] looks at them alone.
 //!
-//! The names are those of the races that the design of the hot paths lists.
+//! The names are the names of the races that the design of the hot paths lists.
 mod absent;
 mod inodes;
 mod key_locks;

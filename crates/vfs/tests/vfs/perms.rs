@@ -279,7 +279,7 @@ fn attributes_are_set_together_or_not_at_all() {
         mtime: Some(Timespec { sec: -7, nsec: 0 }),
         ctime: Some(Timespec { sec: 5, nsec: 1 }),
     };
-    // The set-id bits are those of the new owner.
+    // The set-id bits belong to the new owner.
     assert_eq!(set(&root, all), Ok(()));
     let found = stat();
     assert_eq!((found.uid, found.gid, found.mode & 0o7777), (3, 4, 0o6751));
@@ -371,7 +371,7 @@ fn attributes_are_set_together_or_not_at_all() {
         assert_eq!(set(session, new), Err(error), "{new:?}");
         assert_eq!(stat(), before, "{new:?}");
     }
-    // Members keep the set-group-id bit for a group of their own, and lose it for another.
+    // Members keep the set-group-id bit for one of their groups, and lose it for another.
     let group = |gid| Attributes {
         gid: Some(gid),
         mode: Some(0o2755),

@@ -11,7 +11,7 @@ use crate::fixture::{errno, put, sb, volume, volume_with};
 const NONE: RenameFlags = RenameFlags::empty();
 const TIME: Duration = Duration::from_millis(400);
 
-/// Runs each of `work` over and over in a thread of its own, for a while.
+/// Runs each of `work` over and over in its own thread, for a while.
 fn all_at_once(work: &[&(dyn Fn(u64) + Sync)]) {
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {

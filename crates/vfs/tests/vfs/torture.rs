@@ -13,7 +13,7 @@ use crate::fixture::{errno, put, sb, user, volume, volume_with};
 
 const NONE: RenameFlags = RenameFlags::empty();
 
-/// Runs each of `work` over and over in a thread of its own, for the time that is asked for or this
+/// Runs each of `work` over and over in its own thread, for the time that is asked for or this
 /// part of two seconds.
 fn torture(part: f64, work: &[&(dyn Fn(u64) + Sync)]) {
     let seconds =

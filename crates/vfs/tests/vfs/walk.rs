@@ -470,7 +470,7 @@ fn a_walk_goes_on_where_it_met_an_unknown_name() {
     }
 }
 
-/// A file system that adds checks of its own gets the full check in every directory, and no other
+/// A file system that adds checks gets the full check in every directory, and no other
 /// walk.
 #[test]
 fn search_checks_are_fast_where_the_file_system_allows_it() {

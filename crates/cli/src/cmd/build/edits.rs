@@ -86,7 +86,7 @@ impl Chmod {
             .ok_or_else(|| "write it as 644, u+rwX,go=rX or D755,F644".to_owned())
     }
 
-    /// Links have no modes of their own. The umask plays no part: it differs between machines.
+    /// Links have no modes. The umask plays no part: it differs between machines.
     fn apply(&self, entry: &mut Entry) {
         if matches!(entry.kind, Kind::Symlink(_)) {
             return;

@@ -131,7 +131,7 @@ fn changed(kept: Preserve, named: Preserve, keeps: bool) -> Preserve {
     }
 }
 
-/// The options themselves are those of [`Args`]. The derived parsers would lose their order.
+/// The options themselves are in [`Args`]. The derived parsers would lose their order.
 impl clap::Args for Kept {
     fn augment_args(command: Command) -> Command {
         command

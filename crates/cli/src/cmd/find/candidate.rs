@@ -105,8 +105,8 @@ impl<'a> Candidate<'a> {
         self.path
     }
 
-    /// Returns the attributes of the file that a symbolic link leads to; of others, those of the
-    /// entry.
+    /// Returns the attributes of the file that a symbolic link leads to; of others, the attributes
+    /// of the entry.
     fn target(&self) -> Option<Metadata> {
         self.entry.parent().metadata(self.entry.file_name()).ok()
     }

@@ -12,7 +12,7 @@ use extern4::Session;
 pub(super) enum Follow {
     /// None.
     Never,
-    /// Those that the command line names as paths.
+    /// Files that the command line names as paths.
     Arguments,
     /// All.
     Always,

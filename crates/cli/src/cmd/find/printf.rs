@@ -201,7 +201,7 @@ fn long_time(time: Timespec) -> String {
     format_time(time, &format!("%a %b %e %H:%M:%S.{:09}0 %Y", time.nsec))
 }
 
-/// Returns the part of a time that a letter stands for: those of strftime(3), and GNU's own.
+/// Returns the part of a time that a letter means: the letters of strftime(3), and GNU's own.
 fn part_of_time(time: Timespec, letter: Option<char>) -> String {
     let fraction = format!("{:09}0", time.nsec);
     match letter.unwrap_or('@') {

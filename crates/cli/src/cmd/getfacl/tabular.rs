@@ -43,7 +43,7 @@ pub(super) fn rows(
     text.into_bytes()
 }
 
-/// Returns the rights of an entry, those that the mask takes away as capitals.
+/// Returns the rights of an entry, with the rights that the mask takes away as capitals.
 fn cell(entries: &[(AclTag, u8)], tag: AclTag) -> String {
     let Some((_, perm)) = entries.iter().find(|(there, _)| *there == tag) else {
         return "   ".to_owned();

@@ -287,7 +287,7 @@ pub(crate) fn error_text(error: &ErrorRecord) -> String {
         .next()
         .unwrap_or_default();
     let time = iso_time(json::at_seconds(error.time).sec);
-    // extern4 notes no function of its own.
+    // extern4 notes no function.
     let code = match function {
         [] => String::new(),
         function => format!(" in {} line {}", escape(function), error.line),

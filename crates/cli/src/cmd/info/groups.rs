@@ -1,7 +1,7 @@
 //! The block groups of a volume, as `info --groups` shows them.
 //!
-//! `info` calls it. The numbers are those that the descriptors store, which may be wrong after a
-//! crash.
+//! `info` calls it. The numbers are the numbers that the descriptors store, which may be wrong
+//! after a crash.
 
 use std::io::{self, Write as _};
 

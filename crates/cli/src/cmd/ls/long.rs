@@ -19,7 +19,7 @@ pub(super) enum TimeStyle {
     LongIso,
     Iso,
     Locale,
-    /// Patterns of strftime(3) for times that are not recent, and for those that are.
+    /// Patterns of strftime(3) for times that are not recent, and for recent times.
     Custom {
         old: String,
         recent: String,
@@ -88,7 +88,7 @@ pub(super) struct Row {
 enum Size {
     /// A number of bytes.
     Bytes(String),
-    /// The numbers of a device, each in a column of its own.
+    /// The numbers of a device, each in its own column.
     Device { major: String, minor: String },
 }
 

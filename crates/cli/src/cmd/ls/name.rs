@@ -1,6 +1,6 @@
 //! The forms of names in a listing.
 //!
-//! `entry` writes names with it. The forms are those of GNU `ls`, and a shell reads the quoted ones
+//! `entry` writes names with it. The forms are GNU `ls`'s, and a shell reads the quoted ones
 //! back.
 
 use std::borrow::Cow;

@@ -167,7 +167,7 @@ fn quota_kinds(value: Option<&str>) -> Result<Vec<QuotaKind>, String> {
         .collect()
 }
 
-/// `UID:GID`; without a value, those of the caller.
+/// `UID:GID`; without a value, the caller's.
 fn owner(value: Option<&str>) -> Result<(u32, u32), String> {
     let Some(text) = value else {
         return Ok((

@@ -1,4 +1,4 @@
-//! Values of the options of mke2fs that have a form of their own: sizes with units, systems, and
+//! Values of the options of mke2fs that have a special form: sizes with units, systems, and
 //! lists of bad blocks.
 //!
 //! clap calls the parsers when `mkfs` reads its arguments.

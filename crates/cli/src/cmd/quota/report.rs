@@ -166,8 +166,8 @@ pub(super) fn run(args: &Args, app: &mut App) -> io::Result<()> {
 }
 
 impl Report<'_> {
-    /// Shows the quotas of a kind: those of `owners`, or all if none is named. The outer error is
-    /// one of writing the output.
+    /// Shows the quotas of a kind: the quotas of `owners`, or all if none is named. The outer error
+    /// is one of writing the output.
     fn kind(
         &mut self,
         quotas: Quotas<'_>,

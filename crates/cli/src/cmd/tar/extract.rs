@@ -16,7 +16,7 @@ use crate::cmd::build::update::{Reporting, update};
 use crate::image_path::ImagePath;
 use crate::new_volume::NewVolumeError;
 
-/// The bits that modes lose where those of the archive are not kept.
+/// The bits that modes lose where the archive's are not kept.
 const UMASK: u16 = 0o022;
 
 pub(super) fn run(args: &Args, app: &mut App) -> io::Result<()> {

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 
 use crate::args::Args;
 
-/// The letters that may stand in a first word without a dash, and those that take a word.
+/// The letters that may stand in a first word without a dash, and letters that take a word.
 const LETTERS: &str = "cxtfCvzjJakpo";
 const WITH_WORDS: &str = "fC";
 /// The letters of which there is one.

@@ -15,7 +15,7 @@ use super::Offer;
 /// The free blocks of each group.
 const GROUP: u64 = 2;
 
-/// An offer of some groups, and the blocks of those that are sound.
+/// An offer of some groups, and the blocks of the sound groups.
 struct Groups {
     offer: Offer,
     sound: AtomicU64,

@@ -172,7 +172,7 @@ impl<'a> Tree<'a> {
     /// Calls `each` with the entries of every node, parents before children.
     ///
     /// # Errors
-    /// Those of [`check`](Self::check).
+    /// The errors of [`check`](Self::check).
     pub(crate) fn visit(&self, each: &mut dyn FnMut(HtreeEntry)) -> Result<()> {
         self.visit_below(0, &self.root, &mut HashSet::new(), each)
     }

@@ -3,7 +3,7 @@
 //!
 //! An `ExtentPath` is a copy of the nodes from the root down to one leaf. `extents::change` changes
 //! the extents of the leaf in it and passes it to [`store_path`]. That splits nodes that have
-//! become too full, frees those that have become empty, and makes the tree deeper or flatter. Each
+//! become too full, frees nodes that have become empty, and makes the tree deeper or flatter. Each
 //! key in an index stays the first block that its child maps, as `e2fsck` demands.
 //! [`nodes_needed`](ExtentPath::nodes_needed) says in advance how many nodes it allocates.
 

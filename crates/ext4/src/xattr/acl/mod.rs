@@ -1,4 +1,4 @@
-//! ACLs, which are extended attributes in a format of their own: `get` reads them, `set` changes
+//! ACLs, which are extended attributes in another format: `get` reads them, `set` changes
 //! them.
 //!
 //! `InodeOps` in `ops` calls both for the VFS, which caches ACLs and checks permissions by them.

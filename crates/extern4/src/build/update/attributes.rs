@@ -1,4 +1,4 @@
-//! The attributes of a file in a volume, next to those that it is to have.
+//! The attributes of a file in a volume, next to the attributes that it is to have.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
@@ -51,7 +51,7 @@ impl Wanted<'_> {
         Ok(self.lacking(&xattrs).next().is_none() && self.surplus(&xattrs).next().is_none())
     }
 
-    /// Gives the file these attributes. It changes only those that differ.
+    /// Gives the file these attributes. It changes only attributes that differ.
     ///
     /// The order matters. Flags that forbid changes go first; [`protect`](Self::protect) sets them
     /// when all else is done. An ACL that the directory gave would be changed by the mode, so it
@@ -147,7 +147,7 @@ impl Wanted<'_> {
             .filter(|project| self.owners && *project != found.project())
     }
 
-    /// Returns the mode if the file has another one. Links have none of their own.
+    /// Returns the mode if the file has another one. Links have none.
     fn new_mode(&self, found: &Metadata) -> Option<u32> {
         let mode = u32::from(self.entry.mode);
         let is_symlink = matches!(self.entry.kind, Kind::Symlink(_));

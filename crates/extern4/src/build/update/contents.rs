@@ -1,4 +1,4 @@
-//! Contents of files: compared with those that they are to have, and copied.
+//! Contents of files: compared with the contents that they are to have, and copied.
 
 use std::ops::ControlFlow;
 

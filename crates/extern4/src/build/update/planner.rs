@@ -235,7 +235,7 @@ impl Planner<'_> {
         })
     }
 
-    /// Pairs the names of a directory of the tree with those of a directory of the volume.
+    /// Pairs the names of a directory of the tree with the names of a directory of the volume.
     fn pairs(&self, member: MemberId, there: Option<&Session>, path: &[u8]) -> Result<Vec<Pair>> {
         let mut names: Vec<Pair> = self
             .merged

@@ -1,4 +1,4 @@
-//! The attributes of copies in a volume: those that the options ask to keep.
+//! The attributes of copies in a volume: the attributes that the options ask to keep.
 //!
 //! `into` calls it when the contents of a copy are written. Where one call can set several, it
 //! does. A failure is reported as that of the copy.
@@ -99,7 +99,7 @@ impl CopyInto<'_> {
         match owned {
             Ok(()) => {}
             Err(error) if error.errno() == Errno::EPERM && directory.cred().uid() != 0 => {
-                // A user may give a file to one of its own groups.
+                // A user may give a file to one of its groups.
                 let _ = directory.lchown(&name, None, new.gid);
                 self.summary.losses.owner();
                 // A set-id bit for another owner than the original's is a security hole.
@@ -132,7 +132,7 @@ impl CopyInto<'_> {
         self.keep_flags(named, node, directory, &name)
     }
 
-    /// Gives a copy the inode flags and the project of a file of a volume. Those that forbid
+    /// Gives a copy the inode flags and the project of a file of a volume. Flags that forbid
     /// changes wait until the copy of all files ends.
     fn keep_flags(
         &mut self,

@@ -224,7 +224,7 @@ fn own(
     match change(uid, gid) {
         Ok(()) => Ok(true),
         Err(Errno::PERM | Errno::INVAL) if !is_root() => {
-            // A user may give a file to one of its own groups.
+            // A user may give a file to one of its groups.
             let _ = change(None, gid);
             losses.owner();
             Ok(false)

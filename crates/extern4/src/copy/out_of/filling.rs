@@ -343,7 +343,7 @@ impl CopyOut<'_> {
     }
 }
 
-/// Returns whether an entry is the directory that every volume has of its own.
+/// Returns whether an entry is the directory that every volume has.
 fn is_own(entry: &DirEntry) -> bool {
     let is_there = entry.path() == Path::new("/lost+found") && entry.depth() == 1;
     is_there

@@ -47,7 +47,7 @@ pub(super) struct Slot {
     is_away: bool,
 }
 
-// SAFETY: the pointers are to memory of its own, which only the kernel points to otherwise.
+// SAFETY: the pointers are to the ring's memory, which only the kernel points to otherwise.
 unsafe impl Send for Slot {}
 
 impl Slot {

@@ -12,7 +12,7 @@ use crate::model::race_many;
 use crate::primitive::AtomicUsize;
 
 const THREADS: usize = 8;
-/// Of these, those that replace the value.
+/// Of these, insertions that replace the value.
 const WRITERS: usize = 3;
 
 /// A value that is only marked as freed.

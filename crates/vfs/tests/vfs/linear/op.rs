@@ -45,7 +45,7 @@ pub(super) enum Who {
 pub(super) enum Made {
     File,
     Dir,
-    /// A symbolic link, with a target of its own.
+    /// A symbolic link, with its own target.
     Link(u32),
 }
 
