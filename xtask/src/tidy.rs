@@ -21,7 +21,8 @@ use std::path::{Path, PathBuf};
 use allowed::Numbers;
 use finding::Finding;
 
-/// The floors: a crate may depend only on crates of lower floors, or on those that [`BELOW`] names.
+/// The floors: a crate may depend only on crates of lower floors, or on the crates that [`BELOW`]
+/// names.
 const FLOORS: &[(&str, u8)] = &[
     ("extern4-acl", 0),
     ("extern4-audit", 0),
@@ -436,7 +437,7 @@ fn allowed_of(root: &Path) -> Result<Numbers, String> {
     allowed::parse(&text.map_err(|error| format!("{}: {error}", allowed::FILE))?)
 }
 
-/// All findings, or those of one check, or of one check in one crate.
+/// All findings, or the findings of one check, or of one check in one crate.
 pub(crate) fn list(root: &Path, check: Option<&String>, unit: Option<&String>) -> Vec<Finding> {
     let mut findings = findings_of(root);
     findings.retain(|finding| check.is_none_or(|check| finding.check == check));
@@ -444,7 +445,7 @@ pub(crate) fn list(root: &Path, check: Option<&String>, unit: Option<&String>) -
     findings
 }
 
-/// Lowers the allowed numbers of findings to those that are left.
+/// Lowers the allowed numbers of findings to the numbers that are left.
 ///
 /// # Errors
 /// A table that cannot be read or written.

@@ -919,7 +919,8 @@ mod tests {
         (8..256).for_each(|block| drop(small.read(block).unwrap()));
         assert_eq!(small.read(7).unwrap()[5], 1);
         drop(pin);
-        // The cache evicts the least used of a few buffers, so it takes some rounds to meet this one.
+        // The cache evicts the least used of a few buffers, so it takes some rounds to meet this
+        // one.
         for _ in 0..100 {
             (8..256).for_each(|block| drop(small.read(block).unwrap()));
         }

@@ -129,9 +129,9 @@ impl Changes {
     /// [`Applied::finish`] has to follow when the volume is closed.
     ///
     /// # Errors
-    /// The errors of [`check`](Self::check); [`ErrorKind::Invalid`] for more reserved blocks than half
-    /// of all, and for a size that a journal cannot have; `EROFS` for a volume that is open for
-    /// reading; `EEXIST` for a second journal; `ENOSPC`; and [`ErrorKind::Unsupported`] for a
+    /// The errors of [`check`](Self::check); [`ErrorKind::Invalid`] for more reserved blocks than
+    /// half of all, and for a size that a journal cannot have; `EROFS` for a volume that is open
+    /// for reading; `EEXIST` for a second journal; `ENOSPC`; and [`ErrorKind::Unsupported`] for a
     /// feature that a file uses, or a UUID on which structures of the volume depend.
     pub fn apply(&self, volume: &Volume) -> Result<Applied> {
         self.check()?;

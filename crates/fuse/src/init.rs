@@ -19,8 +19,8 @@ pub(crate) const PAGE_BYTES: usize = 4096;
 const MAX_PAGES: usize = 256;
 /// Bytes that one request reads or writes at most.
 pub(crate) const MAX_DATA_BYTES: usize = MAX_PAGES * PAGE_BYTES;
-/// Of these, the bytes that one request reads at most. The answer, with its header on a page of its
-/// own, then has room in the largest pipe that an unprivileged process may have
+/// Of these, the bytes that one request reads at most. The answer, with its header on a separate
+/// page, then has room in the largest pipe that an unprivileged process may have
 /// (`/proc/sys/fs/pipe-max-size`).
 pub(crate) const MAX_READ_BYTES: usize = MAX_DATA_BYTES - PAGE_BYTES;
 /// Asynchronous requests, such as read-ahead, under way at a time.

@@ -239,8 +239,8 @@ impl JournalState {
         if was_counted {
             self.notify_left(&state);
         }
-        // Other threads must not again and again overtake a thread that needs a transaction of its
-        // own.
+        // Other threads must not again and again overtake a thread that needs a transaction to
+        // itself.
         let large = self.limits.size(credits.into(), 0) > self.limits.blocks;
         loop {
             state.check()?;

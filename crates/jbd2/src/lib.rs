@@ -7,8 +7,8 @@
 //! become durable together, in two flushes.
 //!
 //! After a crash, the newest state of a volume is in its journal. [`Journal`] opens it in a file of
-//! the volume, whose blocks the file system resolves into a [`JournalMap`], or on a device of its
-//! own. [`Journal::recover`] reads the log and writes nothing. It returns a [`Recovered`], which
+//! the volume, whose blocks the file system resolves into a [`JournalMap`], or on a separate
+//! device. [`Journal::recover`] reads the log and writes nothing. It returns a [`Recovered`], which
 //! maps each block of the volume to its newest contents in the journal. A reader uses the volume
 //! through a [`ReplayedDevice`], as if it were replayed. A caller that opens the volume for writing
 //! first writes the blocks in place.

@@ -15,7 +15,7 @@
 //! millisecond later at the earliest. A lock that is read and written in alternation stays an
 //! ordinary lock.
 //!
-//! In a child of `fork(2)`, the published reads of threads that it does not have are over. Those
+//! In a child of `fork(2)`, the published reads of threads that it does not have are over. Slots
 //! that hold `lock` are not: the child cannot know them.
 //!
 //! Each bias of the process has another number. So a guard that is forgotten, whose slot keeps
@@ -378,8 +378,8 @@ impl<T> BiasedRwLock<T> {
         self.write_with(&PROCESS)
     }
 
-    /// Takes the lock shared. Models of its users take the ordinary lock: the bias has a model of
-    /// its own.
+    /// Takes the lock shared. Models of its users take the ordinary lock: the bias has a separate
+    /// model.
     #[cfg(feature = "loom")]
     pub fn read(&self) -> BiasedReadGuard<'_, T> {
         let held = self.raw.lock.read().unwrap_or_else(PoisonError::into_inner);

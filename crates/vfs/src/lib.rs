@@ -1,7 +1,7 @@
 //! A Linux-like VFS in user space.
 //!
-//! The FUSE server and the `extern4` crate are its hosts. Rights, errors and their order are those
-//! of Linux.
+//! The FUSE server and the `extern4` crate are its hosts. Rights, errors and their order are
+//! Linux's.
 //!
 //! It knows inodes, dentries, path walk, permissions, ACLs, sessions and mounts, and no on-disk
 //! format: a file system plugs in through the traits of [`fs`]. A host makes a [`SuperBlock`] of a

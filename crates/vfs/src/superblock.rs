@@ -488,8 +488,8 @@ impl SuperBlock {
         self.icache.get(&self.fs, ino)
     }
 
-    /// Notes that `inode` has got links or lost them, within the change that did so. Locks: those
-    /// of that change.
+    /// Notes that `inode` has got links or lost them, within the change that did so. Locks: the
+    /// locks of that change.
     pub(crate) fn links_changed(&self, inode: &RcuArc<Inode>) {
         inode.count_links(self.write_gate.unlinked());
         self.icache.links_changed(inode);

@@ -1,7 +1,7 @@
 //! The number of findings of each check that each crate may still have.
 //!
 //! The table only shrinks: more findings are a fault, and `xtask tidy --tighten` lowers the numbers
-//! to those that are left.
+//! to what is left.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -74,7 +74,7 @@ pub(crate) fn faults(findings: &[Finding], allowed: &Numbers) -> Vec<String> {
     faults
 }
 
-/// The allowed numbers, none higher than those of these findings.
+/// The allowed numbers, none higher than the numbers of these findings.
 pub(crate) fn tighten(findings: &[Finding], allowed: &Numbers) -> Numbers {
     let counted = count(findings);
     let left = |key, most: &usize| counted.get(key).copied().unwrap_or(0).min(*most);

@@ -208,7 +208,7 @@ fn exports(at: &Module, code: &str) -> BTreeMap<String, Module> {
         .collect()
 }
 
-/// All paths in `code` that begin with `crate` or `super`, those of groups one by one.
+/// All paths in `code` that begin with `crate` or `super`, with the paths of groups one by one.
 fn paths(code: &str) -> Vec<Vec<String>> {
     let tokens = tokens(code);
     let mut paths = Vec::new();

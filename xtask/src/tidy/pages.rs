@@ -16,7 +16,7 @@ const FIELDS: &[&str] = &[
 const MOST_WORDS: usize = 250;
 
 /// Reports each field that the page of a published crate needs and its manifest lacks, and a page
-/// without a text of its own. `dir` is the crate's directory.
+/// without a text. `dir` is the crate's directory.
 pub(crate) fn check(dir: &Path, manifest: &str, faults: &mut Vec<String>) {
     let package = manifest.split("\n[").next().unwrap_or_default();
     let has = |field: &str| {

@@ -1,8 +1,8 @@
 //! [`OpenOptions`]: how to open a volume, by the names and defaults of Linux's mount options.
 //!
 //! Callers are the library `extern4`, the command's `mount` with its table of option names, and
-//! tests. `mount` reads them once, at the open or at an upgrade to writing. The defaults are those
-//! of Linux on a volume that does not set its own.
+//! tests. `mount` reads them once, at the open or at an upgrade to writing. The defaults are
+//! Linux's on a volume that does not set its own.
 
 use std::sync::Arc;
 use std::time::Duration;

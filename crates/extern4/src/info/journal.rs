@@ -17,7 +17,8 @@ pub struct JournalInfo {
     pub location: Option<JournalPlace>,
     /// The fields of the journal's superblock; `None` if it is on another device or cannot be read.
     pub contents: Option<JournalContents>,
-    /// The amount that was replayed in memory when the volume was opened; `None` for a clean volume.
+    /// The amount that was replayed in memory when the volume was opened; `None` for a clean
+    /// volume.
     pub replayed: Option<Replayed>,
 }
 

@@ -2,8 +2,8 @@
 //! it.
 //!
 //! `read` and `write` share the table. The names were seen in archives of bsdtar 3.6.2 for files of
-//! which `chattr` had set each flag; `journal-data` and the further names that are read are those
-//! of libarchive's table. libarchive has no name for `casefold`. Names that Linux has no flag for,
+//! which `chattr` had set each flag; `journal-data` and the further names that are read come from
+//! libarchive's table. libarchive has no name for `casefold`. Names that Linux has no flag for,
 //! such as the flags of macOS, say nothing about an ext4 file, and are passed over as unknown
 //! records are.
 
