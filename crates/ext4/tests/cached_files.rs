@@ -13,8 +13,9 @@ use extern4_vfs::*;
 #[global_allocator]
 static ALLOCATOR: CountingLive = CountingLive;
 
-/// The most bytes that a cached file may take, next to its buffers.
-const MAX_BYTES: usize = 820;
+/// The most bytes that a cached file may take, next to its buffers. In tests of the whole workspace
+/// inodes have a place for the lab, and with it one more cache line.
+const MAX_BYTES: usize = if cfg!(feature = "lab") { 884 } else { 820 };
 const DIRS: usize = 100;
 const FILES: usize = 1000;
 const SPEC: ImageSpec = ImageSpec::new(

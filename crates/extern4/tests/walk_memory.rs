@@ -28,6 +28,14 @@ fn fill(inside: &Session, names: usize, made: &mut usize) {
 fn peak(session: &Session, path: &str) -> (usize, u64) {
     // The caches are full after it.
     session.walk(path).for_each(drop);
+    // Memory that other threads free during a walk hides a part of the walk's.
+    (0..5)
+        .map(|_| peak_of_one(session, path))
+        .max()
+        .expect("five walks")
+}
+
+fn peak_of_one(session: &Session, path: &str) -> (usize, u64) {
     let before = live_bytes();
     let mut most = 0;
     let mut walk = session.walk(path);

@@ -47,7 +47,7 @@ pub fn count_live(on: bool) {
 /// Returns the bytes that are allocated, if an allocator counts them, and the bytes of the pages of
 /// hash maps, which no allocator sees.
 pub fn live_bytes() -> usize {
-    LIVE.load(Relaxed) + mapped_bytes()
+    LIVE.load(Relaxed).wrapping_add(mapped_bytes())
 }
 
 // SAFETY: every call goes to `System` with the arguments of the caller, so its guarantees hold.
