@@ -1,7 +1,7 @@
 //! Looking into a mount while it is served.
 //!
 //! The process that serves a mount listens on a socket that only its user and root can open
-//! ([`socket`]). With `--metrics` it also listens on a port of this machine ([`metrics`]).
+//! (`socket`). With `--metrics` it also listens on a port of this machine (`metrics`).
 //! `extern4 stats DIR` and `extern4 top DIR` find the socket by the directory's device number and
 //! ask there.
 //!
@@ -10,8 +10,8 @@
 //!             <- one line of JSON ------           -> Report of Server and Volume
 //! ```
 //!
-//! `extern4 umount DIR` asks there how the mount ends ([`waiting`]). `mount -o remount,rw` asks
-//! there for a volume that is open read-only to be opened for writing ([`writing`]).
+//! `extern4 umount DIR` asks there how the mount ends (`waiting`). `mount -o remount,rw` asks
+//! there for a volume that is open read-only to be opened for writing (`writing`).
 //!
 //! A connection is for one request and one answer. The request names the version of the protocol;
 //! members may be added to an answer without a new version. The answer to a request that fails has

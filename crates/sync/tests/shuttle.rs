@@ -5,7 +5,7 @@
 
 use extern4_sync::model::race_many;
 use extern4_sync::rcu::pin;
-use extern4_sync::rcu_arc::{First, RcuArc, RcuRef, Release};
+use extern4_sync::rcu_arc::{First, RcuRef, Release};
 use extern4_sync::rcu_hash_map::RcuHashMap;
 
 const THREADS: usize = 8;

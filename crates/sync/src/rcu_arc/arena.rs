@@ -36,8 +36,6 @@ use crate::rcu_arc::{Inner, Link, Release};
 
 /// Lines of a page with its header.
 const LINES: usize = 512;
-/// Bytes of a page, unless one value and the header need more.
-const PAGE_BYTES: usize = capacity(LINES * LINE, 0);
 /// Whether a CPU keeps an empty page.
 const KEEPS_EMPTY: bool = capacity(true, false);
 /// Places lie at multiples of this from the start of their page.
@@ -94,6 +92,11 @@ pub(crate) struct Page {
 
 struct Free(Option<NonNull<Free>>);
 
+/// Bytes of a page, unless one value and the header need more.
+const fn page_bytes() -> usize {
+    capacity(LINES * LINE, 0)
+}
+
 const _: () = assert!(size_of::<Page>() == 2 * LINE || size_of::<usize>() != 8);
 
 // SAFETY: the lock guards the pages of the list.
@@ -104,7 +107,7 @@ impl<T: Release> Arena<T> {
     pub(crate) fn new() -> Self {
         let place = Layout::new::<Inner<T>>();
         assert!(place.align() == LINE, "values are aligned to a line");
-        let bytes = PAGE_BYTES.max(size_of::<Page>() + place.size());
+        let bytes = page_bytes().max(size_of::<Page>() + place.size());
         let page = Layout::from_size_align(bytes, LINE).expect("a few pages of the system");
         Self {
             pool: Arc::new(Pool {
@@ -514,7 +517,7 @@ mod tests {
                 .all(|(number, value)| (**value).0 == number)
         );
         let bytes = RcuArc::<Value>::BYTES * values.len();
-        assert!((1..=2 + bytes / (PAGE_BYTES * 99 / 100)).contains(&pages(&arena)));
+        assert!((1..=2 + bytes / (page_bytes() * 99 / 100)).contains(&pages(&arena)));
         let mut addresses: Vec<_> = values.iter().map(|value| &raw const **value).collect();
         addresses.sort_unstable();
         addresses.dedup();
