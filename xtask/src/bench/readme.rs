@@ -32,7 +32,7 @@ const ROWS: &[(&str, &str, &str)] = &[
     ),
     (
         "mount-of-100000-files-stat-vs-kernel",
-        "in a mount: `stat` of each of 100,000 files, again",
+        "in a mount: `stat` of each of 100,000 files, again, by a user who does not own its root",
         "the kernel's mount",
     ),
     (
