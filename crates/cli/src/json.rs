@@ -21,13 +21,13 @@ use serde_json::Value;
 use crate::image_path::Image;
 use crate::text::{is_printable, rfc3339};
 
-/// Returns an object as its own line.
+/// Returns an object as one line.
 pub(crate) fn to_line(object: &impl Serialize) -> String {
     let text = serde_json::to_string(object).expect("a struct is an object with text as keys");
     for_terminals(text) + "\n"
 }
 
-/// Returns one object as its own line, which `fill` fills member by member.
+/// Returns an object as one line, which `fill` fills member by member.
 pub(crate) fn line(fill: impl FnOnce(&mut Object<'_>)) -> String {
     let mut text = extern4_measure::json::line(fill);
     text.pop();

@@ -1,7 +1,7 @@
 //! Names of a volume on a terminal and in a log.
 //!
 //! A name in a volume is any bytes but `/` and NUL, so it may hold a terminal's control sequences,
-//! or pass for its own line. [`escape`] returns text for people that contains no such bytes.
+//! or pass for another line. [`escape`] returns text for people that contains no such bytes.
 
 use std::borrow::Cow;
 

@@ -18,7 +18,7 @@
 //! In a child of `fork(2)`, the published reads of threads that it does not have are over. Slots
 //! that hold `lock` are not: the child cannot know them.
 //!
-//! Each bias of the process has another number. So a guard that is forgotten, whose slot keeps
+//! Each bias of the process has a different number. So a guard that is forgotten, whose slot keeps
 //! the number for ever, keeps no writer of a later lock at the same address waiting.
 //!
 //! # Why a writer is alone

@@ -7,7 +7,7 @@
 //! | `block` | attribute blocks, which inodes share |
 //! | `ea_inode` | values in separate inodes |
 //! | `expand` | moving attributes, for more fields in the record |
-//! | `acl` | ACLs, which are attributes in another format |
+//! | `acl` | ACLs, which are attributes in a format that only they have |
 //!
 //! An attribute is in the inode's record, or else in the inode's attribute block. Its value may be
 //! in an EA inode. `mbcache` finds blocks and values to share. Readers and changers hold the

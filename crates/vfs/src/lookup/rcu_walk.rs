@@ -232,7 +232,7 @@ impl<'g> ParentResult<'g> {
         let cache = &self.dir.sb.dcache;
         let dir = self.dir.dentry.get().id();
         let name = scan_name(cache.seed(), &self.path[self.last.start..]);
-        // A file system may compare names in another way.
+        // A file system may have its rule for equal names.
         if name.is_dots() || self.dir.inode.perm().casefold() {
             return None;
         }
